@@ -1,0 +1,56 @@
+"""The command line. Data goes to stdout, progress and errors to stderr.
+
+Each command lives in a module of its own and is imported when it is called, so that `onoff get` never
+pays for what `onoff gateway` needs. Exit codes: 0 ok, 1 failure, 2 usage, 3 bad input, 4 server
+unreachable, 5 a privacy check failed.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError
+from rich.console import Console
+
+from onoff import __version__
+from onoff.errors import OnOffError
+
+USAGE_ERROR = 2
+INTERRUPTED = 130
+
+app = App(
+    name="onoff",
+    help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
+    version=__version__,
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and leave with its exit code."""
+    if hasattr(signal, "SIGPIPE"):
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `onoff ... | head` ends quietly
+    sys.exit(run(arguments))
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; return its exit code. Our own errors become one line on stderr."""
+    try:
+        outcome = app(
+            arguments, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value"
+        )
+    except CycloptsError:
+        return USAGE_ERROR
+    except OnOffError as error:
+        print(f"onoff: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"       {error.hint}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    return outcome if isinstance(outcome, int) else 0

@@ -1,0 +1,88 @@
+"""Everything that onoff raises on purpose.
+
+    OnOffError                       exit 1   something failed
+    ├── InvalidInput (ValueError)    exit 3   what you gave cannot be used
+    │   ├── InvalidChain                      not a transition matrix, or not a chain file
+    │   ├── InvalidPattern                    not a pattern of ON and OFF
+    │   ├── InvalidTable                      not a query table: sums, signs or sources are wrong
+    │   ├── UnknownSource                     no source of that name
+    │   └── UnknownScheme                     no scheme or memory of that name
+    ├── MissingExtra                 exit 1   an optional part is not installed
+    ├── ServerUnreachable            exit 4   nobody answers, or not as a message server would
+    └── PrivacyBreach                exit 5   a privacy check failed
+
+Each carries a message that names what is wrong and where, and a `hint` that says how to mend it.
+No message, argument or repr of an error ever holds a private request.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import ClassVar
+
+
+class OnOffError(Exception):
+    """Base of every error that onoff raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+
+class InvalidInput(OnOffError, ValueError):
+    """What was given cannot be used; nothing was sent or written."""
+
+    exit_code = 3
+
+
+class InvalidChain(InvalidInput):
+    """Not a transition matrix, or not a file that holds one."""
+
+
+class InvalidPattern(InvalidInput):
+    """Not a pattern of ON and OFF."""
+
+
+class InvalidTable(InvalidInput):
+    """Not a query table: its sums, signs or sources are wrong."""
+
+
+class UnknownSource(InvalidInput):
+    """No source of that name."""
+
+
+class UnknownScheme(InvalidInput):
+    """No scheme, memory or option of that name."""
+
+
+class MissingExtra(OnOffError):
+    """An optional part of onoff is not installed."""
+
+
+class ServerUnreachable(OnOffError):
+    """Nobody answers at the address, or not as a message server would."""
+
+    exit_code = 4
+
+
+class PrivacyBreach(OnOffError):
+    """A privacy check failed: what the server sees depends on what must stay hidden."""
+
+    exit_code = 5
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint that names the known word closest to `word`, or the first few of them."""
+    known = list(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    listed = ", ".join(repr(k) for k in known[:8])
+    return f"known: {listed}{', ...' if len(known) > 8 else ''}"

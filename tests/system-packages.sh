@@ -1,0 +1,19 @@
+#!/bin/sh
+# Installs what the browser, Redis and load tests drive, where it is missing and can be installed.
+set -eu
+missing=""
+command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
+command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+command -v nginx >/dev/null 2>&1 || missing="$missing nginx-light"
+[ -z "$missing" ] && exit 0
+if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then
+    echo "These tests need:$missing. Install them, or run 'make test' as root where apt-get is at hand." >&2
+    exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+# The packages' own services are not wanted: tests start their own on free ports.
+printf '#!/bin/sh\nexit 101\n' > /usr/sbin/policy-rc.d && chmod +x /usr/sbin/policy-rc.d
+trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+apt-get update -qq
+# shellcheck disable=SC2086
+apt-get install -y -qq --no-install-recommends $missing >/dev/null
