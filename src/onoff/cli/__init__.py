@@ -38,9 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Our own errors become one line on stderr."""
     try:
-        outcome = app(
-            arguments, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value"
-        )
+        outcome = app(arguments, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
     except CycloptsError:
         return USAGE_ERROR
     except OnOffError as error:

@@ -1,0 +1,194 @@
+"""Rows: p(x | u) as exact integers.
+
+Setting
+    U       what must stay hidden, one of M values u
+    X       the present request, one of N sources x
+    p(x|u)  a matrix of M rows; row u is the law of X given U = u
+
+A row of probabilities is rounded once, by largest remainder, to integers that sum to UNIT = 2**60; every
+positive probability keeps at least one unit, so supports are kept. From here on everything a scheme does
+is integer arithmetic, and "the same for every u" means `==`.
+
+Equal rows are merged: values of U that lead to the same law need not be told apart. Columns that no row
+can reach are left out, so rows of a chain with 10**6 sources cost only what they touch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.errors import InvalidChain
+
+UNIT = 2**60
+SUM_TOLERANCE = 1e-9
+"""How far a row of given probabilities may be from summing to 1."""
+
+Integers: TypeAlias = npt.NDArray[np.int64]
+Floats: TypeAlias = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The distinct rows p(x|u) in units of 1/UNIT, on the columns that some row can reach.
+
+    n: number of sources N.
+    columns: the sources that some row can reach, ascending; shape (C,).
+    weights: the distinct rows, each summing to UNIT; shape (distinct, C).
+    group: which distinct row belongs to each original u; shape (M,).
+
+    >>> rows = Rows.of([[0.75, 0.25], [0.25, 0.75], [0.75, 0.25]])
+    >>> rows.m, rows.distinct, rows.group.tolist()
+    (3, 2, [0, 1, 0])
+    """
+
+    n: int
+    columns: Integers
+    weights: Integers
+    group: Integers
+
+    @classmethod
+    def of(cls, probabilities: Any) -> Rows:
+        """Rows from a matrix of probabilities (array, nested lists, Fractions), or `probabilities` if already Rows."""
+        if isinstance(probabilities, Rows):
+            return probabilities
+        matrix = as_matrix(probabilities)
+        return cls.from_integers(
+            np.stack([to_units(row) for row in matrix]) if matrix.size else matrix, matrix.shape[1]
+        )
+
+    @classmethod
+    def from_integers(cls, weights: npt.ArrayLike, n: int, columns: npt.ArrayLike | None = None) -> Rows:
+        """Rows from integers that already sum to UNIT. `columns` names the sources of the columns (default: all N)."""
+        table = np.ascontiguousarray(weights, dtype=np.int64)
+        if table.ndim != 2 or table.size == 0:
+            raise InvalidChain("no rows, or rows without sources", hint="give at least one row and one source")
+        where = np.arange(n, dtype=np.int64) if columns is None else np.asarray(columns, dtype=np.int64)
+        if (table < 0).any():
+            u, x = np.argwhere(table < 0)[0]
+            raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative")
+        for u, total in enumerate(exact_sum(table, axis=1)):
+            if total != UNIT:
+                raise InvalidChain(f"row {u} sums to {total} units, not to {UNIT}")
+        distinct, group = _merge_equal(table)
+        reached = distinct.any(axis=0)
+        return cls(n, where[reached], np.ascontiguousarray(distinct[:, reached]), group)
+
+    @property
+    def m(self) -> int:
+        """M, the number of values that U can take."""
+        return len(self.group)
+
+    @property
+    def distinct(self) -> int:
+        """The number of different rows."""
+        return len(self.weights)
+
+    def position(self, source: int) -> int | None:
+        """The column that holds `source`, or None where no row can reach it."""
+        at = int(np.searchsorted(self.columns, source))
+        return at if at < len(self.columns) and self.columns[at] == source else None
+
+    def weight(self, u: int, source: int) -> int:
+        """p(source | u) in units, for an original u."""
+        at = self.position(source)
+        return 0 if at is None else int(self.weights[self.group[u], at])
+
+    def probabilities(self) -> Floats:
+        """The distinct rows as floats, on the reached columns."""
+        return self.weights / UNIT
+
+
+def to_units(row: Iterable[Any], unit: int = UNIT) -> Integers:
+    """One row of probabilities as integers summing to `unit`, by largest remainder; positive entries keep a unit.
+
+    Entries are taken as exact numbers (a float is the binary fraction that it is), divided by their exact sum.
+    """
+    values = _over_common_denominator(row)
+    total = sum(values)
+    quotas = [divmod(value * unit, total) for value in values]
+    units = [max(whole, 1) if value else 0 for (whole, _), value in zip(quotas, values, strict=True)]
+    missing = unit - sum(units)
+    if missing > 0:
+        for x in sorted(range(len(units)), key=lambda x: (-quotas[x][1], x))[:missing]:
+            units[x] += 1
+    elif missing < 0:  # units given to tiny entries are taken back from the largest
+        units[max(range(len(units)), key=units.__getitem__)] += missing
+    return np.array(units, dtype=np.int64)
+
+
+def as_matrix(probabilities: Any) -> npt.NDArray[Any]:
+    """A checked matrix of probabilities: rectangular, finite, not negative, every row summing to 1."""
+    matrix = _rectangular(probabilities)
+    floats = matrix.astype(np.float64)
+    bad = ~np.isfinite(floats)
+    if bad.any():
+        u, x = np.argwhere(bad)[0]
+        raise InvalidChain(
+            f"row {u}, column {x}: {floats[u, x]} is not a number", hint="give a probability from 0 to 1"
+        )
+    if (floats < 0).any():
+        u, x = np.argwhere(floats < 0)[0]
+        raise InvalidChain(f"row {u}, column {x}: {floats[u, x]} is negative", hint="give a probability from 0 to 1")
+    sums = floats.sum(axis=1)
+    off = np.abs(sums - 1) > SUM_TOLERANCE
+    if off.any():
+        u = int(np.argmax(off))
+        raise InvalidChain(f"row {u} sums to {float(sums[u])!r}, not to 1", hint="divide the row by its sum")
+    return matrix
+
+
+def exact_sum(values: Integers, axis: int) -> list[int]:
+    """Sums along `axis` of not negative int64, as Python integers: no overflow whatever the size."""
+    low = np.atleast_1d((values & (2**31 - 1)).sum(axis=axis))
+    high = np.atleast_1d((values >> 31).sum(axis=axis))
+    return [(int(above) << 31) + int(below) for above, below in zip(high, low, strict=True)]
+
+
+def _over_common_denominator(row: Iterable[Any]) -> list[int]:
+    """Integers in the exact proportions of `row`."""
+    ratios = [(value.item() if isinstance(value, np.generic) else value).as_integer_ratio() for value in row]
+    denominator = math.lcm(*(below for _, below in ratios))
+    return [above * (denominator // below) for above, below in ratios]
+
+
+def _rectangular(probabilities: Any) -> npt.NDArray[Any]:
+    if isinstance(probabilities, np.ndarray):
+        matrix = probabilities
+    else:
+        listed: Sequence[Any] = list(probabilities)
+        for u, row in enumerate(listed):
+            if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
+                raise InvalidChain(f"row {u} is not a list of probabilities")
+            if len(row) != len(listed[0]):
+                raise InvalidChain(f"row {u} has {len(row)} entries, row 0 has {len(listed[0])}")
+            for x, value in enumerate(row):
+                if isinstance(value, bool | str | bytes) or not isinstance(value, int | float | Fraction | np.number):
+                    raise InvalidChain(f"row {u}, column {x}: {value!r} is not a number")
+        matrix = np.array([[*row] for row in listed], dtype=object) if _has_fractions(listed) else np.array(listed)
+    if matrix.ndim != 2 or matrix.size == 0:
+        raise InvalidChain("not a matrix with at least one row and one column", hint="give a list of rows")
+    if matrix.dtype != object and not np.issubdtype(matrix.dtype, np.number):
+        raise InvalidChain(f"entries of type {matrix.dtype} are not numbers")
+    if np.issubdtype(matrix.dtype, np.complexfloating):
+        raise InvalidChain("complex entries are not probabilities")
+    return matrix
+
+
+def _has_fractions(rows: Sequence[Sequence[Any]]) -> bool:
+    return any(isinstance(value, Fraction) for row in rows for value in row)
+
+
+def _merge_equal(table: Integers) -> tuple[Integers, Integers]:
+    """The distinct rows in order of first appearance, and which of them each row is."""
+    _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return table[first[order]], rank[inverse.reshape(-1)].astype(np.int64)

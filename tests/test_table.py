@@ -1,0 +1,127 @@
+"""QueryTable: the identities hold by ==, and every kind of broken table is caught."""
+
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from onoff.entropy import ScriptedEntropy, enumerate_branches
+from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.rows import UNIT, Rows
+from onoff.table import QueryTable
+
+A, B = 0, 1
+# The example of the paper with alpha = beta = 1/4, so that the integers are exact.
+EIGHTH = UNIT // 8
+ROWS = Rows.of([[0.75, 0.25], [0.25, 0.75]])
+TWO = 2 * EIGHTH
+FOUR = 4 * EIGHTH
+
+
+def paper_table(rows=ROWS, shift=0):
+    cells = [
+        (0, 0, A, TWO - shift),
+        (1, 0, B, TWO),
+        (2, 0, A, FOUR + shift),
+        (0, 1, A, TWO),
+        (1, 1, B, TWO),
+        (2, 1, B, FOUR),
+    ]
+    return QueryTable.from_cells(rows, [(A,), (B,), (B, A)], cells, scheme="by hand", lower_bound=1.5)
+
+
+def test_the_table_of_the_papers_example_verifies():
+    table = paper_table()
+    table.verify()
+    assert table.queries == [(A,), (B,), (A, B)]
+    assert table.exact_cost == Fraction(3, 2)
+    assert table.rate == 1 / 1.5
+    assert table.optimal
+    assert table.gap == 0
+
+
+def test_a_mass_that_is_off_by_one_unit_is_a_breach():
+    with pytest.raises(PrivacyBreach, match="query"):
+        paper_table(shift=1).verify()
+
+
+def test_a_row_that_is_not_met_is_refused():
+    other = Rows.of([[0.5, 0.5], [0.25, 0.75]])
+    with pytest.raises(InvalidTable, match="source"):
+        paper_table(other).verify()
+
+
+def test_mass_outside_its_query_is_refused():
+    with pytest.raises(InvalidTable, match="without asking"):
+        QueryTable.from_cells(ROWS, [(A,)], [(0, 0, B, UNIT)])
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "complaint"),
+    [
+        ("items", [0, 1, 1, 0], "ascending"),
+        ("items", [0, 0, 0, 1], "same set"),
+        ("offsets", [0, 1, 2, 3], "offsets"),
+        ("offsets", [0, 1, 1, 4], "asks for nothing"),
+        ("mass", [TWO, TWO, FOUR - 1], "sum to one"),
+        ("mass", [UNIT, 0, 0], "not positive"),
+        ("weights", [TWO, TWO, FOUR, TWO, TWO, -FOUR], "not positive"),
+    ],
+)
+def test_broken_shapes_are_refused(field, value, complaint):
+    broken = replace(paper_table(), **{field: np.array(value, dtype=np.int64)})
+    with pytest.raises(InvalidTable, match=complaint):
+        broken.verify()
+
+
+def test_mass_on_an_unreachable_source_is_refused():
+    rows = Rows.of([[1.0, 0.0]])
+    table = QueryTable.from_cells(rows, [(A, B)], [(0, 0, A, UNIT // 2), (0, 0, B, UNIT // 2)])
+    with pytest.raises(InvalidTable, match="no row can reach"):
+        table.verify()
+
+
+def test_equal_queries_and_cells_are_merged():
+    table = QueryTable.from_cells(
+        Rows.of([[1.0, 0.0]]), [(A, B), (B, A)], [(0, 0, A, UNIT // 2), (1, 0, A, UNIT // 4), (0, 0, A, UNIT // 4)]
+    )
+    table.verify()
+    assert table.queries == [(A, B)]
+
+
+def test_drawing_has_exactly_the_conditional_law():
+    table = paper_table()
+    law = {q: p for p, q in enumerate_branches(lambda entropy: table.draw(0, A, entropy))}
+    assert law == {(A,): Fraction(1, 3), (A, B): Fraction(2, 3)}
+    assert table.draw(0, B, ScriptedEntropy([0])) == (B,)
+
+
+def test_drawing_the_impossible_is_refused():
+    table = QueryTable.from_cells(Rows.of([[1.0, 0.0]]), [(A,)], [(0, 0, A, UNIT)])
+    with pytest.raises(InvalidTable, match="probability zero"):
+        table.draw(0, B, ScriptedEntropy([0]))
+
+
+def test_posterior_is_per_hidden_value():
+    assert paper_table().posterior([B, A]).tolist() == [[1.0, 0.0], [0.0, 1.0]]
+    with pytest.raises(InvalidTable, match="not a query"):
+        paper_table().posterior([7])
+
+
+def test_as_dict_lists_every_original_row():
+    rows = Rows.of([[0.75, 0.25], [0.25, 0.75], [0.75, 0.25]])
+    found = paper_table(rows).as_dict()
+    assert found["unit"] == UNIT
+    assert found["queries"] == [[0], [1], [0, 1]]
+    assert found["mass"] == [TWO, TWO, FOUR]
+    assert found["joint"][2] == [[FOUR, 0], [0, FOUR], [FOUR, 0]]
+
+
+def test_it_prints_as_the_paper_prints_it():
+    text = str(paper_table()).splitlines()
+    assert text[0].split() == ["u", "x", "{1}", "{2}", "{1,2}", "budget"]
+    assert text[2].split() == ["1", "1", "0.25", ".", "0.5", "0.75"]
+    assert text[3].split() == ["1", "2", ".", "0.25", "0", "0.25"]
+    assert text[-1].split() == ["mass", "0.25", "0.25", "0.5", "cost", "1.5"]
+    assert "cost=1.5, lower_bound=1.5" in repr(paper_table())
