@@ -1,0 +1,52 @@
+"""Inner loops that are compiled where numba is at hand, and plain Python where it is not.
+
+A kernel is an ordinary function of numbers and numpy arrays. `@kernel` leaves it as it is until a call says
+that there is enough work to pay for loading numba (about a second) and compiling (cached on disk); from then
+on the compiled form is used. Both forms are the same source, so there is nothing to keep in step, and
+`kernel.python` is always there to compare with.
+
+    @kernel
+    def flow(...): ...
+
+    flow(..., effort=rows * columns)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cached_property, update_wrapper
+from typing import Any, Generic, ParamSpec, TypeVar, cast
+
+WORTH_COMPILING = 20_000
+"""Inner-loop steps from which compiling pays."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class Kernel(Generic[Parameters, Result]):
+    """A function with a plain and, on demand, a compiled form."""
+
+    def __init__(self, function: Callable[Parameters, Result]) -> None:
+        self.python = function
+        update_wrapper(self, function)
+
+    def __call__(self, *args: Any, effort: int = WORTH_COMPILING) -> Result:
+        if effort >= WORTH_COMPILING or "numba" in sys.modules:
+            return self.compiled(*args)
+        return cast("Callable[..., Result]", self.python)(*args)
+
+    @cached_property
+    def compiled(self) -> Callable[..., Result]:
+        """The compiled function, or the plain one where numba is not installed."""
+        try:
+            import numba
+        except ImportError:
+            return self.python
+        return cast("Callable[..., Result]", numba.njit(cache=True, nogil=True)(self.python))
+
+
+def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
+    """Mark a function of numbers and arrays as a kernel. It stands alone: a kernel calls no other function of ours."""
+    return Kernel(function)

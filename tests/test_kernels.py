@@ -1,0 +1,36 @@
+"""Kernels: compiled when it pays, plain otherwise, the same answers."""
+
+import subprocess
+import sys
+
+import numpy as np
+
+from onoff.kernels import kernel
+
+
+@kernel
+def total(values):
+    """Adds."""
+    result = 0
+    for value in values:
+        result += value
+    return result
+
+
+def test_plain_and_compiled_agree():
+    values = np.arange(10)
+    assert total.python(values) == total.compiled(values) == total(values, effort=1) == 45
+    assert total.__doc__ == "Adds."
+
+
+def test_small_work_does_not_load_numba_and_absence_of_numba_is_survived():
+    program = """
+import sys
+from onoff.kernels import kernel
+double = kernel(lambda x: 2 * x)
+assert double(2, effort=1) == 4
+assert "numba" not in sys.modules
+sys.modules["numba"] = None
+assert double(2) == 4
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
