@@ -55,9 +55,11 @@ class Rows:
 
     @classmethod
     def of(cls, probabilities: Any) -> Rows:
-        """Rows from a matrix of probabilities (array, nested lists, Fractions), or `probabilities` if already Rows."""
+        """Rows from a matrix of probabilities (array, nested lists, Fractions), from a chain, or from Rows."""
         if isinstance(probabilities, Rows):
             return probabilities
+        if hasattr(probabilities, "transition"):  # a MarkovChain, which is built from rows and knows its own
+            return cls.of(probabilities.rows())
         matrix = as_matrix(probabilities)
         return cls.from_integers(
             np.stack([to_units(row) for row in matrix]) if matrix.size else matrix, matrix.shape[1]

@@ -1,0 +1,49 @@
+"""Schemes: constructions that turn rows p(x|u) into a query table, and the registry of their names.
+
+    full        everything, always (single-server PIR)
+    single      the wanted one or everything possible (closed form)
+    greedy      the paper's Algorithm 1
+    enumerated  the paper's linear programs over all subsets, or over sizes {1..c, N}
+    optimal     the certified optimum, at any size that fits in memory
+    race        the exponential race: no program to solve, any N
+    auto        whichever of these fits the rows
+
+Every module has a `NAME` and a `build(rows, **options) -> QueryTable`, and is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, cast
+
+from onoff.errors import UnknownScheme, nearest
+from onoff.rows import Rows
+from onoff.table import QueryTable
+
+SCHEMES = ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
+
+
+def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
+    """A private query table for `rows`: a matrix p(x|u), Rows, or a MarkovChain.
+
+    Raises InvalidChain for a matrix that is none, UnknownScheme for a scheme or an option that does not exist.
+
+    >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
+    1.5
+    """
+    build = builder(scheme)
+    known = [name for name, option in inspect.signature(build).parameters.items() if option.kind is option.KEYWORD_ONLY]
+    for option in options:
+        if option not in known:
+            hint = nearest(option, known) if known else "it has none"
+            raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
+    return build(Rows.of(rows), **options)
+
+
+def builder(scheme: str) -> Callable[..., QueryTable]:
+    """The function `build(rows, **options)` of a scheme; its keyword-only parameters are its options."""
+    if scheme not in SCHEMES:
+        raise UnknownScheme(f"no scheme {scheme!r}", hint=nearest(str(scheme), SCHEMES))
+    return cast("Callable[..., QueryTable]", import_module(f"{__name__}.{scheme}").build)

@@ -1,0 +1,63 @@
+"""The registry: names, options, what may be given, and nothing imported before it is asked for."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from onoff.errors import InvalidChain, UnknownScheme
+from onoff.rows import Rows
+from onoff.schemes import SCHEMES, builder, design
+
+P = [[0.75, 0.25], [0.25, 0.75]]
+
+
+def test_the_names_are_those_of_the_command_line():
+    assert SCHEMES == ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
+
+
+def test_a_matrix_rows_and_anything_that_has_rows_give_the_same_table():
+    class Chain:
+        transition = P
+
+        def rows(self):
+            return Rows.of(P)
+
+    wanted = design(P, "single").as_dict()
+    for given in (np.array(P), Rows.of(P), Chain()):
+        assert design(given, "single").as_dict() == wanted
+
+
+@pytest.mark.parametrize(("name", "hint"), [("gredy", "'greedy'"), ("Full", "'full'"), ("xyzzy", "known: 'full'")])
+def test_an_unknown_scheme_names_the_nearest(name, hint):
+    with pytest.raises(UnknownScheme, match=f"no scheme '{name}'") as error:
+        design(P, name)
+    assert hint in error.value.hint
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(UnknownScheme, match="scheme 'full' has no option 'c'"):
+        design(P, "full", c=1)
+
+
+def test_a_matrix_that_is_none_is_refused():
+    with pytest.raises(InvalidChain, match="row 1"):
+        design([[0.5, 0.5], [0.5, 0.6]], "full")
+
+
+@pytest.mark.parametrize("name", ["full", "single"])
+def test_modules_carry_their_name_and_label_their_tables(name):
+    module = sys.modules[builder(name).__module__]
+    assert name == module.NAME
+    assert design(P, name).scheme == name
+
+
+def test_the_registry_loads_numpy_at_most():
+    program = """
+import sys
+import onoff.schemes
+heavy = {"scipy", "highspy", "numba", "onoff.schemes.greedy", "onoff.schemes.full"} & set(sys.modules)
+assert not heavy, heavy
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
