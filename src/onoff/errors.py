@@ -5,6 +5,7 @@
     │   ├── InvalidChain                      not a transition matrix, or not a chain file
     │   ├── InvalidPattern                    not a pattern of ON and OFF
     │   ├── InvalidTable                      not a query table: sums, signs or sources are wrong
+    │   ├── InvalidWire                       bytes or names that the wire does not allow
     │   ├── UnknownSource                     no source of that name
     │   └── UnknownScheme                     no scheme or memory of that name
     ├── MissingExtra                 exit 1   an optional part is not installed
@@ -52,6 +53,10 @@ class InvalidPattern(InvalidInput):
 
 class InvalidTable(InvalidInput):
     """Not a query table: its sums, signs or sources are wrong."""
+
+
+class InvalidWire(InvalidInput):
+    """Bytes, names or sizes that are not in the one form the wire allows."""
 
 
 class UnknownSource(InvalidInput):
