@@ -1,0 +1,1 @@
+"""Experiments: families of chains, the paper reproduced, simulations and sweeps."""
