@@ -1,0 +1,176 @@
+"""Lower and upper bounds on what hiding costs, each labelled with its side.
+
+Setting
+    p(x|u)   rows, u one of M hidden values, x one of N sources
+    Y        a random set with X in Y always, independent of U; its cost is E|Y|
+    OPT      the smallest cost of all such Y, coded answers included (Lemma 1 of the paper)
+    lam_i    sum over x of the i-th smallest p(x|u) over u;  lam_1 <= ... <= lam_M,  sum of them = M
+    theta_i  min(1, lam_i) - min(1, lam_{i-1});  they sum to 1
+    sigma    the largest i with lam_i <= 1
+    low(A)   the smallest p(A|u) over u
+
+Upper bound (somebody reaches it)
+    inner    sum of min(i, N) theta_i: Algorithm 1 costs no more (Theorem 2)
+Lower bounds (nobody can do better)
+    outer    lam_M = sum of the largest p(x|u) (Theorem 1, Corollary 2)
+    doeblin  2 - lam_1: a set of one source {x} has at most low({x})
+    pairs    3 - sum of low({x, z}) over all pairs
+    pencil   the largest over x of 2 + max p(x|u) - sum of low({x, z}) over z != x
+    lower    the largest of these and, for four sources, of the rest of their complete list
+
+All lower bounds are weak duality for one linear program: wherever  t - sum of y_A over A containing S <= |S|  holds
+for every set S and y >= 0, OPT >= t - sum of y_A low(A).  For N <= 3 or M <= 3 `lower` is OPT (outer and doeblin
+do it); for N = 4 it has been OPT in every program solved. All sums are exact integers in units of 1/UNIT; floats
+appear when they are reported. Cost: N sorts of M numbers, and N**2 M / 2 additions for the pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from onoff.rows import UNIT, Integers, Rows, exact_sum
+
+FEWEST_FOR_PAIRS = 3
+"""`pairs` and `pencil` are bounds from three sources on: below, a pair is everything."""
+
+FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
+    (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
+    for total, share, weights in (
+        (6, 2, {"a": 1, "bc": 1, "bd": 1, "cd": 1, "abc": 1, "abd": 1, "acd": 1}),
+        (5, 2, {"b": 1, "c": 1, "d": 1, "ab": 1, "ac": 1, "ad": 1, "bcd": 1}),
+        (8, 3, {"a": 1, "b": 1, "ac": 1, "ad": 1, "bc": 1, "bd": 1, "cd": 2, "abc": 1, "abd": 1}),
+    )
+)
+"""What completes the list for four sources a, b, c, d: (t, y by set), up to renaming the sources."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on the cost of hiding U once; the module's docstring says which side each is on."""
+
+    n: int
+    m: int
+    lambdas: tuple[float, ...]
+    thetas: tuple[float, ...]
+    sigma: int
+    inner: float
+    outer: float
+    doeblin: float
+    pairs: float
+    pencil: float
+    lower: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain numbers and lists."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
+def bounds(probabilities: Any) -> Bounds:
+    """Every bound on the cost of hiding which of these rows is the true one.
+
+    probabilities: a matrix p(x|u), Rows, or a MarkovChain (then U is the last request: its rows).
+
+    >>> b = bounds([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
+    >>> b.lambdas, b.inner, b.outer
+    ((0.5, 0.9, 1.6), 1.6, 1.6)
+    """
+    rows = as_rows(probabilities)
+    lambdas = lambda_units(rows)
+    thetas = theta_units(lambdas)
+    pairs, pencil = _pair_units(rows)
+    return Bounds(
+        n=rows.n,
+        m=rows.m,
+        lambdas=tuple(units / UNIT for units in lambdas),
+        thetas=tuple(units / UNIT for units in thetas),
+        sigma=sum(units <= UNIT for units in lambdas),
+        inner=sum(min(i, rows.n) * units for i, units in enumerate(thetas, start=1)) / UNIT,
+        outer=lambdas[-1] / UNIT,
+        doeblin=(2 * UNIT - lambdas[0]) / UNIT,
+        pairs=pairs / UNIT,
+        pencil=pencil / UNIT,
+        lower=float(lower_bound(rows)),
+    )
+
+
+def lower_bound(rows: Rows) -> Fraction:
+    """The best proven lower bound on the cost of every table for these rows, exactly: `bounds(rows).lower`.
+
+    The bounds by pairs are worked out only where they could be the largest: they never exceed 3, and each
+    low({x, z}) is at least low({x}) + low({z}).
+    """
+    smallest, largest = rows.weights.min(axis=0), rows.weights.max(axis=0)
+    lambda_first, lambda_last = exact_sum(smallest, axis=0)[0], exact_sum(largest, axis=0)[0]
+    sources = len(rows.columns)
+    best = max(lambda_last, 2 * UNIT - lambda_first)
+    if rows.distinct <= 3 or sources <= FEWEST_FOR_PAIRS:
+        return Fraction(best, UNIT)
+    hope = max(
+        3 * UNIT - (sources - 1) * lambda_first,
+        max(2 * UNIT + int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True)) - lambda_first,
+    )
+    if hope > best:
+        best = max(best, *_pair_units(rows))
+    exact = Fraction(best, UNIT)
+    return max(exact, _four_sources(rows)) if sources == 4 else exact
+
+
+def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
+    """lam_1, ..., lam_M in units of 1/UNIT; with `distinct`, of the distinct rows only."""
+    weights = rows.weights if distinct else rows.weights[rows.group]
+    return exact_sum(np.sort(weights, axis=0), axis=1)
+
+
+def theta_units(lambdas: list[int]) -> list[int]:
+    """theta_1, ..., theta_M in units of 1/UNIT, from the lambdas in units."""
+    capped = [min(units, UNIT) for units in lambdas]
+    return [after - before for before, after in zip([0, *capped], capped, strict=False)]
+
+
+def as_rows(probabilities: Any) -> Rows:
+    """Rows of a matrix, of Rows, or of a chain (whose `rows()` are the same integers everywhere)."""
+    rows = getattr(probabilities, "rows", None)
+    return rows() if callable(rows) else Rows.of(probabilities)
+
+
+def _pair_units(rows: Rows) -> tuple[int, int]:
+    """`pairs` and `pencil` in units; where there are too few sources for them, what is always true: 1."""
+    sources = len(rows.columns)
+    if sources < FEWEST_FOR_PAIRS:
+        return UNIT, UNIT
+    everything, pencil = 0, UNIT
+    for x in range(sources):
+        low = _lowest_with(rows.weights, x)
+        through = exact_sum(low, axis=0)[0]
+        everything += through
+        pencil = max(pencil, 2 * UNIT + int(rows.weights[:, x].max()) - through)
+    return 3 * UNIT - everything // 2, pencil  # every pair was met from both of its ends
+
+
+def _lowest_with(weights: Integers, x: int) -> Integers:
+    """low({x, z}) for every z != x; a sum of two weights fits 62 bits."""
+    low: Integers = (weights + weights[:, x : x + 1]).min(axis=0)
+    return np.delete(low, x)
+
+
+def _four_sources(rows: Rows) -> Fraction:
+    """The largest of FOUR_SOURCES over all names of the sources."""
+    low = {subset: min(exact_sum(rows.weights[:, list(subset)], axis=1)) for subset in _subsets(4)}
+    best = Fraction(1)
+    for total, weights in FOUR_SOURCES:
+        for order in permutations(range(4)):
+            name = dict(zip("abcd", order, strict=True))
+            spent = (y * low[tuple(sorted(name[c] for c in members))] for members, y in weights.items())
+            best = max(best, total - sum(spent, start=Fraction(0)) / UNIT)
+    return best
+
+
+def _subsets(n: int) -> Iterator[tuple[int, ...]]:
+    for mask in range(1, 2**n):
+        yield tuple(x for x in range(n) if mask >> x & 1)

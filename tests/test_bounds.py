@@ -1,0 +1,196 @@
+"""Bounds: exact where it matters, on the side they claim, and equal to the linear program where that is proven."""
+
+from fractions import Fraction
+from itertools import combinations
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from onoff.bounds import FOUR_SOURCES, bounds, lambda_units, lower_bound, theta_units
+from onoff.rows import UNIT, Rows
+
+PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
+LP_TOLERANCE = 1e-7
+"""HiGHS meets its constraints to 1e-7."""
+ONE_ROUNDING = 1e-15
+"""Three decimals rounded to units of 2**-60, and the float that reports them."""
+
+
+def optimum(matrix) -> float:
+    """OPT by the program over all sets: masses that hit every set C at least as often as some row is in C."""
+    matrix = np.asarray(matrix, dtype=float)
+    n = matrix.shape[1]
+    masks = np.arange(1, 2**n)
+    members = (masks[:, None] >> np.arange(n)) & 1
+    hits = (masks[:, None] & masks[None, :]) > 0
+    needed = (members @ matrix.T).max(axis=1)
+    found = linprog(members.sum(axis=1), -hits.astype(float), -needed, np.ones((1, len(masks))), [1.0])
+    assert found.status == 0
+    return found.fun
+
+
+def random_rows(rng, m, n):
+    """Rows of mixed character: dense, nearly deterministic, with zeros, with a small diagonal."""
+    rows = rng.dirichlet(np.full(n, rng.choice([0.1, 1.0, 10.0, 50.0])), size=m)
+    if rng.random() < 0.3:
+        rows[np.arange(min(m, n)), np.arange(min(m, n))] *= 0.05
+    if rng.random() < 0.3:
+        rows = np.where(rng.random(rows.shape) < 0.3, 0, rows) + 1e-6 * (rng.random(rows.shape) < 0.1)
+        rows[rows.sum(axis=1) == 0] = 1.0
+    return rows / rows.sum(axis=1, keepdims=True)
+
+
+def test_the_papers_three_by_three_example():
+    b = bounds(PAPER)
+    assert b.lambdas == (0.5, 0.9, 1.6)
+    assert b.thetas == pytest.approx((0.5, 0.4, 0.1), abs=ONE_ROUNDING)
+    assert (b.n, b.m, b.sigma) == (3, 3, 2)
+    assert b.inner == b.outer == b.lower == 1.6
+    assert b.doeblin == 1.5
+    assert b.as_dict()["lambdas"] == [0.5, 0.9, 1.6]
+
+
+def test_lambdas_and_thetas_are_sums_of_exact_integers():
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        rows = Rows.of(random_rows(rng, int(rng.integers(1, 9)), int(rng.integers(1, 9))))
+        lambdas = lambda_units(rows)
+        assert sum(lambdas) == rows.m * UNIT
+        assert lambdas == sorted(lambdas)
+        assert sum(theta_units(lambdas)) == UNIT
+
+
+def test_equal_rows_count_in_the_papers_lambdas_and_not_in_the_distinct_ones():
+    rows = Rows.of([PAPER[0], PAPER[0], PAPER[1]])
+    assert len(lambda_units(rows)) == 3
+    assert lambda_units(rows, distinct=True) == lambda_units(Rows.of(PAPER[:2]))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "expected"),
+    [
+        ([[1.0]], 1),
+        ([[0.2, 0.8]], 1),
+        ([[0.25, 0.75]] * 4, 1),
+        (np.eye(5), 5),
+        (np.eye(4)[[1, 2, 3, 0]], 4),
+        ([[0.5, 0.5, 0], [0, 0.5, 0.5]], 1.5),
+    ],
+)
+def test_degenerate_rows_are_known_exactly(matrix, expected):
+    b = bounds(matrix)
+    assert b.lower == b.inner == expected
+    assert optimum(matrix) == pytest.approx(expected, abs=LP_TOLERANCE)
+
+
+def test_more_rows_than_sources_cap_the_inner_bound_at_n():
+    extremes = [[1, 0], [0, 1], [0.5, 0.5]]
+    b = bounds(extremes)
+    assert b.thetas == (0.0, 1.0, 0.0)
+    assert b.inner == 2
+    corners = bounds([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
+    assert corners.lambdas == (0, 0, 0, 0, 3, 3)
+    assert corners.inner == corners.lower == 3
+
+
+def test_closed_form_of_the_inner_bound():
+    """THEORY T2: for M <= N the inner bound is the largest of k + 1 - lam_1 - ... - lam_k."""
+    rng = np.random.default_rng(2)
+    for _ in range(60):
+        n = int(rng.integers(1, 9))
+        rows = Rows.of(random_rows(rng, int(rng.integers(1, n + 1)), n))
+        lambdas = lambda_units(rows)
+        best = max((k + 1) * UNIT - sum(lambdas[:k]) for k in range(rows.m))
+        assert bounds(rows).inner == best / UNIT
+
+
+def test_lower_is_the_optimum_for_three_sources_or_three_rows():
+    """THEORY T3."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        for m, n in [(3, 3), (6, 3), (3, 5), (2, 6), (5, 2)]:
+            matrix = random_rows(rng, m, n)
+            assert bounds(matrix).lower == pytest.approx(optimum(matrix), abs=LP_TOLERANCE)
+
+
+def test_lower_is_the_optimum_for_four_sources():
+    rng = np.random.default_rng(4)
+    gained = 0
+    for _ in range(250):
+        matrix = random_rows(rng, int(rng.integers(4, 7)), 4)
+        b = bounds(matrix)
+        assert b.lower == pytest.approx(optimum(matrix), abs=LP_TOLERANCE)
+        gained += b.lower > max(b.outer, b.doeblin, b.pairs, b.pencil) + 1e-4
+    assert gained > 0, "no instance needed the complete list: the test shows nothing of it"
+
+
+def test_lower_never_passes_the_optimum_and_inner_never_falls_below():
+    rng = np.random.default_rng(5)
+    by_pairs = 0
+    for _ in range(80):
+        matrix = random_rows(rng, int(rng.integers(4, 8)), int(rng.integers(5, 7)))
+        b, best = bounds(matrix), optimum(matrix)
+        assert max(b.outer, b.doeblin, b.pairs, b.pencil) == b.lower
+        assert b.lower <= best + LP_TOLERANCE
+        assert best <= b.inner + LP_TOLERANCE
+        by_pairs += b.lower > max(b.outer, b.doeblin)
+    assert by_pairs > 0
+
+
+def dual_bound_holds(n, total, weights) -> bool:
+    """Weak duality: total - sum of y_A over A containing S <= |S| for every nonempty S."""
+    sets = [frozenset(s) for size in range(1, n + 1) for s in combinations(range(n), size)]
+    return all(total - sum(y for a, y in weights.items() if s <= a) <= len(s) for s in sets)
+
+
+@pytest.mark.parametrize("which", range(len(FOUR_SOURCES)))
+def test_the_list_for_four_sources_is_proved_by_weak_duality(which):
+    total, weights = FOUR_SOURCES[which]
+    assert dual_bound_holds(4, total, {frozenset("abcd".index(c) for c in a): y for a, y in weights.items()})
+
+
+@pytest.mark.parametrize("n", [3, 4, 5, 7])
+def test_pairs_and_pencil_are_proved_by_weak_duality_from_three_sources_on(n):
+    pairs = {frozenset(p): 1 for p in combinations(range(n), 2)}
+    pencil = {frozenset({0, z}): 1 for z in range(1, n)}
+    pencil[frozenset(range(1, n))] = pencil.get(frozenset(range(1, n)), 0) + 1
+    assert dual_bound_holds(n, 3, pairs)
+    assert dual_bound_holds(n, 3, pencil)
+    assert not dual_bound_holds(n, Fraction(31, 10), pairs)
+
+
+def test_pairs_and_pencil_agree_with_their_definition():
+    rng = np.random.default_rng(6)
+    rows = Rows.of(random_rows(rng, 5, 6))
+    w = [[int(v) for v in row] for row in rows.weights]
+    low = {p: min(row[p[0]] + row[p[1]] for row in w) for p in combinations(range(len(w[0])), 2)}
+    pairs = 3 * UNIT - sum(low.values())
+    pencil = max(
+        2 * UNIT + max(row[x] for row in w) - sum(v for p, v in low.items() if x in p) for x in range(len(w[0]))
+    )
+    b = bounds(rows)
+    assert (b.pairs, b.pencil) == (pairs / UNIT, pencil / UNIT)
+
+
+def test_rows_uniform_on_all_subsets_of_size_k_cost_what_is_known():
+    """THEORY section 2: Lam = N/k while OPT = N - k + 1, so outer alone can be far off."""
+    matrix = [[0.5 if x in pair else 0.0 for x in range(4)] for pair in combinations(range(4), 2)]
+    b = bounds(matrix)
+    assert b.outer == 2
+    assert b.lower == 3
+    assert optimum(matrix) == pytest.approx(3, abs=LP_TOLERANCE)
+
+
+def test_sources_that_no_row_reaches_do_not_weaken_the_bounds():
+    small = random_rows(np.random.default_rng(7), 4, 4)
+    wide = np.concatenate([small, np.zeros((4, 3))], axis=1)
+    assert bounds(wide).lower == bounds(small).lower
+    assert lower_bound(Rows.of(wide)) == lower_bound(Rows.of(small))
+
+
+def test_hundreds_of_sources_are_no_trouble():
+    matrix = np.random.default_rng(8).dirichlet(np.full(300, 20.0), size=300)
+    b = bounds(matrix)
+    assert b.outer < b.inner
+    assert 1 <= b.lower <= b.inner
