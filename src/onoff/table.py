@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,29 @@ from onoff.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 OPTIMAL_GAP = 1e-6
 """`optimal` means that cost and lower bound meet to this relative gap."""
+
+
+class QuerySource(Protocol):
+    """What a session draws queries from: a table, or a construction that needs none."""
+
+    @property
+    def cost(self) -> float:
+        """The expected number of messages downloaded."""
+        ...
+
+    @property
+    def lower_bound(self) -> float | None:
+        """A proven lower bound on the cost of every private, decodable choice of queries, where one is known."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        ...
+
+    def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
+        """A query for x, drawn given that the hidden value is u."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +187,12 @@ class QueryTable:
         return 1 / self.cost
 
     @property
+    def nbytes(self) -> int:
+        """Memory that the arrays of the table take."""
+        arrays = (self.offsets, self.items, self.mass, self.starts, self.slots, self.weights, self.rows.weights)
+        return sum(array.nbytes for array in arrays)
+
+    @property
     def gap(self) -> float | None:
         """How far the cost may be from the least possible, relative to the lower bound; None where none is known."""
         return None if self.lower_bound is None else max(0.0, self.cost / self.lower_bound - 1)
@@ -203,18 +232,22 @@ class QueryTable:
 
         What the server can believe of the present request, were it told u.
         """
-        wanted = tuple(sorted(query))
-        k = self._index.get(wanted)
-        if k is None:
-            raise InvalidTable(f"{set(wanted)} is not a query of this table")
-        block = self._block(k)
+        k = self.index_of(query)
+        block = self.block(k)
         return np.asarray(block[self.rows.group] / int(self.mass[k]), dtype=np.float64)
+
+    def index_of(self, query: Iterable[int]) -> int:
+        """The number of a query given by its sources."""
+        wanted = tuple(sorted(query))
+        if wanted not in self._index:
+            raise InvalidTable(f"{set(wanted)} is not a query of this table")
+        return self._index[wanted]
 
     @cached_property
     def _index(self) -> dict[tuple[int, ...], int]:
         return {q: k for k, q in enumerate(self.queries)}
 
-    def _block(self, k: int) -> Integers:
+    def block(self, k: int) -> Integers:
         """p(q_k, x | r) for every distinct row r and each source x of query k."""
         first, last = int(self.offsets[k]), int(self.offsets[k + 1])
         block = np.zeros((self.rows.distinct, last - first), dtype=np.int64)
@@ -289,7 +322,7 @@ class QueryTable:
         """`{"unit", "queries", "mass", "joint"}`; joint[k][u][i] is for the i-th source of query k and original u."""
         joint = []
         for k in range(len(self)):
-            block = self._block(k)
+            block = self.block(k)
             joint.append([block[r].tolist() for r in self.rows.group])
         return {
             "unit": UNIT,
@@ -301,7 +334,7 @@ class QueryTable:
     def __str__(self) -> str:
         """The table as the paper prints it: a block for each u, a line for each x, a column for each query."""
         heads = ["{" + ",".join(str(x + 1) for x in q) + "}" for q in self.queries]
-        blocks = [self._block(k) for k in range(len(self))]
+        blocks = [self.block(k) for k in range(len(self))]
         width = [max(len(head), 8) for head in heads]
         lines = ["  u   x  " + " ".join(h.rjust(w) for h, w in zip(heads, width, strict=True)) + "   budget"]
         for u, r in enumerate(self.rows.group):

@@ -1,0 +1,108 @@
+"""Reading chain files: JSON, CSV, .npy and sparse .npz, checked and bounded before they are believed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onoff.errors import InvalidChain, nearest
+
+KEYS = ("transition", "names", "initial")
+REMARKS = ("counts", "about")
+"""Further keys that a file may hold; what they say is for people and other tools."""
+
+
+def read_chain(path: Path, largest: int) -> dict[str, Any]:
+    """The arguments of MarkovChain that a file holds. Raises InvalidChain with the file and the place of the fault."""
+    try:
+        size = path.stat().st_size
+        if size > largest:
+            raise InvalidChain(f"{path}: {size} bytes is more than the {largest} that are read")
+        content = path.read_bytes()
+    except OSError as error:
+        raise InvalidChain(f"{path}: {error.strerror}", hint="give the path of a chain file") from None
+    readers = {".csv": _read_csv, ".npy": _read_npy, ".npz": _read_npz}
+    try:
+        return readers.get(path.suffix.lower(), _read_json)(content)
+    except InvalidChain as error:
+        raise InvalidChain(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _read_json(content: bytes) -> dict[str, Any]:
+    try:
+        document = json.loads(content.decode("utf-8"), object_pairs_hook=_without_duplicates)
+    except UnicodeDecodeError as error:
+        raise InvalidChain(f"byte {error.start} is not UTF-8") from None
+    except json.JSONDecodeError as error:
+        raise InvalidChain(f"line {error.lineno}, column {error.colno}: {error.msg}", hint="not JSON") from None
+    except RecursionError:
+        raise InvalidChain("nested too deeply", hint="a chain file is a list of rows, nothing deeper") from None
+    if isinstance(document, list):
+        document = {"transition": document}
+    if not isinstance(document, dict) or "transition" not in document:
+        raise InvalidChain(
+            'no "transition" in it', hint='expected {"transition": [[...]], "names": [...], "initial": [...]}'
+        )
+    for key in document:
+        if key not in KEYS + REMARKS:
+            raise InvalidChain(f"unknown key {key!r}", hint=nearest(key, KEYS + REMARKS))
+    for key in KEYS:
+        if (
+            key in document
+            and not isinstance(document[key], list)
+            and not (key != "transition" and document[key] is None)
+        ):
+            raise InvalidChain(f"{key!r} is not a list")
+    return {key: document[key] for key in KEYS if key in document}
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise InvalidChain(f"the key {key!r} stands twice")
+        found[key] = value
+    return found
+
+
+def _read_csv(content: bytes) -> dict[str, Any]:
+    try:
+        lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8"))) if line]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InvalidChain(f"not a CSV file: {error}") from None
+    matrix = []
+    for u, line in enumerate(lines):
+        row = []
+        for x, cell in enumerate(line):
+            try:
+                row.append(float(cell))
+            except ValueError:
+                raise InvalidChain(f"row {u}, column {x}: {cell[:40]!r} is not a number") from None
+        matrix.append(row)
+    return {"transition": matrix}
+
+
+def _read_npy(content: bytes) -> dict[str, Any]:
+    try:
+        return {"transition": np.load(io.BytesIO(content), allow_pickle=False)}
+    except (ValueError, EOFError, OSError) as error:
+        raise InvalidChain(f"not a .npy matrix: {error}") from None
+
+
+def _read_npz(content: bytes) -> dict[str, Any]:
+    from zipfile import BadZipFile
+
+    from scipy.sparse import csr_matrix
+
+    try:
+        parts = np.load(io.BytesIO(content), allow_pickle=False)
+        matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
+    except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
+        raise InvalidChain(f"not a sparse .npz matrix: {error}") from None
+    remarks = {key: parts[key].tolist() for key in ("names", "initial") if key in parts}
+    return {"transition": matrix, **remarks}
