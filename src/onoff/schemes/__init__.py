@@ -34,16 +34,23 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
     1.5
     """
     build = builder(scheme)
-    known = [name for name, option in inspect.signature(build).parameters.items() if option.kind is option.KEYWORD_ONLY]
+    allowed = [
+        name for name, option in inspect.signature(build).parameters.items() if option.kind is option.KEYWORD_ONLY
+    ]
     for option in options:
-        if option not in known:
-            hint = nearest(option, known) if known else "it has none"
+        if option not in allowed:
+            hint = nearest(option, allowed) if allowed else "it has none"
             raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
     return build(Rows.of(rows), **options)
 
 
 def builder(scheme: str) -> Callable[..., QueryTable]:
     """The function `build(rows, **options)` of a scheme; its keyword-only parameters are its options."""
+    return cast("Callable[..., QueryTable]", import_module(f"{__name__}.{known(scheme)}").build)
+
+
+def known(scheme: str) -> str:
+    """`scheme` itself where it is one. Raises UnknownScheme with the nearest name."""
     if scheme not in SCHEMES:
         raise UnknownScheme(f"no scheme {scheme!r}", hint=nearest(str(scheme), SCHEMES))
-    return cast("Callable[..., QueryTable]", import_module(f"{__name__}.{scheme}").build)
+    return scheme

@@ -1,0 +1,1 @@
+"""Does it leak? Judges of privacy that can really fail."""
