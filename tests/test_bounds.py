@@ -6,8 +6,21 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from scipy.sparse import csr_matrix
 
-from onoff.bounds import FOUR_SOURCES, bounds, lambda_units, lower_bound, theta_units
+from onoff.bounds import (
+    FOUR_SOURCES,
+    bounds,
+    lambda_units,
+    lower_bound,
+    outer_bound_2,
+    step_bounds,
+    symmetric_cost,
+    theta_units,
+    two_source_cost,
+)
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput
 from onoff.rows import UNIT, Rows
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
@@ -194,3 +207,71 @@ def test_hundreds_of_sources_are_no_trouble():
     b = bounds(matrix)
     assert b.outer < b.inner
     assert 1 <= b.lower <= b.inner
+
+
+# -- many steps ---------------------------------------------------------------------------------------------
+
+
+def symmetric(n, alpha):
+    return np.full((n, n), (1 - alpha) / (n - 1)) + np.eye(n) * (alpha - (1 - alpha) / (n - 1))
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.2, 0.2), (0.9, 0.6), (0.3, 0.7), (0, 0), (1, 1), (0.05, 0.6)])
+def test_two_sources_meet_their_closed_form_at_every_step(alpha, beta):
+    for step in step_bounds([[1 - alpha, alpha], [beta, 1 - beta]], 8):
+        expected = two_source_cost(alpha, beta, step.t)
+        assert (step.inner, step.outer, step.lower) == pytest.approx([expected] * 3, abs=1e-14)
+    assert two_source_cost(alpha, beta, 0) == 2
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8])
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 0.2, 0.5, 0.9, 1.0])
+def test_symmetric_chains_meet_their_closed_form_at_every_step(n, alpha):
+    for step in step_bounds(symmetric(n, alpha), 5):
+        assert step.lower == pytest.approx(symmetric_cost(n, alpha, step.t), abs=1e-13)
+    assert symmetric_cost(n, alpha, 0) == n
+
+
+def test_closed_forms_are_exact_for_fractions_and_agree_where_they_meet():
+    alpha = Fraction(1, 7)
+    assert symmetric_cost(2, 1 - alpha, 3) == two_source_cost(alpha, alpha, 3) == 1 + Fraction(5, 7) ** 3
+    assert symmetric_cost(4, Fraction(1, 2), 1) == 4 * Fraction(1, 2)
+    assert symmetric_cost(5, Fraction(1, 10), 1) == 2 - 5 * Fraction(1, 10)
+    assert symmetric_cost(1, 1.0, 3) == 1
+
+
+def test_outer_bound_2_is_the_sum_of_the_largest_entries_of_the_power():
+    assert outer_bound_2(PAPER, 1) == 1.6
+    square = np.linalg.matrix_power(np.array(PAPER), 2)
+    assert outer_bound_2(PAPER, 2) == pytest.approx(square.max(axis=0).sum(), abs=1e-14)
+
+
+def test_only_sources_that_are_possible_count():
+    assert outer_bound_2(PAPER, 1, possible=[0]) == 1
+    assert outer_bound_2(PAPER, 1, possible=[2, 0]) == pytest.approx(0.2 + 0.5 + 0.6)
+    assert [step.t for step in step_bounds(PAPER, 3, possible=[1])] == [1, 2, 3]
+
+
+def test_rows_that_are_slightly_off_stay_rows_at_every_power():
+    off = np.array(PAPER) * (1 + 9e-10)
+    assert step_bounds(off, 40)[-1].lower == pytest.approx(1, abs=1e-9)
+
+
+def test_the_steps_of_a_chain_start_with_its_own_integers():
+    chain = MarkovChain(PAPER)
+    assert step_bounds(chain, 1)[0].as_dict() == {"t": 1, "inner": 1.6, "outer": 1.6, "lower": 1.6}
+    sparse = MarkovChain(csr_matrix(np.array([[0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])))
+    dense = sparse.transition.toarray()
+    assert [s.lower for s in step_bounds(sparse, 4)] == [s.lower for s in step_bounds(dense, 4)]
+    assert bounds(chain) == bounds(chain.rows())
+
+
+@pytest.mark.parametrize("call", [lambda: two_source_cost(1.5, 0.1, 1), lambda: symmetric_cost(3, float("nan"), 1)])
+def test_what_is_no_probability_is_refused_by_name(call):
+    with pytest.raises(InvalidInput, match="is not a probability"):
+        call()
+
+
+def test_no_steps_are_refused():
+    with pytest.raises(InvalidInput, match="0 steps"):
+        step_bounds(PAPER, 0)

@@ -3,7 +3,7 @@
 Setting
     p(x|u)   rows, u one of M hidden values, x one of N sources
     Y        a random set with X in Y always, independent of U; its cost is E|Y|
-    OPT      the smallest cost of all such Y, coded answers included (Lemma 1 of the paper)
+    OPT      the smallest cost of all such Y; no answer, coded or not, is shorter (proof of Theorem 1)
     lam_i    sum over x of the i-th smallest p(x|u) over u;  lam_1 <= ... <= lam_M,  sum of them = M
     theta_i  min(1, lam_i) - min(1, lam_{i-1});  they sum to 1
     sigma    the largest i with lam_i <= 1
@@ -12,7 +12,7 @@ Setting
 Upper bound (somebody reaches it)
     inner    sum of min(i, N) theta_i: Algorithm 1 costs no more (Theorem 2)
 Lower bounds (nobody can do better)
-    outer    lam_M = sum of the largest p(x|u) (Theorem 1, Corollary 2)
+    outer    lam_M = sum of the largest p(x|u) (Theorem 1, outer bound 2)
     doeblin  2 - lam_1: a set of one source {x} has at most low({x})
     pairs    3 - sum of low({x, z}) over all pairs
     pencil   the largest over x of 2 + max p(x|u) - sum of low({x, z}) over z != x
@@ -21,20 +21,33 @@ Lower bounds (nobody can do better)
 All lower bounds are weak duality for one linear program: wherever  t - sum of y_A over A containing S <= |S|  holds
 for every set S and y >= 0, OPT >= t - sum of y_A low(A).  For N <= 3 or M <= 3 `lower` is OPT (outer and doeblin
 do it); for N = 4 it has been OPT in every program solved. All sums are exact integers in units of 1/UNIT; floats
-appear when they are reported. Cost: N sorts of M numbers, and N**2 M / 2 additions for the pairs.
+appear when they are reported. Cost: N sorts of M numbers, and N**2 M additions for the pairs.
+
+Many steps. Let tau be the last private time. Given the queries before tau, the k-th request after it has the rows
+P**k. OPT is convex in the rows, and later queries only split them, so every scheme, coded or not, pays at least
+OPT(P**k) at time tau + k *provided that every source can be X_tau given the queries before tau*. Where that
+support is smaller, so are the rows: only those of sources in it count (`outer_bound_2`, `step_bounds` with
+`possible`). The printed outer bound 2 leaves this out and is false without it. The inner bound for P**k is reached
+at time tau + k by a scheme that asks for everything until then; a scheme that saves earlier need not reach it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from onoff.rows import UNIT, Integers, Rows, exact_sum
+from onoff.errors import InvalidInput
+from onoff.rows import UNIT, Floats, Integers, Rows, exact_sum
+
+if TYPE_CHECKING:
+    from onoff.chain import MarkovChain
+
+Number = TypeVar("Number", float, Fraction)
 
 FEWEST_FOR_PAIRS = 3
 """`pairs` and `pencil` are bounds from three sources on: below, a pair is everything."""
@@ -133,10 +146,96 @@ def theta_units(lambdas: list[int]) -> list[int]:
     return [after - before for before, after in zip([0, *capped], capped, strict=False)]
 
 
+@dataclass(frozen=True)
+class StepBounds:
+    """Bounds for the t-th request after the last private one, from the rows P**t."""
+
+    t: int
+    inner: float
+    outer: float
+    lower: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain numbers."""
+        return asdict(self)
+
+
+def step_bounds(chain: MarkovChain | Any, steps: int, possible: Iterable[int] | None = None) -> list[StepBounds]:
+    """Bounds on the cost of the requests 1, ..., steps after the last private one.
+
+    outer and lower are lower bounds for every scheme, if each source of `possible` (default: all) can be the last
+    private request given the queries before it. inner is an upper bound for that one step (see the module).
+
+    >>> [round(step.lower, 3) for step in step_bounds([[0.8, 0.2], [0.2, 0.8]], 3)]
+    [1.6, 1.36, 1.216]
+    """
+    if steps < 1:
+        raise InvalidInput(f"{steps} steps are none", hint="give at least 1")
+    kept = None if possible is None else sorted(set(possible))
+    found = []
+    for t, rows in enumerate(_rows_of_powers(chain, steps, kept), start=1):
+        b = bounds(rows)
+        found.append(StepBounds(t, b.inner, b.outer, b.lower))
+    return found
+
+
+def outer_bound_2(chain: MarkovChain | Any, k: int, possible: Iterable[int] | None = None) -> float:
+    """Lower bound on the cost k >= 1 steps after the last private request: sum over x of max over u of P**k(u, x).
+
+    u runs over `possible`, the sources that can be the last private request given the queries before it. With all
+    sources (the default) this is the paper's outer bound 2, which is a bound only where all of them are possible.
+    """
+    return step_bounds(chain, k, possible)[-1].outer
+
+
+def two_source_cost(alpha: Number, beta: Number, k: int) -> Number:
+    """The optimal cost k steps after the last private request, for two sources (Theorem 3): both sides at once.
+
+    alpha, beta: the probabilities of leaving the first and the second source. k = 0 is the private request itself.
+    Holds where both sources can be the last private request given the queries before it.
+    """
+    _check_probabilities(alpha=alpha, beta=beta)
+    return 1 + abs(1 - alpha - beta) ** k
+
+
+def symmetric_cost(n: int, alpha: Number, k: int) -> Number:
+    """The optimal cost k steps after the last private request, for n sources and the symmetric chain: both sides.
+
+    The chain stays with probability alpha and goes to each other source with the same probability. For every
+    alpha and k it is 1 + (n - 1) |rho|**k, rho = (n alpha - 1) / (n - 1), under the same condition as above;
+    for k = 1 and alpha >= 1/n the paper's n alpha, for alpha < 1/n its inner bound 2 - n alpha.
+    """
+    _check_probabilities(alpha=alpha)
+    if n < 2:
+        return alpha - alpha + 1
+    return 1 + (n - 1) * abs((n * alpha - 1) / (n - 1)) ** k
+
+
 def as_rows(probabilities: Any) -> Rows:
     """Rows of a matrix, of Rows, or of a chain (whose `rows()` are the same integers everywhere)."""
     rows = getattr(probabilities, "rows", None)
     return rows() if callable(rows) else Rows.of(probabilities)
+
+
+def _rows_of_powers(chain: MarkovChain | Any, steps: int, possible: list[int] | None) -> Iterator[Rows]:
+    """The rows of P, P**2, ..., of the sources in `possible`. P itself is rounded once; its powers are floats."""
+    transition = getattr(chain, "transition", chain)
+    power: Floats = np.asarray(transition.toarray() if hasattr(transition, "toarray") else transition, dtype=float)
+    step = power
+    for t in range(1, steps + 1):
+        if t > 1:
+            power = power @ step
+            power = power / power.sum(axis=1, keepdims=True)  # rows may be off by 1e-9 each time
+        if t == 1 and hasattr(chain, "rows"):
+            yield chain.rows(possible)
+        else:
+            yield Rows.of(power if possible is None else power[possible])
+
+
+def _check_probabilities(**given: float | Fraction) -> None:
+    for name, value in given.items():
+        if not 0 <= value <= 1:
+            raise InvalidInput(f"{name} = {value} is not a probability", hint="give a number from 0 to 1")
 
 
 def _pair_units(rows: Rows) -> tuple[int, int]:
