@@ -6,7 +6,7 @@ import pytest
 from tests.schemes.matrices import many, random_rows
 
 from onoff.rows import UNIT, Rows
-from onoff.schemes.rebuild import _flows, rebuild
+from onoff.schemes.rebuild import rebuild
 from onoff.schemes.single import build as single
 
 
@@ -61,18 +61,3 @@ def test_one_row_sends_a_maximum_flow():
         table.verify()
         sent = sum(m for q, m in zip(table.queries, table.mass.tolist(), strict=True) if list(q) != reach)
         assert sent == wanted
-
-
-def test_plain_and_compiled_flows_agree():
-    rng = np.random.default_rng(11)
-    for _ in range(20):
-        rows = random_rows(rng, 4, 6)
-        sets = sorted({tuple(sorted(q)) for q in random_queries(rng, len(rows.columns), 9)})
-        offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
-        items = np.array([x for s in sets for x in s], dtype=np.int64)
-        units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
-        lowered = units.copy(), units.copy()
-        plain = _flows.python(rows.weights, offsets, items, lowered[0])
-        compiled = _flows.compiled(rows.weights, offsets, items, lowered[1])
-        for one, other in zip((*plain, lowered[0]), (*compiled, lowered[1]), strict=True):
-            np.testing.assert_array_equal(one, other)

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onoff.kernels import kernel
 from onoff.rows import UNIT, Integers, Rows
+from onoff.schemes.flow import flows
 from onoff.table import QueryTable
 
 
@@ -41,7 +41,7 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
     sets, units = _distinct(rows, queries, np.asarray(masses, dtype=np.float64))
     offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
     items = np.fromiter((x for s in sets for x in s), dtype=np.int64, count=int(offsets[-1]))
-    row, edge, weight = _flows(rows.weights, offsets, items, units, effort=rows.distinct * len(items))
+    row, edge, weight, _, _ = flows(rows.weights, offsets, items, units, True, effort=rows.distinct * len(items))
 
     left = rows.weights.copy()
     np.subtract.at(left, (row, items[edge]), weight)
@@ -77,159 +77,3 @@ def _distinct(
             total[key] = min(total.get(key, 0) + units, UNIT)
     sets = sorted(total, key=lambda s: (len(s), s))
     return sets, np.array([total[s] for s in sets], dtype=np.int64)
-
-
-@kernel
-def _flows(weights, offsets, items, units):  # type: ignore[no-untyped-def]
-    """Maximum flows of every row into the sets. Lowers `units` in place; the cells (row, edge, weight) that fit it.
-
-    Edge e joins source items[e] to the set that holds e in offsets. The residual graph of a row: a source with units
-    left starts, any source may send to any set that holds it, a set may give back what a source sent, a set with
-    room ends.
-    """
-    m, n = weights.shape
-    k = len(offsets) - 1
-    edges = len(items)
-    owner = np.empty(edges, np.int64)
-    for s in range(k):
-        for e in range(offsets[s], offsets[s + 1]):
-            owner[e] = s
-    first = np.zeros(n + 1, np.int64)  # the edges of each source, as CSR
-    for e in range(edges):
-        first[items[e] + 1] += 1
-    for x in range(n):
-        first[x + 1] += first[x]
-    touching = np.empty(edges, np.int64)
-    fill = first[:-1].copy()
-    for e in range(edges):
-        touching[fill[items[e]]] = e
-        fill[items[e]] += 1
-
-    flow = np.empty(edges, np.int64)
-    source_level, set_level = np.empty(n, np.int64), np.empty(k, np.int64)
-    source_arc, set_arc = np.empty(n, np.int64), np.empty(k, np.int64)
-    frontier, following = np.empty(n, np.int64), np.empty(n, np.int64)
-    layer = np.empty(k, np.int64)
-    sources, into, back = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-
-    cell_row = np.empty(n + k, np.int64)
-    cell_edge = np.empty(n + k, np.int64)
-    cell_weight = np.empty(n + k, np.int64)
-    cells = 0
-    for r in range(m):
-        left = weights[r].copy()
-        room = units.copy()
-        flow[:] = 0
-        while True:
-            # Levels, layer by layer, until a layer of sets has room.
-            source_level[:] = -1
-            set_level[:] = -1
-            reached = 0
-            for x in range(n):
-                if left[x] > 0:
-                    source_level[x] = 0
-                    frontier[reached] = x
-                    reached += 1
-            level = 0
-            room_found = False
-            while reached > 0 and not room_found:
-                sets_reached = 0
-                for at in range(reached):
-                    x = frontier[at]
-                    for a in range(first[x], first[x + 1]):
-                        s = owner[touching[a]]
-                        if set_level[s] < 0:
-                            set_level[s] = level + 1
-                            layer[sets_reached] = s
-                            sets_reached += 1
-                            room_found = room_found or room[s] > 0
-                reached = 0
-                level += 2
-                if not room_found:
-                    for at in range(sets_reached):
-                        s = layer[at]
-                        for e in range(offsets[s], offsets[s + 1]):
-                            if flow[e] > 0 and source_level[items[e]] < 0:
-                                source_level[items[e]] = level
-                                following[reached] = items[e]
-                                reached += 1
-                    frontier, following = following, frontier
-            if not room_found:
-                break
-
-            # A blocking flow: depth first along the levels, every arc given up for good once it leads nowhere.
-            for x in range(n):
-                source_arc[x] = first[x]
-            for s in range(k):
-                set_arc[s] = offsets[s]
-            for start in range(n):
-                if left[start] == 0:
-                    continue
-                sources[0] = start
-                depth = 0
-                while True:
-                    x = sources[depth]
-                    while source_arc[x] < first[x + 1]:
-                        if set_level[owner[touching[source_arc[x]]]] == source_level[x] + 1:
-                            break
-                        source_arc[x] += 1
-                    if source_arc[x] == first[x + 1]:
-                        if depth == 0:
-                            break
-                        depth -= 1
-                        set_arc[owner[into[depth]]] += 1
-                        continue
-                    into[depth] = touching[source_arc[x]]
-                    s = owner[into[depth]]
-                    if room[s] > 0:
-                        push = min(left[start], room[s])
-                        for d in range(depth):
-                            push = min(push, flow[back[d]])
-                        for d in range(depth):
-                            flow[back[d]] -= push
-                            flow[into[d]] += push
-                        flow[into[depth]] += push
-                        left[start] -= push
-                        room[s] -= push
-                        if left[start] == 0:
-                            break
-                        depth = 0
-                        continue
-                    while set_arc[s] < offsets[s + 1]:
-                        e = set_arc[s]
-                        if flow[e] > 0 and source_level[items[e]] == set_level[s] + 1:
-                            break
-                        set_arc[s] += 1
-                    if set_arc[s] == offsets[s + 1]:
-                        source_arc[x] += 1
-                    else:
-                        back[depth] = set_arc[s]
-                        depth += 1
-                        sources[depth] = items[back[depth - 1]]
-
-        for s in range(k):
-            units[s] -= room[s]
-        for e in range(edges):
-            if flow[e] > 0:
-                if cells == len(cell_row):
-                    cell_row = np.append(cell_row, np.empty(cells, np.int64))
-                    cell_edge = np.append(cell_edge, np.empty(cells, np.int64))
-                    cell_weight = np.append(cell_weight, np.empty(cells, np.int64))
-                cell_row[cells] = r
-                cell_edge[cells] = e
-                cell_weight[cells] = flow[e]
-                cells += 1
-
-    # Cut every row to the final masses. The cells of one row and one set lie side by side.
-    kept = 0
-    row_before, set_before, allowed = -1, -1, 0
-    for c in range(cells):
-        r, e = cell_row[c], cell_edge[c]
-        if r != row_before or owner[e] != set_before:
-            row_before, set_before, allowed = r, owner[e], units[owner[e]]
-        weight = min(cell_weight[c], allowed)
-        allowed -= weight
-        if weight > 0:
-            cell_row[kept], cell_edge[kept], cell_weight[kept] = r, e, weight
-            kept += 1
-    return cell_row[:kept].copy(), cell_edge[:kept].copy(), cell_weight[:kept].copy()
