@@ -1,3 +1,50 @@
-"""Privacy that can be switched ON and OFF."""
+"""Privacy that can be switched ON and OFF.
+
+    chain = onoff.MarkovChain(P, names=[...])       how requests follow one another
+    onoff.bounds(P)                                 what hiding the past must cost, and can cost
+    onoff.design(P, scheme="optimal")               a table of queries, exact in integers
+    onoff.Session(chain).request(x, private=True)   one request in, one query out
+    onoff.Client(url, chain).get(x, private=True)   the same against a message server, safe across crashes
+
+Names are loaded when they are first used, so `import onoff` costs nothing, and a server never loads a chain.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from onoff.bounds import bounds
+    from onoff.chain import MarkovChain
+    from onoff.errors import OnOffError
+    from onoff.rows import UNIT, Rows
+    from onoff.schemes import design
+    from onoff.session import Query, Session
+    from onoff.table import QueryTable
+
+__all__ = ["UNIT", "MarkovChain", "OnOffError", "Query", "QueryTable", "Rows", "Session", "bounds", "design"]
+
+_HOME = {
+    "MarkovChain": "chain",
+    "OnOffError": "errors",
+    "Query": "session",
+    "QueryTable": "table",
+    "Rows": "rows",
+    "Session": "session",
+    "UNIT": "rows",
+    "bounds": "bounds",
+    "design": "schemes",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'onoff' has no attribute {name!r}")
+    return getattr(import_module(f"onoff.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

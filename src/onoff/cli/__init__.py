@@ -26,6 +26,7 @@ app = App(
     help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
     version=__version__,
 )
+app.command("onoff.cli.audit:app", name="audit")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -1,0 +1,131 @@
+"""The import graph: no cycle, nothing imports what stands above it, and light parts stay light."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import onoff
+
+SOURCE = Path(onoff.__file__).parent
+
+# From the bottom up: a part may import parts that stand before it, and itself.
+LAYERS = [
+    "errors",
+    "rows",
+    "entropy",
+    "kernels",
+    "table",
+    "chainfile",
+    "chain",
+    "pattern",
+    "bounds",
+    "schemes",
+    "memory",
+    "tables",
+    "session",
+    "wire",
+    "server",
+    "client",
+    "audit",
+    "experiments",
+    "gateway",
+    "cli",
+]
+
+
+def modules():
+    for path in sorted(SOURCE.rglob("*.py")):
+        name = ".".join(("onoff", *path.relative_to(SOURCE).with_suffix("").parts)).removesuffix(".__init__")
+        yield name, path
+
+
+def imports(path, *, at_run_time_only):
+    """Our own modules that a file imports, by full name; `TYPE_CHECKING` blocks are for readers, not for Python."""
+    tree = ast.parse(path.read_text())
+    if at_run_time_only:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and getattr(node.test, "id", None) == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "onoff")
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "onoff":
+            for alias in node.names:
+                deeper = SOURCE.joinpath(*node.module.split(".")[1:], f"{alias.name}.py")
+                yield f"{node.module}.{alias.name}" if deeper.exists() else node.module
+
+
+def part(module):
+    pieces = module.split(".")
+    return pieces[1] if len(pieces) > 1 else None
+
+
+def test_every_part_has_its_layer():
+    assert {part(name) for name, _ in modules()} - {None, "__main__"} <= set(LAYERS)
+
+
+def test_imports_point_downwards():
+    wrong = []
+    for name, path in modules():
+        if part(name) is None:
+            continue  # the package itself names everything, and loads it on demand
+        for target in imports(path, at_run_time_only=True):
+            if part(target) is not None and LAYERS.index(part(target)) > LAYERS.index(part(name)):
+                wrong.append(f"{name} imports {target}")
+    assert wrong == []
+
+
+def test_there_is_no_cycle_of_modules():
+    graph = {name: set(imports(path, at_run_time_only=True)) - {name} for name, path in modules() if part(name)}
+    done, open_ = set(), []
+
+    def visit(name):
+        assert name not in open_, f"cycle: {' -> '.join([*open_[open_.index(name) :], name])}"
+        if name in done or name not in graph:
+            return
+        open_.append(name)
+        for target in sorted(graph[name]):
+            # a package's own __init__ may be named by its parts through the package
+            visit(target)
+        open_.pop()
+        done.add(name)
+
+    for name in sorted(graph):
+        visit(name)
+
+
+def test_the_walk_sees_an_upward_import(tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("def f():\n    from onoff.session import Session\n    import onoff.cli\n")
+    assert sorted(imports(bad, at_run_time_only=True)) == ["onoff.cli", "onoff.session"]
+
+
+def loaded_by(statement):
+    program = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], check=True, capture_output=True, text=True)
+    return set(done.stdout.split())
+
+
+HEAVY = {"scipy", "highspy", "numba", "fastapi", "starlette", "uvicorn", "matplotlib", "dask", "distributed", "pyarrow"}
+
+
+@pytest.mark.parametrize("statement", ["import onoff", "from onoff import Session, MarkovChain, design, bounds"])
+def test_importing_the_library_loads_numpy_at_most(statement):
+    assert not loaded_by(statement) & HEAVY
+
+
+def test_bounds_is_a_function_whatever_was_imported_before():
+    program = "import onoff.bounds, onoff; assert onoff.bounds([[0.5, 0.5]]).lower == 1"
+    subprocess.run([sys.executable, "-c", program], check=True)
+    subprocess.run([sys.executable, "-c", "import onoff; assert onoff.bounds([[1.0]]).lower == 1"], check=True)
+
+
+def test_every_public_name_is_there():
+    for name in onoff.__all__:
+        assert getattr(onoff, name) is not None
+    assert set(onoff.__all__) <= set(dir(onoff))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = onoff.nothing
