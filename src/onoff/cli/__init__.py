@@ -27,6 +27,7 @@ app = App(
     version=__version__,
 )
 app.command("onoff.cli.audit:app", name="audit")
+app.command("onoff.cli.bounds:bounds", name="bounds")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
