@@ -24,10 +24,10 @@ demo: setup  ## run a scripted session and show what the server saw
 	$(BIN)/onoff demo
 
 test: setup system lint  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "not deep"
+	$(BIN)/python -m pytest -q -n $(JOBS)
 
 test-deep: setup system lint  ## the same and the long runs, in hours
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "deep or not deep"
 
 bench: setup  ## ratios against baselines measured in the same run
 	$(BIN)/python benchmarks/run.py

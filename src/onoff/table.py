@@ -146,7 +146,7 @@ class QueryTable:
         starts = np.searchsorted(unique, np.arange(rows.distinct + 1, dtype=np.int64) * len(items)).astype(np.int64)
         slots = (unique % len(items)).astype(np.int64)
         table = cls(rows, offsets, items, np.zeros(0, dtype=np.int64), starts, slots, total, **labels)
-        return replace(table, mass=table._mass_seen_by(0))
+        return replace(table, mass=table.mass_seen_by(0))
 
     def labelled(self, **labels: Any) -> QueryTable:
         """The same table with other labels (scheme, lower_bound, details)."""
@@ -267,7 +267,7 @@ class QueryTable:
         """
         self._verify_shape()
         for r in range(self.rows.distinct):
-            seen = self._mass_seen_by(r)
+            seen = self.mass_seen_by(r)
             if not np.array_equal(seen, self.mass):
                 k = int(np.argmax(seen != self.mass))
                 u = int(np.argmax(self.rows.group == r))
@@ -308,7 +308,7 @@ class QueryTable:
         if (np.diff(self.slots)[same_row] <= 0).any():
             raise InvalidTable("the slots of a row are not in ascending order")
 
-    def _mass_seen_by(self, r: int) -> Integers:
+    def mass_seen_by(self, r: int) -> Integers:
         """p(q | u) for every query, as distinct row r sees it."""
         lo, hi = int(self.starts[r]), int(self.starts[r + 1])
         owner = np.searchsorted(self.offsets, self.slots[lo:hi], side="right") - 1

@@ -28,6 +28,7 @@ app = App(
 )
 app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
+app.command("onoff.cli.demo:demo", name="demo")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
