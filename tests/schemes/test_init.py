@@ -46,11 +46,18 @@ def test_a_matrix_that_is_none_is_refused():
         design([[0.5, 0.5], [0.5, 0.6]], "full")
 
 
-@pytest.mark.parametrize("name", ["full", "single"])
+@pytest.mark.parametrize("name", ["full", "single", "greedy"])
 def test_modules_carry_their_name_and_label_their_tables(name):
     module = sys.modules[builder(name).__module__]
     assert name == module.NAME
     assert design(P, name).scheme == name
+
+
+def test_tables_carry_a_proven_lower_bound():
+    full, greedy = design(P, "full"), design(P, "greedy")
+    assert full.lower_bound == greedy.lower_bound == 1.5
+    assert greedy.optimal
+    assert not full.optimal
 
 
 def test_the_registry_loads_numpy_at_most():

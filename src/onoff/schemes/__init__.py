@@ -18,6 +18,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
+from onoff.bounds import lower_bound
 from onoff.errors import UnknownScheme, nearest
 from onoff.rows import Rows
 from onoff.table import QueryTable
@@ -28,6 +29,7 @@ SCHEMES = ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
 def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
     """A private query table for `rows`: a matrix p(x|u), Rows, or a MarkovChain.
 
+    Where the scheme itself proves no lower bound, the table carries the best of `onoff.bounds`.
     Raises InvalidChain for a matrix that is none, UnknownScheme for a scheme or an option that does not exist.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
@@ -41,7 +43,8 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
         if option not in allowed:
             hint = nearest(option, allowed) if allowed else "it has none"
             raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
-    return build(Rows.of(rows), **options)
+    table = build(Rows.of(rows), **options)
+    return table if table.lower_bound is not None else table.labelled(lower_bound=float(lower_bound(table.rows)))
 
 
 def builder(scheme: str) -> Callable[..., QueryTable]:
