@@ -1,0 +1,161 @@
+"""The master program of the optimum: masses of sets against Hall cuts, on one live HiGHS model.
+
+Setting
+    S, m_S   the pool of sets of columns, and the mass of each
+    C        the pool of cuts, each a set of columns;  P(C) = the largest p_u(C) over the rows u
+
+    minimise    sum of m_S cost(S)                                             cost(S) = |S| unless told otherwise
+    subject to  sum of m_S over S that meet C  >=  P(C)    for every cut C
+                sum of m_S = 1,  m >= 0
+
+With every C as a cut this says exactly that every row can follow the masses (Hall), and with every S in the pool
+its value is the optimum. Both pools grow: cuts are separated by maximum flows, sets are priced by the duals
+
+    t, y_C   where  t - sum of y_C over C that S misses  <=  cost(S)  for every S of the pool,  y >= 0
+             and    value = t - sum of y_C (1 - P(C))
+
+which is the dual in terms of belief: the complement of C is a set A, 1 - P(C) the least p_u(A), and "S misses C" is
+"S lies in A". A cut that most sets of the pool meet is handed to the solver in the form "sum of m_S over S that
+miss C <= 1 - P(C)"; it is the same cut with fewer coefficients.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.rows import UNIT, Floats, Integers, Rows
+from onoff.schemes.flow import flows
+
+Sets: TypeAlias = npt.NDArray[np.bool_]
+"""Sets of columns, one per line, as truth values."""
+
+MARGIN = 1e-11
+"""Cuts ask for this much more than they need, so that the rounding to units falls on the safe side."""
+TOLERANCE = 1e-10
+"""How exactly the solver meets its constraints: the smallest it offers."""
+NOTICED = 1e-11
+"""Missing mass from which a row counts as short."""
+
+
+class HallProgram:
+    """The master program for `rows`, on the columns 0 ... C - 1 that some row can reach."""
+
+    def __init__(self, rows: Rows) -> None:
+        import highspy
+
+        self.weights = rows.weights
+        self.p: Floats = rows.probabilities()
+        self.size = self.p.shape[1]
+        self.sets: Sets = np.zeros((0, self.size), dtype=bool)
+        self.costs: Floats = np.zeros(0)
+        self.cuts: Sets = np.zeros((0, self.size), dtype=bool)
+        self.masses: Floats = np.zeros(0)
+        self.y: Floats = np.zeros(0)
+        self.t = 0.0
+        self.value = float("inf")
+        self.iterations = 0
+        self._by_missing = np.zeros(0, dtype=bool)  # which cuts stand in the model by the sets that miss them
+        self._known_sets: set[bytes] = set()
+        self._known_cuts: set[bytes] = set()
+        self._infinity = highspy.kHighsInf
+        self._model: Any = highspy.Highs()
+        self._model.silent()
+        for option, setting in {
+            "threads": 1,
+            "primal_feasibility_tolerance": TOLERANCE,
+            "dual_feasibility_tolerance": TOLERANCE,
+        }.items():
+            self._model.setOptionValue(option, setting)
+        self._model.addRow(1.0, 1.0, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+
+    # -- growing -------------------------------------------------------------------------------------------
+
+    def add_sets(self, sets: Sets, costs: Floats | None = None) -> int:
+        """Add the sets that are new, at `costs` (default: their sizes); how many were."""
+        fresh = _fresh(sets, self._known_sets)
+        if not len(fresh):
+            return 0
+        added = sets[fresh]
+        cost = added.sum(axis=1).astype(float) if costs is None else costs[fresh]
+        every = np.ones((1, len(added)), dtype=bool)
+        entries = np.vstack([every, meets(self.cuts, added) != self._by_missing[:, None]]).T
+        starts, indices, ones = _csr(entries)
+        free = np.full(len(added), self._infinity)
+        self._model.addCols(len(added), cost, np.zeros(len(added)), free, len(indices), starts, indices, ones)
+        self.sets = np.vstack([self.sets, added])
+        self.costs = np.append(self.costs, cost)
+        return len(added)
+
+    def add_cuts(self, cuts: Sets) -> int:
+        """Add the cuts that are new and say something; how many there were."""
+        cuts = cuts[cuts.any(axis=1) & ~cuts.all(axis=1)]
+        fresh = _fresh(cuts, self._known_cuts)
+        if not len(fresh):
+            return 0
+        added = cuts[fresh]
+        met = meets(added, self.sets)
+        by_missing = met.mean(axis=1) > 0.5
+        needed = np.minimum((self.p @ added.T).max(axis=0) + MARGIN, 1.0)
+        low = np.where(by_missing, -self._infinity, needed)
+        high = np.where(by_missing, 1 - needed, self._infinity)
+        starts, indices, ones = _csr(met != by_missing[:, None])
+        self._model.addRows(len(added), low, high, len(indices), starts, indices, ones)
+        self.cuts = np.vstack([self.cuts, added])
+        self._by_missing = np.append(self._by_missing, by_missing)
+        return len(added)
+
+    # -- solving -------------------------------------------------------------------------------------------
+
+    def solve(self, seconds: float) -> bool:
+        """Masses and duals of the present pools; False where the time was too short."""
+        self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))
+        self._model.run()
+        import highspy
+
+        if self._model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+            return False
+        solution, info = self._model.getSolution(), self._model.getInfo()
+        self.masses = np.maximum(np.array(solution.col_value), 0.0)
+        dual = np.array(solution.row_dual)
+        # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
+        self.y = np.maximum(np.where(self._by_missing, -dual[1:], dual[1:]), 0.0)
+        self.t = float(dual[0] + self.y[~self._by_missing].sum())
+        self.value = float(info.objective_function_value)
+        self.iterations += int(info.simplex_iteration_count)
+        return True
+
+    def short_rows(self) -> tuple[Floats, Sets]:
+        """The mass that each row cannot place, and the set of columns that proves it."""
+        used = np.flatnonzero(self.masses > 0)
+        used = used[np.argsort(self.sets[used].sum(axis=1), kind="stable")]
+        owner, items = np.nonzero(self.sets[used])
+        offsets = np.searchsorted(owner, np.arange(len(used) + 1)).astype(np.int64)
+        units: Integers = np.floor(self.masses[used] * UNIT).astype(np.int64)
+        effort = len(self.weights) * len(items)
+        *_, missing, violated = flows(self.weights, offsets, items.astype(np.int64), units, False, effort=effort)
+        return missing / UNIT, violated
+
+
+def meets(some: Sets, others: Sets) -> Sets:
+    """Which of `some` sets have an element in common with which of the `others`."""
+    return np.asarray((some.astype(np.float32) @ others.T.astype(np.float32)) > 0)
+
+
+def _fresh(sets: Sets, known: set[bytes]) -> Integers:
+    """Which lines are not known yet, each once; they are known from now on."""
+    fresh = []
+    for at, packed in enumerate(np.packbits(sets, axis=1)):
+        key = packed.tobytes()
+        if key not in known:
+            known.add(key)
+            fresh.append(at)
+    return np.array(fresh, dtype=np.int64)
+
+
+def _csr(entries: Sets) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Floats]:
+    row, column = np.nonzero(entries)
+    starts = np.searchsorted(row, np.arange(len(entries))).astype(np.int32)
+    return starts, column.astype(np.int32), np.ones(len(column))

@@ -1,0 +1,205 @@
+"""The certified optimum: the cheapest private table for the rows, and a proof that none is cheaper.
+
+Setting
+    p_u(x)  rows;  Y a random set with X in Y always, independent of U;  OPT the least E|Y|
+    lower   max(sum of max_u p_u(x), 2 - lam_1), or a better bound from the duals
+
+OPT is a linear program over the masses of all sets with one Hall inequality for every set (see `hall`); both are far
+too many to write down, and few of either matter.
+
+1. Start with sets from a few systematic samples and races, and the cuts of single sources.
+2. Solve. A maximum flow for every row finds the Hall inequality that it violates most, if any: add these cuts.
+3. While the value is above the lower bound, price: add the sets that the duals call cheap.
+4. Stop when no row is short and the value meets the bound, or when nothing improves and exact pricing proves it.
+   Out of time: keep the best masses that all rows can follow, and let exact pricing say how far they may be off.
+5. Rebuild in integers. The proof is kept as a `Certificate`, which `certificate.check` verifies independently.
+
+Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
+seconds to a minute; the program is where the time goes. Deterministic for a given seed unless the time runs out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+import numpy as np
+
+from onoff.rows import Floats, Rows
+from onoff.schemes import certificate as proofs
+from onoff.schemes.certificate import Certificate
+from onoff.schemes.hall import HallProgram, Sets
+from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_greed, by_program
+from onoff.schemes.proposals import races, systematic
+from onoff.schemes.rebuild import rebuild
+from onoff.schemes.single import build as single
+from onoff.table import OPTIMAL_GAP, QueryTable
+
+NAME = "optimal"
+BUDGET = 120.0
+"""Seconds that the search may take unless told otherwise."""
+MET = OPTIMAL_GAP / 10
+"""Relative distance to the lower bound at which the program counts as solved."""
+FOR_THE_PROOF = 0.25
+"""The part of the time that is kept for a better bound where the search does not come to an end."""
+SHORT = 1e-11
+"""Missing mass from which a row counts as short."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Masses of sets that every row can follow, as far as floats can tell."""
+
+    value: float
+    sets: Sets
+    masses: Floats
+
+
+def build(
+    rows: Rows,
+    *,
+    budget: float = BUDGET,
+    gap: float = MET,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> QueryTable:
+    """The cheapest table for `rows` that `budget` seconds can find, with a proven lower bound on every table.
+
+    gap: stop where cost / lower bound - 1 is at most this. seed: of the search; it decides nothing but speed and
+    ties. progress: told now and then how far the search has come.
+    """
+    if rows.distinct == 1:
+        return _plain(rows)
+    search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
+    return search.run()
+
+
+def _plain(rows: Rows) -> QueryTable:
+    """One row: nothing to hide, ask for what is wanted."""
+    cells = [(k, 0, int(x), int(rows.weights[0, k])) for k, x in enumerate(rows.columns)]
+    table = QueryTable.from_cells(rows, rows.columns.reshape(-1, 1).tolist(), cells, scheme=NAME)
+    return table.labelled(lower_bound=1.0, details={"certificate": Certificate(proofs.SCALE, (), ())})
+
+
+class _Search:
+    """One run of the search: the program, the best proposal and the best proof so far."""
+
+    def __init__(self, rows: Rows, budget: float, gap: float, rng: np.random.Generator, progress: Progress | None):
+        self.rows = rows
+        self.started = monotonic()
+        self.deadline = self.started + budget
+        self.search_until = self.started + budget * (1 - FOR_THE_PROOF)
+        self.gap = gap
+        self.rng = rng
+        self.progress = progress
+        self.program = HallProgram(rows)
+        self.best: Proposal | None = None
+        self.proof = proofs.simplest(rows)
+        self.lower = float(self.proof.bound(rows))
+        self.promising: tuple[float, Duals] | None = None
+        self.rounds = 0
+        self.proved = False
+
+    def run(self) -> QueryTable:
+        self._start()
+        while monotonic() < self.search_until and not self._round():
+            if self.progress is not None and self.rounds % 5 == 0:
+                self.progress(self._status())
+        if not self._met() and not self.proved:
+            self._prove(max(self.deadline - monotonic(), 1.0))
+        return self._table()
+
+    def _start(self) -> None:
+        p, size = self.program.p, self.program.size
+        one = np.eye(size, dtype=bool)
+        self.program.add_sets(np.ones((1, size), dtype=bool))
+        self.program.add_sets(one)
+        self.program.add_sets(systematic(p, 4, self.rng))
+        self.program.add_sets(races(p, 2 * size, self.rng))
+        self.program.add_cuts(np.vstack([one, ~one, p > 0]))
+
+    def _round(self) -> bool:
+        """Solve, separate, price; whether the search is over."""
+        program = self.program
+        if not program.solve(self.search_until - monotonic()):
+            return True
+        self.rounds += 1
+        missing, violated = program.short_rows()
+        short = np.flatnonzero(missing > SHORT)
+        cuts = program.add_cuts(violated[short[np.argsort(-missing[short], kind="stable")]])
+        if not cuts and (self.best is None or program.value < self.best.value):
+            used = program.masses > 0
+            self.best = Proposal(program.value, program.sets[used], program.masses[used])
+        if program.value <= self.lower * (1 + MET):
+            return not cuts
+        if self._met():
+            return True
+        return not self._price() and not cuts
+
+    def _met(self) -> bool:
+        return self.best is not None and self.best.value <= self.lower * (1 + self.gap)
+
+    def _price(self) -> int:
+        """Add sets that the present duals call cheap; none where it is proved that there are none."""
+        duals = Duals.of(self.program.t, self.program.y, self.program.cuts)
+        if self.program.size <= ALL_SUBSETS:
+            sets, gains = by_all_subsets(duals)
+            most = float(gains[0])
+        else:
+            sets, gains = by_greed(duals, 2, 0.1, self.rng)
+            most = float(gains[0])
+            estimate = self.program.value - max(most, 0.0)
+            if self.promising is None or estimate > self.promising[0]:
+                self.promising = estimate, duals
+        added = self.program.add_sets(sets[gains > WORTHWHILE][: 2 * self.program.size])
+        if added:
+            return added
+        if self.program.size > ALL_SUBSETS:
+            sets, most = by_program(duals, self.deadline - monotonic())
+            added = self.program.add_sets(sets[duals.gains(sets) > WORTHWHILE])
+        self._prove_with(duals, most)
+        return added
+
+    def _prove(self, seconds: float) -> None:
+        """A better lower bound from the most promising duals, if the time allows."""
+        if self.promising is not None:
+            _, duals = self.promising
+            _, most = by_program(duals, seconds)
+            self._prove_with(duals, most)
+
+    def _prove_with(self, duals: Duals, most: float) -> None:
+        """Adopt the bound that the duals prove, given that no set gains more than `most`."""
+        proof = proofs.from_duals(self.rows, duals.t - max(most, 0.0), duals.y, duals.inside)
+        bound = float(proof.bound(self.rows))
+        if bound > self.lower:
+            self.lower, self.proof = bound, proof
+
+    def _table(self) -> QueryTable:
+        program = self.program
+        if self.best is not None:
+            made = self.best
+        else:  # no masses yet that all rows can follow: what the rebuild saves of them
+            made = Proposal(program.value, program.sets[: len(program.masses)], program.masses)
+        table = rebuild(self.rows, [self.rows.columns[s].tolist() for s in made.sets], made.masses)
+        if self.best is None:
+            table = min(table, single(self.rows), key=lambda one: one.exact_cost)
+        details = {
+            "rounds": self.rounds,
+            "iterations": program.iterations,
+            "sets": len(program.sets),
+            "cuts": len(program.cuts),
+            "seconds": monotonic() - self.started,
+            "certificate": self.proof,
+        }
+        return table.labelled(scheme=NAME, lower_bound=min(self.lower, table.cost), details=details)
+
+    def _status(self) -> str:
+        spent = monotonic() - self.started
+        program = self.program
+        return (
+            f"{spent:.0f} s: round {self.rounds}, {len(program.sets)} sets, {len(program.cuts)} cuts, "
+            f"value {program.value:.6g}, lower bound {self.lower:.6g}"
+        )

@@ -1,0 +1,209 @@
+"""Sets that would make the master program cheaper: by greedy search, by all subsets, or by a small integer program.
+
+Given the duals t and y_A >= 0 over sets A of columns (see `hall`), a set S not in the pool is worth adding where
+
+    gain(S) = t - |S| - sum of y_A over A that contain S   >  0
+
+To gain, S must leave many A: adding x to S leaves every A that does not hold x. This is facility location, so
+
+    greedy      from every single start, add the best x as long as it gains, drop what no longer pays; quick, no proof
+    all subsets the sums over A containing S for all S at once (a transform over the lattice of subsets): small C
+    program     an integer program in HiGHS; its bound on the largest gain is a proof at any time
+
+The largest gain g over all S makes the duals a proof: value - max(g, 0) is a lower bound on the optimum.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from onoff.kernels import kernel
+from onoff.rows import Floats
+from onoff.schemes.hall import Sets
+
+ALL_SUBSETS = 14
+"""Columns up to which all subsets are looked at."""
+WORTHWHILE = 1e-9
+"""Gains from which a set is worth adding."""
+
+
+@dataclass(frozen=True)
+class Duals:
+    """t and y over the sets `inside` (the A): the dual of the master program."""
+
+    t: float
+    y: Floats
+    inside: Sets
+
+    @classmethod
+    def of(cls, t: float, y: Floats, cuts: Sets) -> Duals:
+        """The duals of cuts, without those that say nothing."""
+        used = y > 0
+        return cls(t, y[used], ~cuts[: len(y)][used])
+
+    def gains(self, sets: Sets) -> Floats:
+        """gain(S) for each of `sets`."""
+        outside = (~self.inside).astype(np.float64)
+        contained = (sets.astype(np.float64) @ outside.T) == 0
+        return np.asarray(self.t - sets.sum(axis=1) - contained @ self.y, dtype=np.float64)
+
+
+def by_greed(duals: Duals, repeats: int, noise: float, rng: np.random.Generator) -> tuple[Sets, Floats]:
+    """Sets found from every single start, and again `repeats` times with shaken duals; best first, with gains."""
+    columns = duals.inside.shape[1]
+    starts = np.tile(np.arange(columns, dtype=np.int64), 1 + repeats)
+    shaken = np.tile(duals.y, (1 + repeats, 1))
+    shaken[1:] *= np.maximum(1 + noise * rng.standard_normal((repeats, len(duals.y))), 0)
+    # Each A by its sparser side: the members where they are few, else those left out.
+    by_members = duals.inside.sum(axis=1) <= columns / 2
+    side = np.where(by_members[:, None], duals.inside, ~duals.inside)
+    owner, members = np.nonzero(side)
+    offsets = np.searchsorted(owner, np.arange(len(side) + 1)).astype(np.int64)
+    chosen = np.zeros((len(starts), columns), dtype=bool)
+    effort = len(starts) * len(members)
+    _grow(offsets, members.astype(np.int64), by_members, shaken, starts, chosen, effort=effort)
+    sets = np.unique(chosen[chosen.any(axis=1)], axis=0)
+    gains = duals.gains(sets)
+    order = np.argsort(-gains, kind="stable")
+    return sets[order], gains[order]
+
+
+def by_all_subsets(duals: Duals) -> tuple[Sets, Floats]:
+    """Every set with a gain, best first; the largest gain of all comes first even where none is positive."""
+    columns = duals.inside.shape[1]
+    weight = np.zeros(1 << columns)
+    np.add.at(weight, duals.inside @ (1 << np.arange(columns)), duals.y)
+    for x in range(columns):  # sums over supersets, one element at a time
+        halves = weight.reshape(-1, 2, 1 << x)
+        halves[:, 0] += halves[:, 1]
+    masks = np.arange(1 << columns)
+    members = (masks[:, None] >> np.arange(columns)) & 1 == 1
+    gains = duals.t - members.sum(axis=1) - weight
+    gains[0] = -np.inf
+    order = np.argsort(-gains, kind="stable")
+    order = order[: max(1, int(np.count_nonzero(gains > WORTHWHILE)))]
+    return members[order], gains[order]
+
+
+def by_program(duals: Duals, seconds: float) -> tuple[Sets, float]:
+    """The best sets that an integer program finds in the time, and a proven bound on every gain.
+
+    maximise t - sum of y_A - sum of s_x + sum of y_A e_A   where s_x: x is in S;  e_A <= sum of s_x over x not in A: S
+    leaves A.
+    """
+    import highspy
+
+    count, columns = duals.inside.shape
+    model = highspy.Highs()
+    model.silent()
+    for option, setting in {"threads": 1, "time_limit": max(seconds, 0.1), "mip_rel_gap": 0.0}.items():
+        model.setOptionValue(option, setting)
+    one = np.ones(columns)
+    none, nothing = np.zeros(0, dtype=np.int32), np.zeros(0)
+    model.addCols(columns, one, 0 * one, one, 0, none, none, nothing)
+    kinds = np.full(columns, highspy.HighsVarType.kInteger)
+    model.changeColsIntegrality(columns, np.arange(columns, dtype=np.int32), kinds)
+    ones = np.ones(count)
+    model.addCols(count, -duals.y, 0 * ones, ones, 0, none, none, nothing)
+    for at, inside in enumerate(duals.inside):
+        outside = np.flatnonzero(~inside)
+        indices = np.append(outside, columns + at).astype(np.int32)
+        model.addRow(0.0, highspy.kHighsInf, len(indices), indices, np.append(np.ones(len(outside)), -1.0))
+    model.addRow(1.0, highspy.kHighsInf, columns, np.arange(columns, dtype=np.int32), one)
+    model.run()
+    constant = duals.t - float(duals.y.sum())
+    bound = constant - float(model.getInfo().mip_dual_bound)
+    found = [np.array(model.getSolution().col_value[:columns])] if model.getSolution().value_valid else []
+    found += [np.array(saved.col_value[:columns]) for saved in model.getSavedMipSolutions()]
+    sets = np.array(found).reshape(-1, columns) > 0.5
+    return np.unique(sets[sets.any(axis=1)], axis=0), bound
+
+
+@kernel
+def _grow(offsets, members, by_members, shaken, starts, chosen):  # type: ignore[no-untyped-def]
+    """Greedy sets from `starts`, written to `chosen`; A is given by its members or by what it leaves out.
+
+    worth[x] + base is what adding x gains: the y of all A that still contain S and do not hold x, less 1.
+    left[A] counts the elements of S that are not in A.
+    """
+    count = len(offsets) - 1
+    columns = chosen.shape[1]
+    first = np.zeros(columns + 1, np.int64)
+    for e in range(len(members)):
+        first[members[e] + 1] += 1
+    for x in range(columns):
+        first[x + 1] += first[x]
+    listed = np.empty(len(members), np.int64)
+    fill = first[:-1].copy()
+    for a in range(count):
+        for e in range(offsets[a], offsets[a + 1]):
+            listed[fill[members[e]]] = a
+            fill[members[e]] += 1
+
+    worth = np.empty(columns)
+    left = np.empty(count, np.int64)
+    named = np.zeros(count, np.bool_)
+    for at in range(len(starts)):
+        y = shaken[at // columns]
+        inside = chosen[at]
+        left[:] = 0
+        worth[:] = -1.0
+        base = 0.0
+        for a in range(count):
+            if by_members[a]:
+                base += y[a]
+                for e in range(offsets[a], offsets[a + 1]):
+                    worth[members[e]] -= y[a]
+            else:
+                for e in range(offsets[a], offsets[a + 1]):
+                    worth[members[e]] += y[a]
+        change = starts[at]
+        adding = True
+        steps = 0
+        while change >= 0 and steps < 4 * columns:
+            steps += 1
+            inside[change] = adding
+            for i in range(first[change], first[change + 1]):
+                named[listed[i]] = True
+            for a in range(count):
+                if named[a] != by_members[a]:  # A does not hold `change`
+                    before = left[a]
+                    left[a] += 1 if adding else -1
+                    if before == 0 or left[a] == 0:
+                        share = -y[a] if adding else y[a]
+                        if by_members[a]:
+                            base += share
+                            share = -share
+                        for e in range(offsets[a], offsets[a + 1]):
+                            worth[members[e]] += share
+            for i in range(first[change], first[change + 1]):
+                named[listed[i]] = False
+
+            # What no longer pays goes first, then the best comes in.
+            change = -1
+            best = 1e-9
+            if adding:
+                for x in range(columns):
+                    if inside[x]:
+                        saved = 1.0
+                        for i in range(first[x], first[x + 1]):
+                            named[listed[i]] = True
+                        for a in range(count):
+                            if left[a] == 1 and named[a] != by_members[a]:
+                                saved -= y[a]
+                        for i in range(first[x], first[x + 1]):
+                            named[listed[i]] = False
+                        if saved > best:
+                            best = saved
+                            change = x
+                if change >= 0:
+                    adding = False
+                    continue
+            adding = True
+            best = 1e-9
+            for x in range(columns):
+                if not inside[x] and worth[x] + base > best:
+                    best = worth[x] + base
+                    change = x
