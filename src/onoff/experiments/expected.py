@@ -1,0 +1,211 @@
+"""Expected costs, bounds and leaks along a pattern, without simulating a single request.
+
+The public states of a session are a Markov chain (see `states`), so the expected number of messages at every step
+follows by pushing the law of the state forward: exactly while the states are few, by random descents with a
+standard error where they are many. A descent averages the *expected* cost in each state it meets, which varies
+less than the size of one query.
+
+The lower bound for a step is that of the rows P**(t - tau) over the sources that can be X_tau given the earlier
+queries. That support is known where no query before tau was random, or where the chain has no zeros; elsewhere
+the bound is None rather than the paper's, which fails there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from onoff.bounds import step_bounds
+from onoff.chain import MarkovChain
+from onoff.experiments.states import NoTable, States
+from onoff.experiments.switching import Switching
+from onoff.rows import Floats
+
+MOST_STATES = 4_000
+"""Public states at one time for which the law is pushed forward exactly."""
+LARGEST_FOR_BOUNDS = 2_000
+"""Sources up to which powers of the chain are formed for bounds and leaks."""
+
+
+@dataclass(frozen=True)
+class ExpectedCost:
+    """The expected cost of one step; `stderr` is 0 where it is exact up to rounding of floats."""
+
+    cost: float
+    stderr: float
+
+
+def expected_costs(
+    states: States,
+    switching: Switching,
+    *,
+    most_states: int = MOST_STATES,
+    progress: Callable[[int], None] | None = None,
+) -> list[ExpectedCost] | None:
+    """The expected cost of every step, or None where there are too many states or the scheme has no tables."""
+    law: dict[tuple[int, bool | None], float] = {(0, None): 1.0}
+    found = []
+    for t in range(switching.steps):
+        cost = 0.0
+        after: dict[tuple[int, bool | None], float] = defaultdict(float)
+        try:
+            for (number, before), weight in law.items():
+                state = states[number]
+                on = switching.chance(t, before)
+                if on > 0:
+                    cost += weight * on * len(state.possible)
+                    after[state.after_private, True] += weight * on
+                if on < 1:
+                    cost += weight * (1 - on) * state.cost
+                    if t + 1 < switching.steps:
+                        chances, _, following = state.following
+                        for chance, number_after in zip(chances.tolist(), following.tolist(), strict=True):
+                            after[number_after, False] += weight * (1 - on) * chance
+                if len(after) > most_states:
+                    return None
+        except NoTable:
+            return None
+        found.append(ExpectedCost(cost, 0.0))
+        law = after
+        if progress is not None:
+            progress(t + 1)
+    return found
+
+
+def sampled_costs(
+    states: States,
+    switching: Switching,
+    descents: int,
+    rng: np.random.Generator,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> list[ExpectedCost]:
+    """The same by random descents through the public states; those that meet go on together."""
+    law: dict[tuple[int, bool | None], int] = {(0, None): descents}
+    found = []
+    for t in range(switching.steps):
+        met: list[tuple[int, float]] = []
+        after: dict[tuple[int, bool | None], int] = defaultdict(int)
+        for (number, before), count in law.items():
+            state = states[number]
+            on = int(rng.binomial(count, switching.chance(t, before)))
+            if on:
+                met.append((on, len(state.possible)))
+                after[state.after_private, True] += on
+            if count > on:
+                met.append((count - on, state.cost))
+                if t + 1 < switching.steps:
+                    chances, _, following = state.following
+                    drawn = rng.multinomial(count - on, chances / chances.sum())
+                    for k in np.flatnonzero(drawn).tolist():
+                        after[int(following[k]), False] += int(drawn[k])
+        mean = math.fsum(count * cost for count, cost in met) / descents
+        variance = math.fsum(count * (cost - mean) ** 2 for count, cost in met) / max(descents - 1, 1)
+        found.append(ExpectedCost(mean, math.sqrt(variance / descents)))
+        law = after
+        if progress is not None:
+            progress(t + 1)
+    return found
+
+
+def lower_bounds(chain: MarkovChain, switching: Switching) -> list[float | None]:
+    """The best proven lower bound on the expected cost of every step, None where none is known."""
+    if chain.n > LARGEST_FOR_BOUNDS:
+        return [None] * switching.steps
+    later = _LaterBounds(chain)
+    # (status before, last private time and whether no query before it was random, the same of now) -> probability
+    law: dict[tuple[bool | None, int | None, bool, bool], float] = {(None, None, True, True): 1.0}
+    found: list[float | None] = []
+    for t in range(switching.steps):
+        after: dict[tuple[bool | None, int | None, bool, bool], float] = defaultdict(float)
+        parts: list[tuple[float, float | None]] = []
+        for (before, tau, certain_then, certain), weight in law.items():
+            on = switching.chance(t, before)
+            if on > 0:
+                support = later.support(t, certain)
+                parts.append((weight * on, None if support is None else float(len(support))))
+                after[True, t, certain, certain] += weight * on
+            if on < 1:
+                bound = 1.0 if tau is None else later.at(t, tau, later.support(tau, certain_then))
+                parts.append((weight * (1 - on), bound))
+                after[False, tau, certain_then, False] += weight * (1 - on)
+        known = [(weight, bound) for weight, bound in parts if bound is not None]
+        found.append(math.fsum(w * b for w, b in known) if len(known) == len(parts) else None)
+        law = after
+    return found
+
+
+class _LaterBounds:
+    """Lower bounds for rows P**k over the possible private requests, each worked out once."""
+
+    def __init__(self, chain: MarkovChain) -> None:
+        self.chain = chain
+        transition = chain.transition
+        self.smooth = bool((transition > 0).all()) if isinstance(transition, np.ndarray) else False
+        self._known: dict[tuple[int, ...], list[float]] = {}
+
+    def support(self, tau: int, certain: bool) -> tuple[int, ...] | None:
+        """The sources that can be X_tau given the queries before it."""
+        if certain:
+            reached: Any = np.flatnonzero(self.chain.initial)
+            for _ in range(tau):
+                reached = self.chain.successors(reached.tolist())
+            return tuple(reached.tolist())
+        return tuple(range(self.chain.n)) if self.smooth else None
+
+    def at(self, t: int, tau: int, support: tuple[int, ...] | None) -> float | None:
+        if support is None:
+            return None
+        known = self._known.setdefault(support, [])
+        if len(known) < t - tau:
+            known[:] = [step.lower for step in step_bounds(self.chain, max(t - tau, 2 * len(known)), support)]
+        return known[t - tau - 1]
+
+
+def naive_leaks(chain: MarkovChain, switching: Switching) -> list[float] | None:
+    """What naive switching (everything while ON, the plain request while OFF) tells at every step, in bits.
+
+    I(X_B ; Q_t | Q_[t-1]), B the private times: nothing while ON. While OFF, with s the last OFF time before t,
+
+        H(X_t | X_s) - H(X_t | X_{t-1}),
+
+    because given the plain X_s, X_t depends on the private requests in between through X_{t-1} alone; zero if
+    s = t - 1. Before the first OFF, H(X_t) takes the place of H(X_t | X_s). None for chains too large to power.
+    """
+    if chain.n > LARGEST_FOR_BOUNDS:
+        return None
+    transition = np.asarray(chain.power(1).toarray() if chain.is_sparse else chain.transition)  # type: ignore[union-attr]
+    laws = [chain.initial]
+    powers: list[Floats] = [np.eye(chain.n), transition]
+    law: dict[tuple[bool | None, int | None], float] = {(None, None): 1.0}  # status before, last OFF time
+    found = []
+    for t in range(switching.steps):
+        after: dict[tuple[bool | None, int | None], float] = defaultdict(float)
+        bits = 0.0
+        for (before, s), weight in law.items():
+            on = switching.chance(t, before)
+            if on > 0:
+                after[True, s] += weight * on
+            if on < 1:
+                after[False, t] += weight * (1 - on)
+                if before:
+                    while s is not None and len(powers) <= t - s:
+                        powers.append(powers[-1] @ transition)
+                    unknown = entropy_bits([laws[t]])[0] if s is None else laws[s] @ entropy_bits(powers[t - s])
+                    bits += weight * (1 - on) * float(unknown - laws[t - 1] @ entropy_bits(transition))
+        found.append(max(bits, 0.0))
+        laws.append(laws[-1] @ transition)
+        law = after
+    return found
+
+
+def entropy_bits(rows: Iterable[Any]) -> Floats:
+    """The entropy of each row of probabilities, in bits."""
+    table = np.asarray(rows, dtype=np.float64)
+    logs = np.log2(table, out=np.zeros_like(table), where=table > 0)
+    return np.asarray(-(table * logs).sum(axis=1), dtype=np.float64)

@@ -1,0 +1,68 @@
+"""`onoff simulate`: the agreed JSON, text for people, and bad input named."""
+
+import json
+
+import pytest
+
+from onoff.cli import run
+
+
+@pytest.fixture
+def chain(tmp_path):
+    path = tmp_path / "chain.json"
+    path.write_text('{"transition": [[0.8, 0.2], [0.2, 0.8]]}')
+    return str(path)
+
+
+def simulate(capsys, *arguments):
+    assert run(["simulate", *arguments, "--json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_the_json_is_as_agreed_and_follows_the_seed(chain, capsys):
+    arguments = (chain, "--scheme", "greedy", "--pattern", "ON OFF OFF", "--users", "4000", "--seed", "7")
+    found = simulate(capsys, *arguments)
+    assert {"steps", "total", "baselines"} <= found.keys()
+    assert {"t", "private", "cost", "stderr", "lower"} <= found["steps"][0].keys()
+    assert [step["lower"] for step in found["steps"]] == pytest.approx([2, 1.6, 1.36])
+    assert found["baselines"].keys() == {"everything", "naive", "paper"}
+    assert simulate(capsys, *arguments) == found
+    assert simulate(capsys, *arguments[:-1], "8") != found
+
+
+def test_the_text_names_the_baselines(chain, capsys):
+    assert run(["simulate", chain, "--scheme", "greedy", "--pattern", "ON OFF", "--users", "100"]) == 0
+    shown = capsys.readouterr().out
+    assert "everything always 4" in shown
+    assert "a leak of 0.2781 bits" in shown
+    assert run(["simulate", chain, "--scheme", "full", "--users", "1", "--no-paper"]) == 0
+
+
+def test_random_switching(chain, capsys):
+    options = ("--steps", "4", "--turn-off", "0.5", "--turn-on", "0.5", "--users", "200")
+    found = simulate(capsys, chain, "--scheme", "greedy", *options)
+    assert len(found["steps"]) == 4
+    assert 0 < found["steps"][1]["private"] < 1
+    assert run(["simulate", chain, "--scheme", "greedy", *options]) == 0
+    assert "% ON" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "complaint"),
+    [
+        (["--pattern", "ON OF"], 3, "word 2 of the pattern"),
+        (["--scheme", "gredy"], 3, "did you mean 'greedy'"),
+        (["--memory", "bayes"], 3, "no memory called"),
+        (["--users", "0"], 3, "0 users"),
+        (["--seed", "-1"], 3, "not a seed"),
+        (["--steps", "5"], 3, "either fixed or random"),
+        (["--pattern", "ON", "--steps", "5", "--turn-off", "1", "--turn-on", "1"], 3, "either fixed or random"),
+        (["--steps", "5", "--turn-off", "2", "--turn-on", "1"], 3, "turn_off = 2"),
+        (["--users", "many"], 2, "many"),
+    ],
+)
+def test_bad_input_is_named(chain, capsys, arguments, code, complaint):
+    assert run(["simulate", chain, *arguments]) == code
+    caught = capsys.readouterr()
+    assert complaint in caught.err
+    assert caught.out == ""
