@@ -47,17 +47,28 @@ def test_two_thousand_matrices_verify_exactly_and_cost_at_most_the_inner_bound(s
         assert table.queries == sorted(table.queries, key=lambda q: (len(q), q))
 
 
+def same_as_the_literal_transcription(rows):
+    out, budget = algorithm1(as_fractions(rows))
+    assert not any(map(any, budget))
+    columns = rows.columns.tolist()
+    wanted = {
+        (tuple(columns[c] for c in query), columns[c], r): mass * UNIT
+        for (query, c, r), mass in as_queries(out).items()
+    }
+    assert as_cells(design(rows, "greedy")) == wanted
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_literal_transcription_gives_the_same_table(seed):
     for rows in many(100 + seed, 75, 9):
-        out, budget = algorithm1(as_fractions(rows))
-        assert not any(map(any, budget))
-        columns = rows.columns.tolist()
-        wanted = {
-            (tuple(columns[c] for c in query), columns[c], r): mass * UNIT
-            for (query, c, r), mass in as_queries(out).items()
-        }
-        assert as_cells(design(rows, "greedy")) == wanted
+        same_as_the_literal_transcription(rows)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("seed", range(10))
+def test_the_literal_transcription_gives_the_same_two_thousand_tables(seed):
+    for rows in many(seed, 200, 24):
+        same_as_the_literal_transcription(rows)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)

@@ -46,7 +46,7 @@ def test_a_matrix_that_is_none_is_refused():
         design([[0.5, 0.5], [0.5, 0.6]], "full")
 
 
-@pytest.mark.parametrize("name", ["full", "single", "greedy"])
+@pytest.mark.parametrize("name", ["full", "single", "greedy", "enumerated"])
 def test_modules_carry_their_name_and_label_their_tables(name):
     module = sys.modules[builder(name).__module__]
     assert name == module.NAME
