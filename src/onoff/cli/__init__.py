@@ -28,6 +28,7 @@ app = App(
 )
 app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
+app.command("onoff.cli.reproduce:reproduce", name="reproduce")
 app.command("onoff.cli.demo:demo", name="demo")
 app.command("onoff.cli.learn:learn", name="learn")
 app.command("onoff.cli.simulate:simulate", name="simulate")
