@@ -20,9 +20,6 @@ HTTP: `POST /v1/query` with `QUERY_HEADERS`, 200 with `ANSWER_HEADERS`. Every re
 is one of two: `EPOCH_CHANGED` (with `epoch`, the new one), or `STEP_CONFLICT` (with `step` and `sha256`, the
 last step that the server saw in this session and the digest of its bytes): the same step with other bytes, or
 a step before the last. The same step with the same bytes is answered again.
-
-`POST /v1/seen` with a session id answers what `STEP_CONFLICT` would say, so that a client whose state was put
-back to an earlier one learns it before it asks anything: JSON with `step` and `sha256`, both null if unknown.
 """
 
 from __future__ import annotations
@@ -35,7 +32,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from onoff.errors import InvalidWire, UnknownSource
 
@@ -63,11 +60,11 @@ MIN_FRAME_SIZE: Final = 256
 
 QUERY_PATH: Final = "/v1/query"
 CATALOGUE_PATH: Final = "/v1/catalogue"
-SEEN_PATH: Final = "/v1/seen"
 QUERY_TYPE: Final = "application/vnd.onoff.query"
 ANSWER_TYPE: Final = "application/vnd.onoff.answer"
 PROBLEM_TYPE: Final = "application/problem+json"
 ANY_TYPE: Final = "application/octet-stream"
+ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # an entry of a feed: title, link, time, html or text
 
 # The client sends these and no others (Host and Content-Length are the transport's); the server answers with
 # these and Content-Length and no others. No cookie, validator, range or encoding on either side.
@@ -77,19 +74,12 @@ QUERY_HEADERS: Final = (
     ("content-type", QUERY_TYPE),
     ("user-agent", "onoff"),
 )
-CATALOGUE_HEADERS: Final = (
-    ("accept", "application/json"),
-    ("accept-encoding", "identity"),
-    ("user-agent", "onoff"),
-)
-SEEN_HEADERS: Final = (*CATALOGUE_HEADERS, ("content-type", ANY_TYPE))
 ANSWER_HEADERS: Final = (("content-type", ANSWER_TYPE), ("cache-control", "no-store"))
 
 EPOCH_CHANGED: Final = "urn:onoff:epoch-changed"
 STEP_CONFLICT: Final = "urn:onoff:step-conflict"
 
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?: ?; ?[\w-]+=[\w.+-]+)*", re.ASCII)
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
@@ -204,8 +194,7 @@ class Query:
     n: int = field(kw_only=True)
 
 
-@dataclass(frozen=True, slots=True)
-class QueryHead:
+class QueryHead(NamedTuple):
     """What stands before the bitmap; readable before the catalogue is known."""
 
     epoch: int
@@ -247,7 +236,7 @@ def decode_bitmap(bitmap: bytes, n: int) -> tuple[int, ...]:
         raise InvalidWire(f"a bitmap of {len(bitmap)} bytes", hint=f"{n} sources take exactly {bitmap_length(n)} bytes")
     if n % 8 and bitmap[-1] >> (n % 8):
         raise InvalidWire("a bitmap whose spare bits are not zero", hint=f"there are only {n} sources")
-    sources = tuple(at * 8 + bit for at, byte in enumerate(bitmap) if byte for bit in _BITS[byte])
+    sources = tuple([at * 8 + bit for at, byte in enumerate(bitmap) if byte for bit in _BITS[byte]])
     if not sources:
         raise InvalidWire("a query for no source", hint="ask for at least one")
     return sources
@@ -279,41 +268,6 @@ def decode_query(data: bytes, n: int) -> Query:
     """The query in `data`, whose catalogue has n sources."""
     head = decode_query_head(data)
     return Query(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)
-
-
-# What the server saw last.
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """The last step that the server saw in a session, and the SHA-256 of its bytes in hex."""
-
-    step: int
-    sha256: str
-
-
-def encode_seen(seen: Seen | None) -> bytes:
-    """The JSON of what was seen last, of the same form where nothing was."""
-    step, sha256 = (None, None) if seen is None else (seen.step, seen.sha256)
-    return json.dumps({"step": step, "sha256": sha256}, separators=(",", ":")).encode()
-
-
-def decode_seen(data: bytes) -> Seen | None:
-    """What was seen last, in its one form."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidWire("a last step that is not JSON", hint="is this a message server?") from None
-    match fields:
-        case {"step": None, "sha256": None}:
-            seen = None
-        case {"step": int(step), "sha256": str(sha256)} if 0 <= step < STEP_LIMIT and _SHA256.fullmatch(sha256):
-            seen = Seen(int(step), sha256)  # true is not 1 in the form below
-        case _:
-            raise InvalidWire("a last step without step and sha256", hint="is this a message server?")
-    if encode_seen(seen) != data:
-        raise InvalidWire("a last step that is not in its one form", hint="the server or the line is faulty")
-    return seen
 
 
 # Answers.

@@ -8,7 +8,6 @@ unreachable, 5 a privacy check failed.
 from __future__ import annotations
 
 import os
-import signal
 import sys
 from collections.abc import Sequence
 
@@ -28,16 +27,15 @@ app = App(
 )
 app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
-app.command("onoff.cli.reproduce:reproduce", name="reproduce")
+app.command("onoff.cli.catalogue:catalogue", name="catalogue")
 app.command("onoff.cli.demo:demo", name="demo")
-app.command("onoff.cli.learn:learn", name="learn")
+app.command("onoff.cli.publish:publish", name="publish")
+app.command("onoff.cli.serve:serve", name="serve")
 app.command("onoff.cli.simulate:simulate", name="simulate")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
-    if hasattr(signal, "SIGPIPE"):
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `onoff ... | head` ends quietly
     sys.exit(run(arguments))
 
 
@@ -45,6 +43,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Our own errors become one line on stderr."""
     try:
         outcome = app(arguments, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
+        sys.stdout.flush()  # a reader that is gone shows here, not at exit
     except CycloptsError:
         return USAGE_ERROR
     except OnOffError as error:

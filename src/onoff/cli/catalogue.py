@@ -1,0 +1,58 @@
+"""`onoff catalogue`: the sources of a server, or a change to those of a store."""
+
+from __future__ import annotations
+
+import asyncio
+import json as jsons
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onoff.cli.publish import DEFAULT_SERVER
+from onoff.errors import InvalidInput
+from onoff.wire import Catalogue
+
+
+def catalogue(
+    *,
+    server: Annotated[str, Parameter(env_var="ONOFF_SERVER")] = DEFAULT_SERVER,
+    store: str | None = None,
+    add: Annotated[list[str] | None, Parameter(negative=())] = None,
+    drop: Annotated[list[str] | None, Parameter(negative=())] = None,
+    json: bool = False,
+) -> None:
+    """List the sources of a server, or list and change those of a store.
+
+    onoff catalogue
+    onoff catalogue --store messages.db --add sports --drop weather
+
+    A change makes a new epoch; servers on that store follow at once, and clients start a new session.
+
+    Parameters
+    ----------
+    server
+        The address of the message server.
+    store
+        The store itself, instead of a server: a file or a redis:// address.
+    add
+        With --store: a source to add at the end; may be given many times.
+    drop
+        With --store: a source to take out, with its message; may be given many times.
+    json
+        Print names, frame size and epoch as JSON.
+    """
+    if store is not None:
+        from onoff.server.admin import edit_catalogue, opened
+
+        async def edit() -> Catalogue:
+            async with opened(store) as held:
+                return await edit_catalogue(held, add=add or [], drop=drop or [])
+
+        found = asyncio.run(edit())
+    elif add or drop:
+        raise InvalidInput("a server's catalogue is changed in its store", hint="give --store")
+    else:
+        from onoff.server.publishing import fetch_catalogue
+
+        found = fetch_catalogue(server)
+    print(jsons.dumps(found.as_dict(), ensure_ascii=False) if json else "\n".join(found.names))

@@ -1,0 +1,144 @@
+"""From the bytes of a query to the bytes of its answer.
+
+The server keeps a **shelf**: for each source the frame of its latest message, ready to send. An answer is the
+asked frames in order; it is a function of the query's set and of what was published, and of nothing else. In
+particular the reply to a step is the same whoever asks, and nothing is remembered of a query but the digest of
+its bytes for its session (to refuse a second, different query for the same step).
+
+Order of judgement: form of the head, epoch, form of the bitmap, step. A query that is refused for its form or
+epoch leaves no trace in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Coroutine
+from typing import Any, NamedTuple, TypeVar
+
+from onoff import wire
+from onoff.errors import InvalidWire, StoreUnavailable
+from onoff.server.store import LastStep, Stamp, Store
+from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Problem, encode_frame
+
+T = TypeVar("T")
+
+RETRY_SECONDS = 1
+
+
+class Answer(NamedTuple):
+    """The frames of an answer and their length in all."""
+
+    frames: list[bytes]
+    length: int
+
+
+class Shelf:
+    """The frames of one catalogue, as of one stamp."""
+
+    def __init__(self) -> None:
+        self.stamp = Stamp()
+        self.catalogue = Catalogue(())
+        self.epoch = self.catalogue.epoch
+        self.frames: list[bytes] = []
+        self._refreshing = asyncio.Lock()
+
+    async def refresh(self, store: Store, wanted: Stamp | None = None) -> None:
+        """Bring the frames up to the store's latest messages, unless they are as new as `wanted`."""
+        async with self._refreshing:
+            if wanted is None or wanted.life != self.stamp.life or wanted.changes > self.stamp.changes:
+                await self._refresh(store)
+
+    async def _refresh(self, store: Store) -> None:
+        latest = await store.latest(self.stamp)
+        if latest.catalogue != self.catalogue and not latest.whole:
+            latest = await store.latest(Stamp())
+        if latest.whole:
+            self.catalogue, self.epoch = latest.catalogue, latest.catalogue.epoch
+            self.frames = [
+                self._frame(source, latest.messages.get(name, NOTHING))
+                for source, name in enumerate(self.catalogue.names)
+            ]
+        else:
+            for name, message in latest.messages.items():
+                source = self.catalogue.index[name]
+                self.frames[source] = self._frame(source, message)
+        self.stamp = latest.stamp
+
+    def _frame(self, source: int, message: wire.Message) -> bytes:
+        return encode_frame(source, message, epoch=self.epoch, frame_size=self.catalogue.frame_size)
+
+
+class Answerer:
+    """Answers queries from a shelf that is never older than the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.shelf = Shelf()
+
+    async def answer(self, body: bytes) -> Answer | Problem:
+        """The answer to the query in `body`, or why there is none."""
+        shelf = self.shelf
+        try:
+            head = wire.decode_query_head(body)
+            if head.epoch != shelf.epoch:
+                await shelf.refresh(self.store)
+                if head.epoch != shelf.epoch:
+                    return epoch_changed(shelf.epoch)
+            sources = wire.decode_bitmap(body[QUERY_HEAD_BYTES:], shelf.catalogue.n)
+            digest = hashlib.sha256(body).digest()
+            stamp, conflict = await self.store.admit(head.session, head.step, digest)
+            if conflict is not None:
+                return step_conflict(conflict)
+            if stamp != shelf.stamp:
+                await shelf.refresh(self.store, stamp)
+            if head.epoch != shelf.epoch:
+                return epoch_changed(shelf.epoch)
+        except InvalidWire as error:
+            return Problem(400, error.message, error.hint or "")
+        except StoreUnavailable as error:
+            return unavailable(error)
+        frames = shelf.frames
+        return Answer([frames[s] for s in sources], len(sources) * shelf.catalogue.frame_size)
+
+
+def answer_headers(length: int) -> list[tuple[bytes, bytes]]:
+    """The headers of every answer of that length, in their fixed order."""
+    fixed = [(name.encode(), value.encode()) for name, value in ANSWER_HEADERS]
+    return [*fixed, (b"content-length", b"%d" % length)]
+
+
+def epoch_changed(epoch: int) -> Problem:
+    return Problem(
+        409,
+        "the catalogue is not the one of the query",
+        "fetch /v1/catalogue and start a new session",
+        wire.EPOCH_CHANGED,
+        epoch=epoch,
+    )
+
+
+def step_conflict(last: LastStep) -> Problem:
+    return Problem(
+        409,
+        "this session has already sent another query for this step, or a later step",
+        "start a new session and ask for everything",
+        wire.STEP_CONFLICT,
+        step=last.step,
+        sha256=last.digest.hex(),
+    )
+
+
+def unavailable(error: StoreUnavailable) -> Problem:
+    del error  # its text may name files and hosts, which are no business of the asker
+    return Problem(503, "the store of messages does not answer", "send the same request again in a moment")
+
+
+def immediately(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine that never waits, as those of a store that is `immediate`."""
+    try:
+        work.send(None)
+    except StopIteration as done:
+        return done.value  # type: ignore[no-any-return]
+    work.close()
+    raise RuntimeError("an immediate store has waited")

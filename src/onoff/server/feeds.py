@@ -1,0 +1,285 @@
+"""Feeds as sources: each RSS or Atom feed is polled, and its newest entry becomes that source's message.
+
+The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML keeps
+text, structure and links, and nothing that a reader's program would fetch or run: no image, frame, style, script
+or event. An entry too long for a frame is cut, as text.
+
+Polling is polite and never fatal: conditional requests, a limit on size, no compression (a small answer stays
+small), and for a feed that fails a back-off that doubles up to six hours. What fails is logged by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import calendar
+import html
+import json
+import logging
+import re
+import time
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from onoff.errors import InvalidInput, InvalidWire, OnOffError
+from onoff.server.metrics import Count, Metrics
+from onoff.server.store import Stamp, Store
+from onoff.wire import ENTRY_TYPE, TIME_LIMIT, capacity, check_name
+
+log = logging.getLogger("onoff.server.feeds")
+
+MAX_FEED_BYTES = 4 * 1024 * 1024
+FETCH_SECONDS = 20.0
+MAX_BACK_OFF_SECONDS = 6 * 3600.0
+AT_ONCE = 8
+
+_TAGS = {
+    *("a", "b", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5"),
+    *("h6", "hr", "i", "ins", "li", "ol", "p", "pre", "q", "s", "span", "strong", "sub", "sup", "table"),
+    *("tbody", "td", "th", "thead", "tr", "u", "ul"),
+}
+
+
+class BadFeed(Exception):
+    """A feed that cannot be had or read now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A source and the address it is fed from."""
+
+    name: str
+    url: str
+
+
+def read_feeds(path: str | Path) -> tuple[Feed, ...]:
+    """The feeds listed in a file: OPML, or lines of `ADDRESS` or `NAME ADDRESS`; # starts a comment line."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", hint="give an OPML file or a list") from None
+    listed = _read_opml(data, path) if data.lstrip()[:1] == b"<" else _read_lines(data, path)
+    feeds: dict[str, Feed] = {}
+    for title, url in listed:
+        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
+            raise InvalidInput(f"{path}: {url!r} is not an address of a feed", hint="use http:// or https://")
+        name = _unused(_name(title) or _name(urlsplit(url).hostname or ""), feeds)
+        feeds[name] = Feed(name, url)
+    if not feeds:
+        raise InvalidInput(f"{path} lists no feed", hint="give an OPML file or one address per line")
+    return tuple(feeds.values())
+
+
+def _read_opml(data: bytes, path: str | Path) -> list[tuple[str, str]]:
+    import listparser
+
+    parsed = listparser.parse(data)
+    if parsed.get("bozo"):
+        raise InvalidInput(f"{path} is not OPML: {parsed.get('bozo_exception')}", hint="export it again")
+    return [(feed.title or "", feed.url) for feed in parsed.feeds]
+
+
+def _read_lines(data: bytes, path: str | Path) -> list[tuple[str, str]]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not text", hint="give an OPML file or one address per line") from None
+    pairs = []
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, _, url = line.strip().rpartition(" ")
+            pairs.append((name, url))
+    return pairs
+
+
+def _name(title: str) -> str:
+    """`title` made into a name of a source; empty if nothing is left."""
+    visible = "".join(c if unicodedata.category(c)[0] not in "CZ" and c not in "/\\" else " " for c in title)
+    name = unicodedata.normalize("NFC", " ".join(visible.split()))
+    while len(name.encode()) > 240:
+        name = name[:-1].rstrip()
+    try:
+        return check_name(name)
+    except InvalidWire:
+        return ""
+
+
+def _unused(name: str, taken: Iterable[str]) -> str:
+    candidates = [name, *(f"{name} {k}" for k in range(2, 100_000))]
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+# Entries.
+
+
+def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """The newest entry of the feed in `data`: title, link, time, and html or text."""
+    import feedparser
+
+    parsed = feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
+    entries = parsed.entries
+    if not entries:
+        raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
+    entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
+    link = entry.get("link", "")
+    fields: dict[str, Any] = {
+        "title": _text(entry.get("title", "")),
+        "link": link if urlsplit(link).scheme in {"http", "https"} else "",
+        "time": _time(entry),
+    }
+    contents = entry.get("content") or []
+    best = next((c for c in contents if "html" in c.get("type", "")), contents[0] if contents else None)
+    value = best.value if best else entry.get("summary", "")
+    kind = best.get("type", "") if best else entry.get("summary_detail", {}).get("type", "text/html")
+    if "html" in kind:
+        fields["html"] = clean_html(value)
+    else:
+        fields["text"] = value
+    return fields
+
+
+def clean_html(value: str) -> str:
+    """HTML whose display fetches and runs nothing."""
+    import nh3
+
+    return nh3.clean(
+        value,
+        tags=_TAGS,
+        attributes={"a": {"href", "title"}},
+        url_schemes={"http", "https", "mailto"},
+        link_rel="noopener noreferrer nofollow",
+    )
+
+
+def _text(value: str) -> str:
+    """The text of a fragment of HTML."""
+    import nh3
+
+    return html.unescape(nh3.clean(value, tags=set())).strip()
+
+
+def _time(entry: Any) -> int | None:
+    parsed = entry.get("published_parsed") or entry.get("updated_parsed")
+    if parsed is None:
+        return None
+    try:
+        milliseconds = calendar.timegm(parsed) * 1000
+    except (ValueError, OverflowError):
+        return None
+    return milliseconds if 0 <= milliseconds < TIME_LIMIT else None
+
+
+def encode_entry(fields: dict[str, Any], room: int) -> bytes:
+    """The JSON of an entry in at most `room` bytes; what does not fit is cut off the end of its text."""
+    whole = _dump(fields)
+    if len(whole) <= room:
+        return whole
+    title, text = fields["title"], fields.get("text") or _text(re.sub(r"<br>|</p>", "\n", fields.get("html", "")))
+    for title_length, link in ((len(title), fields["link"]), (80, fields["link"]), (10, "")):
+        kept = {"title": title[:title_length], "link": link, "time": fields["time"]}
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = len(_dump({**kept, "text": text[:middle] + "…"})) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        cut = _dump({**kept, "text": text[:low] + "…"})
+        if len(cut) <= room:
+            return cut
+    raise BadFeed(f"its newest entry does not fit into {room} bytes")
+
+
+def _dump(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+
+# Polling.
+
+
+class Poller:
+    """One feed: what it said last, and when to ask again."""
+
+    def __init__(self, feed: Feed, store: Store, client: Any, known: bytes | None) -> None:
+        self.feed = feed
+        self.failures = 0
+        self._store = store
+        self._client = client
+        self._published = known
+        self._conditions: dict[str, str] = {}
+
+    async def poll(self) -> bool:
+        """Ask once; whether a new message was published."""
+        response = await self._fetch()
+        if response is None:
+            return False
+        data, headers = response
+        fields = await asyncio.to_thread(newest_entry, data, headers)
+        catalogue = await self._store.catalogue()
+        body = encode_entry(fields, capacity(catalogue.frame_size))
+        fresh = body != self._published
+        if fresh:
+            stamp = fields["time"] or time.time_ns() // 1_000_000
+            await self._store.publish(self.feed.name, ENTRY_TYPE, body, stamp)
+            self._published = body
+        # Remembered only now: had publishing failed, the next answer must not be "not modified".
+        pairs = (("if-none-match", "etag"), ("if-modified-since", "last-modified"))
+        self._conditions = {asked: headers[told] for asked, told in pairs if told in headers}
+        return fresh
+
+    async def _fetch(self) -> tuple[bytes, dict[str, str]] | None:
+        import httpx2
+
+        headers = {"accept-encoding": "identity", "user-agent": "onoff", **self._conditions}
+        data = bytearray()
+        try:
+            async with asyncio.timeout(FETCH_SECONDS):
+                async with self._client.stream("GET", self.feed.url, headers=headers) as response:
+                    if response.status_code == 304:
+                        return None
+                    if response.status_code != 200:
+                        raise BadFeed(f"it answers with status {response.status_code}")
+                    if response.headers.get("content-encoding", "identity") != "identity":
+                        raise BadFeed("it is compressed though asked not to be")
+                    async for piece in response.aiter_raw():
+                        data += piece
+                        if len(data) > MAX_FEED_BYTES:
+                            raise BadFeed(f"it has more than {MAX_FEED_BYTES} bytes")
+                    return bytes(data), {k.lower(): v for k, v in response.headers.items()}
+        except TimeoutError:
+            raise BadFeed(f"it took longer than {FETCH_SECONDS:g} s") from None
+        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+            raise BadFeed(f"it does not answer ({type(error).__name__})") from None
+
+
+async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
+    """Poll all feeds for ever, each on its own clock."""
+    import httpx2
+
+    latest = await store.latest(Stamp())
+    known = {name: message.body for name, message in latest.messages.items()}
+    turns = asyncio.Semaphore(AT_ONCE)
+    client = httpx2.AsyncClient(follow_redirects=True, max_redirects=5, trust_env=False)
+    async with client, asyncio.TaskGroup() as tasks:
+        for feed in feeds:
+            poller = Poller(feed, store, client, known.get(feed.name))
+            tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns))
+
+
+async def _poll_for_ever(poller: Poller, metrics: Metrics, seconds: float, turns: asyncio.Semaphore) -> None:
+    while True:
+        async with turns:
+            metrics.add(Count.FEED_POLLS)
+            try:
+                await poller.poll()
+                poller.failures = 0
+            except (BadFeed, OnOffError) as error:
+                poller.failures += 1
+                metrics.add(Count.FEED_FAILURES)
+                log.warning("feed %r: %s; failure %d in a row", poller.feed.name, error, poller.failures)
+            except Exception:
+                poller.failures += 1
+                metrics.add(Count.FEED_FAILURES)
+                log.exception("feed %r: unexpected; failure %d in a row", poller.feed.name, poller.failures)
+        await asyncio.sleep(min(seconds * 2 ** min(poller.failures, 20), MAX_BACK_OFF_SECONDS))

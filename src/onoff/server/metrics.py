@@ -1,0 +1,82 @@
+"""Counts of what the server did, summed over its workers, in Prometheus' text form.
+
+Each worker adds to its own row of a table in shared memory, and any worker reports the sums. No count is kept by
+source, session or client: the numbers say how much was asked, never what.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator
+from enum import IntEnum
+from typing import Any
+
+
+class Count(IntEnum):
+    """The columns of the table."""
+
+    ANSWERED = 0
+    ANSWERED_FRAMES = 1
+    REFUSED = 2
+    CONFLICTS = 3
+    UNAVAILABLE = 4
+    SHED = 5
+    PUBLISHED = 6
+    PUBLISH_REFUSED = 7
+    FEED_POLLS = 8
+    FEED_FAILURES = 9
+    CUT_OFF = 10
+
+
+_HELP = {
+    Count.ANSWERED: ("onoff_queries_answered", "Queries answered"),
+    Count.ANSWERED_FRAMES: ("onoff_frames_sent", "Frames sent in answers"),
+    Count.REFUSED: ("onoff_queries_refused", "Queries refused for their form"),
+    Count.CONFLICTS: ("onoff_queries_conflicting", "Queries refused for their epoch or step"),
+    Count.UNAVAILABLE: ("onoff_store_failures", "Requests refused because the store did not answer"),
+    Count.SHED: ("onoff_requests_shed", "Requests refused because of overload"),
+    Count.PUBLISHED: ("onoff_messages_published", "Messages published"),
+    Count.PUBLISH_REFUSED: ("onoff_publishes_refused", "Messages refused"),
+    Count.FEED_POLLS: ("onoff_feed_polls", "Feeds polled"),
+    Count.FEED_FAILURES: ("onoff_feed_failures", "Feeds that failed to answer or to parse"),
+    Count.CUT_OFF: ("onoff_answers_cut_off", "Answers cut off because nobody read them"),
+}
+
+
+class Metrics:
+    """One row of counts per worker over one shared file; a private row without a file."""
+
+    def __init__(self, file: int | None = None, *, worker: int = 0, workers: int = 1) -> None:
+        self._width = len(Count)
+        size = max(mmap.PAGESIZE, 8 * self._width * workers)
+        if file is None:
+            self._map = mmap.mmap(-1, size)
+        else:
+            if os.fstat(file).st_size < size:
+                os.ftruncate(file, size)
+            self._map = mmap.mmap(file, size)
+        self._cells = memoryview(self._map).cast("Q")
+        self._base = worker * self._width
+        self._workers = workers
+
+    def add(self, count: Count, amount: int = 1) -> None:
+        self._cells[self._base + count] += amount
+
+    def total(self, count: Count) -> int:
+        return sum(self._cells[worker * self._width + count] for worker in range(self._workers))
+
+    def collect(self) -> Iterator[Any]:
+        """The interface that prometheus_client asks of a collector."""
+        from prometheus_client.core import CounterMetricFamily
+
+        for count, (name, text) in _HELP.items():
+            yield CounterMetricFamily(name, text, value=self.total(count))
+
+    def render(self) -> bytes:
+        """All counts in the text form."""
+        from prometheus_client import CollectorRegistry, generate_latest
+
+        registry = CollectorRegistry()
+        registry.register(self)
+        return generate_latest(registry)

@@ -1,0 +1,287 @@
+"""Starting and stopping a server: one process, several workers, or a thread of this process.
+
+Several workers accept from one listening socket and share one store; each has its own event loop. The first
+process waits for them, starts again any that dies, and takes them along when it ends: a worker whose parent is
+gone stops by itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from multiprocessing.connection import wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import uvicorn
+
+from onoff.errors import OnOffError
+from onoff.server.admin import edit_catalogue, new_publisher, opened
+from onoff.server.app import MAX_CONNECTIONS, MAX_IN_FLIGHT, MessageServer
+from onoff.server.feeds import Feed, poll_feeds
+from onoff.server.metrics import Metrics
+from onoff.server.protocol import QueryProtocol
+from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue
+
+log = logging.getLogger("onoff.server")
+
+KEEP_ALIVE_SECONDS = 75
+STOP_SECONDS = 3
+SWITCH_SECONDS = 0.0002
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a server process needs to know."""
+
+    store: str
+    feeds: tuple[Feed, ...] = ()
+    feed_seconds: float = 300.0
+    workers: int = 1
+    max_connections: int = MAX_CONNECTIONS
+    max_in_flight: int = MAX_IN_FLIGHT
+
+
+async def prepare(where: str, names: Sequence[str], frame_size: int | None) -> Catalogue:
+    """Make sure that the store is there and its catalogue has these names; return the catalogue."""
+    async with opened(where, frame_size=frame_size or DEFAULT_FRAME_SIZE) as store:
+        return await edit_catalogue(store, add=names, frame_size=frame_size)
+
+
+async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
+    """A fresh token for a publisher of the store at `where`."""
+    async with opened(where) as store:
+        return await new_publisher(store, name, sources)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(2048)
+    except OSError as error:
+        sock.close()
+        raise OnOffError(
+            f"cannot listen on {host} port {port}: {error.strerror}", hint="choose another with --port, or 0"
+        ) from None
+    return sock
+
+
+def address(sock: socket.socket) -> str:
+    host, port = sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+async def serve(
+    settings: Settings,
+    sock: socket.socket,
+    metrics: Metrics,
+    *,
+    first: bool = True,
+    ready: Callable[[uvicorn.Server], None] = lambda server: None,
+) -> None:
+    """Serve until told to stop. The first worker also polls the feeds."""
+    async with opened(settings.store) as store:
+        app = MessageServer(
+            store, metrics, max_in_flight=settings.max_in_flight, max_connections=settings.max_connections
+        )
+        await app.answerer.shelf.refresh(store)
+        server = uvicorn.Server(_uvicorn_config(app))
+        async with asyncio.TaskGroup() as tasks:
+            polling = None
+            if first and settings.feeds:
+                polling = tasks.create_task(poll_feeds(store, settings.feeds, metrics, settings.feed_seconds))
+            announcing = tasks.create_task(_announce(server, ready))
+            with server.capture_signals():
+                await server._serve([sock])
+            announcing.cancel()
+            if polling:
+                polling.cancel()
+
+
+def _uvicorn_config(app: MessageServer) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=QueryProtocol,
+        ws="none",
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+async def _announce(server: uvicorn.Server, ready: Callable[[uvicorn.Server], None]) -> None:
+    while not server.started:
+        await asyncio.sleep(0.01)
+    ready(server)
+
+
+def serve_here(settings: Settings, sock: socket.socket) -> None:
+    """Serve in this process until a signal comes."""
+    if settings.workers > 1:
+        _supervise(settings, sock)
+    else:
+        with contextlib.suppress(KeyboardInterrupt):
+            _run(serve(settings, sock, Metrics(), ready=lambda _: notify_ready()))
+
+
+def _run(work: object) -> None:
+    import uvloop
+
+    # The thread that writes to the store must not wait five milliseconds for each of its turns.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work)  # type: ignore[arg-type]
+
+
+def notify_ready() -> None:
+    """Tell systemd, if it is there, that the service is up."""
+    where = os.environ.get("NOTIFY_SOCKET")
+    if where:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
+            sock.sendto(b"READY=1", "\0" + where[1:] if where.startswith("@") else where)
+
+
+# Several workers.
+
+
+def _supervise(settings: Settings, sock: socket.socket) -> None:
+    context = multiprocessing.get_context("spawn")
+    stopping = threading.Event()
+    with tempfile.NamedTemporaryFile(prefix="onoff-metrics-") as counts:
+
+        def start(number: int) -> BaseProcess:
+            worker = context.Process(target=_worker, args=(settings, sock, counts.name, number), daemon=True)
+            worker.start()
+            return worker
+
+        workers = {number: start(number) for number in range(settings.workers)}
+        for signum in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(signum, lambda *_: stopping.set())
+        notify_ready()
+        while not stopping.is_set():
+            dead = wait([worker.sentinel for worker in workers.values()], timeout=0.2)
+            for number, worker in list(workers.items()):
+                if worker.sentinel in dead and not stopping.is_set():
+                    log.warning("worker %d ended with %s, starting it again", number, worker.exitcode)
+                    time.sleep(0.2)  # a worker that cannot start must not spin
+                    workers[number] = start(number)
+        for worker in workers.values():
+            worker.terminate()
+        for worker in workers.values():
+            worker.join(STOP_SECONDS + 2)
+
+
+def _worker(settings: Settings, sock: socket.socket, counts: str, number: int) -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    with open(counts, "r+b") as file:
+        metrics = Metrics(file.fileno(), worker=number, workers=settings.workers)
+
+    def follow_parent(server: uvicorn.Server) -> None:
+        parent = multiprocessing.parent_process()
+        assert parent is not None
+        asyncio.get_running_loop().add_reader(parent.sentinel, lambda: setattr(server, "should_exit", True))
+
+    with contextlib.suppress(KeyboardInterrupt):
+        _run(serve(settings, sock, metrics, first=number == 0, ready=follow_parent))
+
+
+# In a thread.
+
+
+@dataclass
+class Running:
+    """A server that runs in a thread of this process."""
+
+    url: str
+    token: str
+    settings: Settings
+    metrics: Metrics = field(repr=False)
+
+    def publish(self, name: str, body: bytes, media_type: str = "text/plain; charset=utf-8") -> int:
+        """Publish over HTTP as any publisher would; return the version."""
+        from onoff.server.publishing import publish
+
+        return int(publish(self.url, self.token, name, body, media_type)["version"])
+
+
+@contextlib.contextmanager
+def running(
+    sources: Sequence[str] | Mapping[str, bytes],
+    *,
+    store: str | Path | None = None,
+    frame_size: int = DEFAULT_FRAME_SIZE,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    feeds: Sequence[Feed] = (),
+    **settings: float,
+) -> Iterator[Running]:
+    """A server on a free port of loopback, ready to answer, stopped at the end of the block.
+
+    `sources` are names, or names and their first messages. Without `store` everything is thrown away at the end.
+    """
+    with contextlib.ExitStack() as stack:
+        if store is None:
+            store = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='onoff-'))}/messages.db"
+        chosen = Settings(str(store), feeds=tuple(feeds), **settings)  # type: ignore[arg-type]
+        token = asyncio.run(_prepare(chosen.store, sources, frame_size))
+        sock = stack.enter_context(listen(host, port))
+        started: list[uvicorn.Server] = []
+        failed: list[BaseException] = []
+        up = threading.Event()
+        metrics = Metrics()
+
+        def ready(server: uvicorn.Server) -> None:
+            started.append(server)
+            up.set()
+
+        def run() -> None:
+            try:
+                _run(serve(chosen, sock, metrics, ready=ready))
+            except BaseException as error:
+                failed.append(error)
+            finally:
+                up.set()
+
+        thread = threading.Thread(target=run, name="onoff-server", daemon=True)
+        thread.start()
+        up.wait()
+        try:
+            if failed:
+                raise failed[0]
+            yield Running(address(sock), token, chosen, metrics)
+        finally:
+            for server in started:
+                server.should_exit = True
+            thread.join()
+        if failed:
+            raise failed[0]
+
+
+async def _prepare(where: str, sources: Sequence[str] | Mapping[str, bytes], frame_size: int) -> str:
+    async with opened(where, frame_size=frame_size) as store:
+        await edit_catalogue(store, add=list(sources), frame_size=frame_size)
+        if isinstance(sources, Mapping):
+            now = time.time_ns() // 1_000_000
+            for name, body in sources.items():
+                await store.publish(name, "text/plain; charset=utf-8", body, now)
+        return await new_publisher(store, "local")

@@ -1,0 +1,253 @@
+"""The default store: one SQLite file, any number of worker processes on one machine.
+
+WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged. One thread
+writes; the event loop reads on a connection of its own. Beside the file lies a `StepTable` with the steps of the
+sessions and a bell, which is rung after a commit, before it is acknowledged, and at every opening: while it is
+silent nothing acknowledged is new.
+
+    meta        catalogue (JSON as on the wire), count (bumped by every change), schema
+    messages    name, version, published, media_type, body, count (of its publish)
+    publishers  name, digest, sources (JSON)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sqlite3
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
+from onoff.server.steps import StepTable
+from onoff.server.store import Admission, Latest, Promise, Publisher, Stamp, check_fits
+from onoff.wire import (
+    DEFAULT_FRAME_SIZE,
+    Catalogue,
+    Message,
+    capacity,
+    decode_catalogue,
+    encode_catalogue,
+)
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+BUSY_SECONDS = 5
+
+_SCHEMA = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE messages (
+    name TEXT PRIMARY KEY, version INTEGER NOT NULL, published INTEGER NOT NULL,
+    media_type TEXT NOT NULL, body BLOB NOT NULL, count INTEGER NOT NULL
+);
+CREATE INDEX messages_by_count ON messages (count);
+CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TEXT NOT NULL);
+"""
+
+
+class SQLiteStore:
+    """A store in one file."""
+
+    immediate = True
+
+    def __init__(self, path: str | Path, *, frame_size: int = DEFAULT_FRAME_SIZE) -> None:
+        self._path = Path(path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = self._connect()
+            self._prepare(frame_size)
+            self._reader = self._connect()
+            self._steps = StepTable(f"{self._path}-steps")
+            self._steps.ring()  # whoever died between commit and bell is made up for
+        except (sqlite3.Error, OSError) as error:
+            raise StoreUnavailable(
+                f"cannot open the store {self._path}: {error}", hint="is it a writable SQLite file of onoff?"
+            ) from error
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="onoff-writer")
+        self._heard = b""
+        self._stamp = Stamp()
+        self._known = (b"", Catalogue(()))
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        connection.execute("PRAGMA synchronous=FULL")
+        synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+        if (mode, synchronous) != ("wal", 2):
+            raise StoreUnavailable(
+                f"SQLite gives journal mode {mode}, synchronous {synchronous} for {self._path}",
+                hint="use a local disk where write-ahead logging works",
+            )
+        return connection
+
+    def _prepare(self, frame_size: int) -> None:
+        with self._transaction() as db:
+            if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+                for statement in _SCHEMA.split(";"):
+                    db.execute(statement)
+                empty = encode_catalogue(Catalogue((), frame_size))
+                db.executemany(
+                    "INSERT INTO meta VALUES (?, ?)",
+                    [("catalogue", empty), ("count", 0), ("schema", SCHEMA_VERSION)],
+                )
+            (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        if found != SCHEMA_VERSION:
+            raise StoreUnavailable(
+                f"{self._path} has schema {found}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
+            )
+
+    def _transaction(self) -> _Transaction:
+        return _Transaction(self._writer)
+
+    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The outcome of `work` inside one durable transaction on the writing thread."""
+
+        def run() -> T:
+            with self._transaction() as db:
+                outcome = work(db)
+            self._steps.ring()
+            return outcome
+
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+
+    # Reading, on the event loop's own connection.
+
+    async def catalogue(self) -> Catalogue:
+        self._look()
+        return self._known[1]
+
+    def _read_catalogue(self, text: bytes) -> tuple[bytes, Catalogue]:
+        """The catalogue of `text`; reading a long one takes milliseconds, so the last is remembered."""
+        known = self._known
+        return known if known[0] == text else (text, decode_catalogue(text))
+
+    def _look(self) -> Stamp:
+        """The stamp now; what is known of the catalogue is brought up to it."""
+        bell = self._steps.bell
+        if bell != self._heard:
+            try:
+                # One statement: catalogue and count are of the same moment.
+                meta = dict(self._reader.execute("SELECT key, value FROM meta").fetchall())
+            except sqlite3.Error as error:
+                raise _unavailable(error) from error
+            self._known = self._read_catalogue(meta["catalogue"])
+            self._stamp, self._heard = Stamp(0, meta["count"]), bell
+        return self._stamp
+
+    async def latest(self, after: Stamp) -> Latest:
+        try:
+            self._reader.execute("BEGIN")
+            try:
+                stamp = self._look()
+                rows = self._reader.execute(
+                    "SELECT name, version, published, media_type, body FROM messages WHERE count > ?",
+                    (after.changes,),
+                ).fetchall()
+            finally:
+                self._reader.execute("COMMIT")
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+        messages = {name: Message(*rest) for name, *rest in rows}
+        return Latest(stamp, self._known[1], messages, whole=after.changes < 0)
+
+    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+        return Admission(self._look(), self._steps.admit(session, step, digest))
+
+    async def publishers(self) -> Sequence[Publisher]:
+        try:
+            rows = self._reader.execute("SELECT name, digest, sources FROM publishers").fetchall()
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+        return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
+
+    async def promise(self) -> Promise:
+        self._look()
+        return Promise("sqlite", True, "an acknowledged message is on disk: it survives a crash and a power cut")
+
+    # Writing.
+
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
+        def work(db: sqlite3.Connection) -> Message:
+            (text,) = db.execute("SELECT value FROM meta WHERE key = 'catalogue'").fetchone()
+            _, catalogue = self._read_catalogue(text)
+            if name not in catalogue.index:
+                raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
+            if len(body) > capacity(catalogue.frame_size):
+                raise InvalidWire(
+                    f"a message of {len(body)} bytes",
+                    hint=f"a frame holds at most {capacity(catalogue.frame_size)}",
+                )
+            row = db.execute("SELECT version FROM messages WHERE name = ?", (name,)).fetchone()
+            message = Message(row[0] + 1 if row else 1, published, media_type, body)
+            db.execute(
+                "REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)",
+                (name, message.version, published, media_type, body, _bump(db)),
+            )
+            return message
+
+        return await self._write(work)
+
+    async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
+        def work(db: sqlite3.Connection) -> bool:
+            (text,) = db.execute("SELECT value FROM meta WHERE key = 'catalogue'").fetchone()
+            if text != encode_catalogue(expected):
+                return False
+            sizes = dict(db.execute("SELECT name, length(body) FROM messages").fetchall())
+            check_fits(new, sizes)
+            dropped = [(name,) for name in sizes if name not in new.index]
+            db.executemany("DELETE FROM messages WHERE name = ?", dropped)
+            db.execute("UPDATE meta SET value = ? WHERE key = 'catalogue'", (encode_catalogue(new),))
+            _bump(db)
+            return True
+
+        return await self._write(work)
+
+    async def add_publisher(self, publisher: Publisher) -> None:
+        row = (publisher.name, publisher.digest, json.dumps(publisher.sources))
+        await self._write(lambda db: db.execute("REPLACE INTO publishers VALUES (?, ?, ?)", row))
+
+    async def close(self) -> None:
+        self._thread.shutdown()
+        self._reader.close()
+        self._writer.close()
+        self._steps.close()
+
+
+class _Transaction:
+    """BEGIN IMMEDIATE ... COMMIT, or ROLLBACK if anything is raised."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._connection.execute("BEGIN IMMEDIATE")
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            try:
+                self._connection.execute("COMMIT")
+                return
+            except sqlite3.Error:
+                self._roll_back()
+                raise
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+def _bump(db: sqlite3.Connection) -> int:
+    (count,) = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'count' RETURNING value").fetchone()
+    return int(count)
+
+
+def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+    return StoreUnavailable(f"the store does not answer: {error}", hint="is its disk full, or its file gone?")

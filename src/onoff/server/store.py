@@ -1,0 +1,120 @@
+"""Where the messages are kept: the protocol that every store follows.
+
+A store holds the catalogue, the latest message of each source, the publishers, and for each session the last
+step it has sent. It knows names, bytes and numbers; it knows nothing of frames, HTTP or chains.
+
+Invariants, checked by one contract test over all stores:
+
+- A publish that returned is durable as far as `promise()` says, and every later `latest()` shows it or a newer one.
+- The versions of a source ascend by one.
+- The **stamp** of the store changes with every publish and every change of the catalogue, and `admit` returns it:
+  a server whose copy has that stamp answers from its copy. Equal stamps mean equal content.
+- `admit` is atomic over all processes: of two different byte strings for one (session, step) one is refused.
+
+A method that cannot reach its data raises `StoreUnavailable`; asking again later is then right.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from onoff.errors import InvalidInput
+from onoff.wire import Catalogue, Message, capacity
+
+SESSION_DAYS = 30  # a session unseen for longer may be forgotten
+
+
+class Stamp(NamedTuple):
+    """When the store was last changed: a count, and which life of the store it counts in."""
+
+    life: int = 0
+    changes: int = -1
+
+
+class LastStep(NamedTuple):
+    """The last step that a session has sent, and the SHA-256 of its bytes."""
+
+    step: int
+    digest: bytes
+
+
+class Admission(NamedTuple):
+    """The verdict on a step: admitted if `conflict` is None."""
+
+    stamp: Stamp
+    conflict: LastStep | None
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """The messages, by name, that changed after some stamp; all that there are if `whole`."""
+
+    stamp: Stamp
+    catalogue: Catalogue
+    messages: Mapping[str, Message]
+    whole: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Publisher:
+    """Who may publish: the SHA-256 of the token, never the token; the sources it may write, or any if none."""
+
+    name: str
+    digest: bytes
+    sources: tuple[str, ...] = ()
+
+    def may_write(self, source: str) -> bool:
+        return not self.sources or source in self.sources
+
+
+@dataclass(frozen=True, slots=True)
+class Promise:
+    """What an acknowledged publish survives."""
+
+    kind: str
+    durable: bool
+    says: str
+
+
+class Store(Protocol):
+    """What a message server needs of its store."""
+
+    immediate: bool
+    """Whether `admit` and `latest` return without ever waiting on the event loop."""
+
+    async def catalogue(self) -> Catalogue: ...
+    async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
+        """Put `new` in place of `expected`; False if another came between. Messages of dropped names go."""
+        ...
+
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message: ...
+    async def latest(self, after: Stamp) -> Latest: ...
+    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission: ...
+    async def publishers(self) -> Sequence[Publisher]: ...
+    async def add_publisher(self, publisher: Publisher) -> None: ...
+    async def promise(self) -> Promise: ...
+    async def close(self) -> None: ...
+
+
+def admissible(last: LastStep | None, step: int, digest: bytes) -> bool:
+    """Whether a step may follow: a later one, or the very same bytes again."""
+    return last is None or step > last.step or (step == last.step and digest == last.digest)
+
+
+def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
+    """Refuse a catalogue whose frames are too small for messages that it keeps."""
+    for name in catalogue.names:
+        if sizes.get(name, 0) > capacity(catalogue.frame_size):
+            raise InvalidInput(
+                f"the message of {name!r} has {sizes[name]} bytes, a frame of {catalogue.frame_size} holds "
+                f"{capacity(catalogue.frame_size)}",
+                hint="use larger frames, or publish a shorter message first",
+            )
+
+
+def token_digest(token: str) -> bytes:
+    """What is kept of a token. It has 256 random bits, so a plain hash hides it."""
+    return hashlib.sha256(token.encode()).digest()

@@ -1,0 +1,306 @@
+"""The connection: the short way and the ordinary way give the same bytes, and no sender can hold the server."""
+
+import contextlib
+import os
+import random
+import socket
+import threading
+import time
+
+import pytest
+
+from onoff import wire
+from onoff.server import running
+from onoff.server.protocol import plain_length, plain_missing
+
+from .raw import Line, catalogue, metrics, query, query_request
+
+NAMES = {f"s{i}": b"message %d" % i for i in range(10)}
+FRAME = 512
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(NAMES, frame_size=FRAME) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def known(server):
+    return catalogue(server.url)
+
+
+def variants(rng, known):
+    """Queries good and bad in every way that has its own verdict."""
+    good = query(known, *sorted(rng.sample(range(10), rng.randint(1, 10))))
+    return rng.choice(
+        [
+            good,
+            good,
+            good[:-1],
+            good + b"\0",
+            good[:-2] + b"\0\0",
+            good[:-1] + b"\x80",
+            b"\0\2" + good[2:],
+            good[:2] + bytes(6) + good[8:],
+            b"",
+        ]
+    )
+
+
+def test_both_ways_give_the_same_bytes(server, known):
+    """Each query in one segment (short way), with an unusual header (ordinary way), and in two segments."""
+    rng = random.Random(3)
+    statuses = set()
+    with Line(server.url) as short, Line(server.url) as ordinary, Line(server.url) as split:
+        for _ in range(200):
+            body = variants(rng, known)
+            first = short.query(body)
+            second = ordinary.query(body, extra="x-unusual: 1\r\n")
+            request = query_request(split.host, body)
+            cut = rng.randrange(1, len(request))
+            split.send(request[:cut])
+            time.sleep(0.0005)
+            split.send(request[cut:])
+            assert first == second == split.reply()
+            statuses.add(first.status)
+    assert statuses == {200, 400, 409}
+
+
+def test_the_short_way_is_taken_by_what_a_client_sends(server, known):
+    """The framework's way counts a task per request; the short way makes none. Seen by the parser staying unused."""
+    request = query_request("127.0.0.1:1", query(known, 1))
+    assert plain_missing(request) == 0
+    assert plain_missing(request[:-1]) == 1
+    assert plain_missing(request[: -len(query(known, 1))]) == wire.query_length(10)
+    assert plain_missing(request + b"x") is None
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"host: a",
+        b"transfer-encoding: chunked",
+        b"content-length: 34\r\ncontent-length: 34",
+        b"content-length: +34",
+        b"content-length: 3 4",
+        b"content-length:34",
+        b"content-length: 99999999999999999999",
+        b"content-length : 34",
+        b" content-length: 34",
+        b"content-length: 34\nx: y",
+        b"content-length: 34\r\nconnection: close",
+        b"content-length: 34\r\nexpect: 100-continue",
+        b"content-length: 34\r\nupgrade: h2c",
+        b"content-length: 34\r\ncontent-encoding: gzip",
+    ],
+)
+def test_heads_with_anything_unusual_take_the_ordinary_way(headers):
+    plain = b"\r\n".join(b"%b: %b" % (k.encode(), v.encode()) for k, v in wire.QUERY_HEADERS)
+    assert plain_length(plain + b"\r\nhost: a\r\ncontent-length: 34") == 34
+    assert plain_length(plain + b"\r\nhost: a\r\ncontent-length: 34\r\nconnection: Keep-Alive") == 34
+    assert plain_length(plain + b"\r\nhost: a\r\n" + headers) is None
+
+
+def test_pipelined_queries_are_answered_in_order(server, known):
+    bodies = [query(known, k) for k in range(10)]
+    with Line(server.url) as line:
+        line.send(b"".join(query_request(line.host, body) for body in bodies))
+        replies = [line.reply() for _ in bodies]
+    for k, reply in enumerate(replies):
+        (message,) = wire.decode_answer(reply.body, (k,), epoch=known.epoch, frame_size=FRAME)
+        assert message.body == b"message %d" % k
+
+
+def test_answers_depend_on_the_query_alone(server, known):
+    """Same set, any session, step or connection: the same bytes, headers and their order."""
+    replies = []
+    with Line(server.url) as kept:
+        for step in range(20):
+            replies.append(kept.query(query(known, 1, 4, 7, step=step)))
+            with Line(server.url) as fresh:
+                replies.append(fresh.query(query(known, 1, 4, 7, session=os.urandom(16))))
+    assert all(reply == replies[0] for reply in replies)
+    assert replies[0].headers == [*wire.ANSWER_HEADERS, ("content-length", str(3 * FRAME))]
+
+
+def test_lengths_are_a_function_of_the_number_of_sources(server, known):
+    rng = random.Random(4)
+    with Line(server.url) as line:
+        for size in range(1, 11):
+            lengths = {len(line.query(query(known, *sorted(rng.sample(range(10), size)))).body) for _ in range(5)}
+            assert lengths == {size * FRAME}
+
+
+def test_garbage_is_refused_and_ends_the_connection(server):
+    for garbage in [
+        b"\x16\x03\x01\x02\x00",
+        b"GET\r\n\r\n",
+        b"POST /v1/query HTTP/9.9\r\n\r\n",
+        b"\0" * 100 + b"\r\n\r\n",
+    ]:
+        with Line(server.url) as line:
+            line.send(garbage)
+            assert line.reply().problem.status == 400
+            assert line.ended()
+
+
+def test_both_lengths_at_once_are_refused(server, known):
+    with Line(server.url) as line:
+        line.send(query_request(line.host, query(known, 1), extra="transfer-encoding: chunked\r\n"))
+        assert line.reply().problem.status == 400
+        assert line.ended()
+
+
+def test_a_body_longer_than_stated_is_not_taken_for_more_of_the_query(server, known):
+    with Line(server.url) as line:
+        line.send(query_request(line.host, query(known, 1)) + b"surplus\r\n\r\n")
+        reply = line.reply()
+        if reply.status == 200:  # the surplus came in a segment of its own
+            reply = line.reply()
+        assert reply.problem.status == 400
+        assert line.ended()
+
+
+@pytest.mark.parametrize("attack", ["many", "long", "url"])
+def test_heads_without_end_are_cut_off(server, attack):
+    """10^5 headers, one header of 50 MB, an address of 50 MB: refused early, and memory stays flat."""
+    chunk = {"many": b"x-a: b\r\n" * 1000, "long": b"y" * 8000, "url": b"z" * 8000}[attack]
+    start = {"many": b"GET / HTTP/1.1\r\n", "long": b"GET / HTTP/1.1\r\nx: ", "url": b"GET /"}[attack]
+    sent = 0
+    with Line(server.url) as line:
+        try:
+            line.send(start)
+            for _ in range(6000):
+                line.send(chunk)
+                sent += len(chunk)
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        else:
+            pytest.fail("the server read it all")
+    assert sent < 40_000_000
+
+
+def test_a_long_head_is_told_why(server):
+    with Line(server.url) as line:
+        line.send(b"GET / HTTP/1.1\r\n" + b"x-a: b\r\n" * 600 + b"\r\n")
+        assert line.reply().problem.status == 431
+        assert line.ended()
+
+
+def test_slow_heads_and_bodies_get_408(server, known, monkeypatch):
+    monkeypatch.setattr("onoff.server.protocol.REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("onoff.server.app.BODY_SECONDS", 0.2)
+    whole = query_request("h", query(known, 1))
+    unusual = query_request("h", query(known, 1), extra="x-unusual: 1\r\n")
+    for part in [b"", b"POST /v1", whole[:60], whole[:-1], unusual[:-1]]:
+        with Line(server.url) as line:
+            line.send(part)
+            assert line.reply().problem.status == 408
+            assert line.ended()
+    with Line(server.url) as line:  # a body that trickles is no better than one that stops
+        line.send(unusual[:-10])
+        for byte in unusual[-10:-1]:
+            time.sleep(0.05)
+            try:
+                line.send(bytes([byte]))
+            except OSError:
+                break
+        assert line.reply().problem.status == 408
+
+
+def test_a_trickling_body_of_a_get_does_not_hold_the_connection(server, monkeypatch):
+    monkeypatch.setattr("onoff.server.protocol.REQUEST_SECONDS", 0.3)
+    with Line(server.url) as line:
+        line.send(b"GET /healthz HTTP/1.1\r\nhost: h\r\ncontent-length: 100\r\n\r\nx")
+        assert line.reply().status == 200
+        assert line.ended()
+
+
+def test_too_many_connections_are_turned_away():
+    with running(["a"], frame_size=FRAME, max_connections=3) as server:
+        lines = [Line(server.url) for _ in range(3)]
+        known = catalogue_of(lines[0])
+        with Line(server.url) as extra:
+            reply = extra.reply()
+            assert reply.problem.status == 503
+            assert reply["retry-after"] == "1"
+            assert extra.ended()
+        assert all(line.query(query(known, 0)).status == 200 for line in lines)
+        for line in lines:
+            line.socket.close()
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline:
+            with Line(server.url) as line:
+                line.send(query_request(line.host, query(known, 0)))
+                if line.reply().status == 200:
+                    break
+        else:
+            pytest.fail("it did not recover")
+
+
+def catalogue_of(line):
+    line.send(f"GET /v1/catalogue HTTP/1.1\r\nhost: {line.host}\r\n\r\n".encode())
+    return wire.decode_catalogue(line.reply().body)
+
+
+def test_too_many_requests_at_once_are_shed_and_it_recovers(known):
+    """Bodies that are under way fill the server; what comes then gets 503, and later 200 again."""
+    with running(NAMES, frame_size=FRAME, max_in_flight=4) as server:
+        stuck = [Line(server.url) for _ in range(4)]
+        unusual = query_request("h", query(known, 1), extra="x-unusual: 1\r\n")
+        for line in stuck:
+            line.send(unusual[:-1])
+        with Line(server.url) as line:
+            while (reply := line.query(query(known, 1), extra="x-unusual: 1\r\n")).status == 200:
+                pass  # until all four are in work
+            assert reply.problem.status == 503
+            assert reply["retry-after"] == "1"
+        for line in stuck:
+            line.send(unusual[-1:])
+            assert line.reply().status == 200
+            line.socket.close()
+        with Line(server.url) as line:
+            assert line.query(query(known, 1), extra="x-unusual: 1\r\n").status == 200
+        assert metrics(server.url)["onoff_requests_shed_total"] >= 1
+
+
+def test_a_reader_that_stops_is_dropped_and_holds_little_memory(monkeypatch):
+    monkeypatch.setattr("onoff.server.app.WRITE_SECONDS", 0.3)
+    n, size = 256, 64 * 1024
+    with running([f"s{i}" for i in range(n)], frame_size=size) as server:
+        known = catalogue(server.url)
+        with Line(server.url) as line:
+            line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            line.send(query_request(line.host, query(known, *range(n))))
+            while not metrics(server.url)["onoff_answers_cut_off_total"]:
+                time.sleep(0.05)
+            got = 0
+            with contextlib.suppress(ConnectionResetError):
+                while piece := line.socket.recv(1 << 20):
+                    got += len(piece)
+            assert got < n * size
+        monkeypatch.undo()
+        with Line(server.url) as line:
+            assert len(line.query(query(known, *range(n))).body) == n * size
+
+
+def test_many_threads_at_once(server, known):
+    failures = []
+
+    def ask(seed):
+        rng = random.Random(seed)
+        with Line(server.url) as line:
+            for step in range(100):
+                sources = tuple(sorted(rng.sample(range(10), rng.randint(1, 10))))
+                reply = line.query(query(known, *sources, step=step), extra="x: y\r\n" if rng.randrange(3) == 0 else "")
+                read = wire.decode_answer(reply.body, sources, epoch=known.epoch, frame_size=FRAME)
+                if [m.body for m in read] != [b"message %d" % s for s in sources]:
+                    failures.append(seed)
+
+    threads = [threading.Thread(target=ask, args=(seed,)) for seed in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []

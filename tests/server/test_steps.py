@@ -1,0 +1,62 @@
+"""The table of steps: bounded, and it forgets the session seen longest ago."""
+
+import os
+from itertools import count
+
+import pytest
+
+from onoff.server.steps import StepTable
+from onoff.server.store import LastStep
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    clock = count(1)
+    monkeypatch.setattr("onoff.server.steps.time.time_ns", lambda: next(clock) * 1_000_000)
+    table = StepTable(tmp_path / "steps", buckets=1)
+    yield table
+    table.close()
+
+
+def test_a_full_bucket_forgets_the_session_seen_longest_ago(table):
+    sessions = [bytes([k]) * 16 for k in range(9)]
+    for session in sessions[:8]:
+        assert table.admit(session, 1, b"d" * 32) is None
+    assert table.admit(sessions[0], 2, b"d" * 32) is None  # seen again: session 1 is now the oldest
+    assert table.admit(sessions[8], 1, b"d" * 32) is None
+    assert table.admit(sessions[0], 1, b"d" * 32) == LastStep(2, b"d" * 32)
+    assert table.admit(sessions[2], 0, b"d" * 32) == LastStep(1, b"d" * 32)
+    assert table.admit(sessions[1], 0, b"d" * 32) is None  # forgotten
+
+
+def test_the_file_never_grows(table, tmp_path):
+    size = (tmp_path / "steps").stat().st_size
+    for _ in range(1000):
+        assert table.admit(os.urandom(16), 0, bytes(32)) is None
+    assert (tmp_path / "steps").stat().st_size == size
+
+
+def test_a_session_id_inside_another_slot_is_not_found(table):
+    """The bytes of one session's digest may spell another's id."""
+    assert table.admit(b"a" * 16, 7, b"b" * 32) is None
+    assert table.admit(b"b" * 16, 0, b"c" * 32) is None
+    assert table.admit(b"b" * 16, 0, b"d" * 32) == LastStep(0, b"c" * 32)
+
+
+def test_the_session_of_zeros_is_a_session(table):
+    assert table.admit(bytes(16), 0, b"x" * 32) is None
+    assert table.admit(bytes(16), 0, b"y" * 32) == LastStep(0, b"x" * 32)
+
+
+def test_it_outlives_the_process_and_the_bell_is_shared(tmp_path):
+    first, second = StepTable(tmp_path / "s"), StepTable(tmp_path / "s")
+    first.admit(b"a" * 16, 5, b"x" * 32)
+    assert second.admit(b"a" * 16, 4, b"x" * 32) == LastStep(5, b"x" * 32)
+    heard = second.bell
+    first.ring()
+    assert second.bell != heard
+    first.close()
+    second.close()
+    third = StepTable(tmp_path / "s")
+    assert third.admit(b"a" * 16, 5, b"y" * 32) == LastStep(5, b"x" * 32)
+    third.close()

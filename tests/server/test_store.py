@@ -1,0 +1,277 @@
+"""The contract of every store, and what each promises."""
+
+import asyncio
+import hashlib
+import os
+import random
+import sqlite3
+import subprocess
+import sys
+
+import pytest
+
+from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
+from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
+from onoff.server.store import LastStep, Publisher, Stamp, admissible, token_digest
+from onoff.wire import Catalogue, Message, capacity
+
+from .conftest import redis_server
+
+FRAME = 512
+SESSION = bytes(16)
+
+
+def contract(test):
+    """Run an async test with a fresh store of three sources."""
+
+    def run(where):
+        async def body():
+            async with opened(where, frame_size=FRAME) as store:
+                await edit_catalogue(store, add=["a", "b", "ç"])
+                await test(store, where)
+
+        asyncio.run(body())
+
+    run.__name__ = test.__name__
+    run.__doc__ = test.__doc__
+    return run
+
+
+@contract
+async def test_versions_ascend_and_the_latest_is_what_was_published(store, where):
+    rng = random.Random(1)
+    expected = {}
+    for time in range(30):
+        name = rng.choice(["a", "b", "ç"])
+        body = rng.randbytes(rng.randrange(capacity(FRAME) + 1))
+        before = expected.get(name, Message())
+        expected[name] = await store.publish(name, "text/plain; charset=utf-8", body, time)
+        assert expected[name] == Message(before.version + 1, time, "text/plain; charset=utf-8", body)
+    latest = await store.latest(Stamp())
+    assert latest.whole
+    assert latest.messages == expected
+
+
+@contract
+async def test_latest_gives_just_what_changed_since_a_stamp(store, where):
+    await store.publish("a", "a/b", b"1", 0)
+    first = await store.latest(Stamp())
+    assert await store.latest(first.stamp) == type(first)(first.stamp, first.catalogue, {}, False)
+    await store.publish("b", "a/b", b"2", 0)
+    second = await store.latest(first.stamp)
+    assert set(second.messages) == {"b"}
+    assert second.stamp != first.stamp
+
+
+@contract
+async def test_another_process_sees_what_was_published_at_once(store, where):
+    async with opened(where) as other:
+        for k in range(20):
+            await store.publish("a", "a/b", b"%d" % k, 0)
+            stamp, _ = await other.admit(os.urandom(16), 0, bytes(32))
+            assert (await other.latest(Stamp())).messages["a"].body == b"%d" % k
+            assert stamp == (await other.latest(Stamp())).stamp
+
+
+@contract
+async def test_publishing_refuses_what_the_catalogue_does_not_allow(store, where):
+    before = await store.latest(Stamp())
+    with pytest.raises(UnknownSource):
+        await store.publish("none", "a/b", b"", 0)
+    with pytest.raises(InvalidWire):
+        await store.publish("a", "a/b", bytes(capacity(FRAME) + 1), 0)
+    assert await store.latest(Stamp()) == before
+
+
+@contract
+async def test_the_catalogue_grows_shrinks_and_never_by_two_hands_at_once(store, where):
+    old = await store.catalogue()
+    assert old == Catalogue(("a", "b", "ç"), FRAME)
+    await store.publish("a", "a/b", b"kept", 0)
+    await store.publish("b", "a/b", b"gone", 0)
+    before = (await store.latest(Stamp())).stamp
+    new = await edit_catalogue(store, add=["d", "a"], drop=["b"])
+    assert new == Catalogue(("a", "ç", "d"), FRAME) == await store.catalogue()
+    assert not await store.replace_catalogue(Catalogue(("x",), FRAME), expected=old)
+    latest = await store.latest(Stamp())
+    assert latest.stamp != before
+    assert {name: message.body for name, message in latest.messages.items()} == {"a": b"kept"}
+    again = await edit_catalogue(store, add=["b"])
+    assert (await store.publish("b", "a/b", b"back", 0)).version == 1
+    assert again.names == ("a", "ç", "d", "b")
+    with pytest.raises(UnknownSource):
+        await edit_catalogue(store, drop=["nobody"])
+
+
+@contract
+async def test_frames_are_not_made_too_small_for_messages_that_stay(store, where):
+    await store.publish("a", "a/b", bytes(capacity(FRAME)), 0)
+    with pytest.raises(InvalidInput, match="holds"):
+        await edit_catalogue(store, frame_size=FRAME - 1)
+    assert (await edit_catalogue(store, frame_size=FRAME + 1)).frame_size == FRAME + 1
+    assert (await edit_catalogue(store, drop=["a"], frame_size=256)).frame_size == 256
+
+
+@contract
+async def test_a_step_is_admitted_once_or_again_with_the_same_bytes(store, where):
+    digests = [hashlib.sha256(b"%d" % k).digest() for k in range(3)]
+    last: dict[bytes, LastStep] = {}
+    rng = random.Random(2)
+    verdicts = set()
+    for _ in range(400):
+        session, step = rng.choice([b"s" * 16, bytes(16), b"\xff" * 16]), rng.choice([0, 1, 2, 300, 2**53 - 1])
+        digest = rng.choice(digests)
+        held = last.get(session)
+        admitted = (await store.admit(session, step, digest)).conflict
+        if admissible(held, step, digest):
+            assert admitted is None
+            last[session] = LastStep(step, digest)
+        else:
+            assert admitted == held
+        verdicts.add((admitted is None, held is not None and step == held.step))
+    assert len(verdicts) == 4
+
+
+def test_admissible_is_later_or_the_same():
+    held = LastStep(5, b"x")
+    assert admissible(None, 0, b"y")
+    assert admissible(held, 5, b"x")
+    assert admissible(held, 6, b"y")
+    assert not admissible(held, 5, b"y")
+    assert not admissible(held, 4, b"x")
+
+
+@contract
+async def test_of_many_processes_with_different_bytes_one_wins(store, where):
+    """Eight processes, one session, 200 steps: for each step all winners had the same bytes."""
+    program = (
+        "import asyncio, sys\n"
+        "from onoff.server.admin import opened\n"
+        "async def main():\n"
+        "    async with opened(sys.argv[1]) as store:\n"
+        "        for step in range(200):\n"
+        "            verdict = await store.admit(bytes(16), step, sys.argv[2].encode() * 32)\n"
+        "            print(step, int(verdict.conflict is None))\n"
+        "asyncio.run(main())\n"
+    )
+    names = "abcdefgh"
+    children = [
+        subprocess.Popen([sys.executable, "-c", program, where, name], stdout=subprocess.PIPE, text=True)
+        for name in names
+    ]
+    outs = [child.communicate()[0].splitlines() for child in children]
+    assert all(child.returncode == 0 and len(out) == 200 for child, out in zip(children, outs, strict=True))
+    winners: dict[str, set[str]] = {}
+    for name, out in zip(names, outs, strict=True):
+        for line in out:
+            step, won = line.split()
+            if won == "1":
+                winners.setdefault(step, set()).add(name)
+    assert all(len(who) == 1 for who in winners.values())
+    assert "199" in winners
+
+
+@contract
+async def test_tokens_are_kept_as_digests_only(store, where):
+    token = await new_publisher(store, "alice", ["a"])
+    everyone = await new_publisher(store, "bob")
+    found = {publisher.name: publisher for publisher in await store.publishers()}
+    assert found["alice"] == Publisher("alice", token_digest(token), ("a",))
+    assert found["alice"].may_write("a")
+    assert not found["alice"].may_write("b")
+    assert found["bob"].may_write("b")
+    assert token not in repr(found)
+    assert everyone != token
+    renewed = await new_publisher(store, "alice")
+    assert {p.digest for p in await store.publishers()} == {token_digest(renewed), token_digest(everyone)}
+    with pytest.raises(UnknownSource):
+        await new_publisher(store, "eve", ["nothing"])
+    with pytest.raises(InvalidWire):
+        await new_publisher(store, "e\nve")
+
+
+def test_no_file_holds_a_token(tmp_path):
+    async def make():
+        async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:
+            return await new_publisher(store, "alice")
+
+    token = asyncio.run(make())
+    contents = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert token_digest(token) in contents
+    assert token.removeprefix("onoff_").encode() not in contents
+
+
+def test_sqlite_promises_what_its_settings_give(tmp_path):
+    async def look():
+        async with opened(str(tmp_path / "m.db")) as store:
+            return await store.promise()
+
+    promise = asyncio.run(look())
+    assert (promise.kind, promise.durable) == ("sqlite", True)
+    assert (tmp_path / "m.db-steps").stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.redis
+@pytest.mark.parametrize(
+    ("options", "durable", "says"),
+    [
+        (["--appendonly", "yes", "--appendfsync", "always"], True, "survives"),
+        (["--appendonly", "yes", "--appendfsync", "everysec"], False, "two seconds"),
+        (["--appendonly", "yes", "--appendfsync", "no"], False, "last moments"),
+        ([], False, "snapshot"),
+        (["--rename-command", "CONFIG", ""], False, "unknown"),
+    ],
+)
+def test_valkey_promises_what_its_append_mode_gives(options, durable, says):
+    async def look(url):
+        async with opened(url) as store:
+            return await store.promise()
+
+    with redis_server(*options) as redis:
+        promise = asyncio.run(look(redis.url))
+    assert promise.durable == durable
+    assert says in promise.says
+
+
+@pytest.mark.redis
+def test_a_valkey_that_lost_its_last_moments_is_read_anew():
+    """Without a log a restart loses all; the count starts again, and the stamp must not."""
+
+    async def look(redis):
+        async with opened(redis.url, frame_size=FRAME) as store:
+            await edit_catalogue(store, add=["a"])
+            await store.publish("a", "a/b", b"old", 0)
+            before = await store.latest(Stamp())
+            redis.kill()
+            with pytest.raises(StoreUnavailable):
+                await store.admit(SESSION, 0, bytes(32))
+            redis.start()
+            with pytest.raises(StoreUnavailable):
+                await store.latest(before.stamp)  # empty: no catalogue
+            async with opened(redis.url, frame_size=FRAME) as other:
+                await edit_catalogue(other, add=["a"])
+                await other.publish("a", "a/b", b"new", 0)
+            after = await store.latest(before.stamp)
+            assert before.stamp.changes == after.stamp.changes
+            assert after.whole
+            assert after.messages["a"].body == b"new"
+
+    with redis_server() as redis:
+        asyncio.run(look(redis))
+
+
+def test_stores_that_cannot_be_opened_say_so(tmp_path):
+    (tmp_path / "text").write_text("not a database, but long enough to look at " * 50)
+    (tmp_path / "other").write_bytes(b"")
+    foreign = sqlite3.connect(tmp_path / "newer.db")
+    foreign.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value)")
+    foreign.execute("INSERT INTO meta VALUES ('schema', 99)")
+    foreign.commit()
+    foreign.close()
+    for bad in ["text", "newer.db", "other/below"]:
+        with pytest.raises(StoreUnavailable):
+            asyncio.run(open_store(str(tmp_path / bad)))
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(open_store(f"unix://{tmp_path}/nothing"))
+    with pytest.raises(InvalidInput):
+        asyncio.run(open_store("ftp://x"))
