@@ -444,3 +444,34 @@ def test_a_hundred_thousand_injured_inputs_never_crash_a_reader(parser: Callable
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_million_injured_inputs_never_crash_a_reader(parser: Callable):
     assert 0 < run_fuzz(parser, 1_000_000, seed=2) < 900_000
+
+
+# What the server saw last.
+
+
+@pytest.mark.parametrize("seen", [None, wire.Seen(0, "0" * 64), wire.Seen(wire.STEP_LIMIT - 1, "af" * 32)])
+def test_what_was_seen_last_comes_back(seen):
+    assert wire.decode_seen(wire.encode_seen(seen)) == seen
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"[]",
+        b"{}",
+        b'{"step":1,"sha256":null}',
+        b'{"step":null,"sha256":"' + b"0" * 64 + b'"}',
+        b'{"step":true,"sha256":"' + b"0" * 64 + b'"}',
+        b'{"step":-1,"sha256":"' + b"0" * 64 + b'"}',
+        b'{"step":9007199254740992,"sha256":"' + b"0" * 64 + b'"}',
+        b'{"step":1,"sha256":"' + b"0" * 63 + b'"}',
+        b'{"step":1,"sha256":"' + b"A" * 64 + b'"}',
+        b'{"step": 1,"sha256":"' + b"0" * 64 + b'"}',
+        b'{"step":1,"sha256":"' + b"0" * 64 + b'","more":1}',
+        b"[" * 100_000,
+    ],
+)
+def test_what_was_seen_last_has_one_form(data):
+    with pytest.raises(InvalidWire):
+        wire.decode_seen(data)

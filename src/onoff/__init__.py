@@ -19,16 +19,31 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from onoff.bounds import bounds
     from onoff.chain import MarkovChain
+    from onoff.client import Client, Message
     from onoff.errors import OnOffError
     from onoff.rows import UNIT, Rows
     from onoff.schemes import design
     from onoff.session import Query, Session
     from onoff.table import QueryTable
 
-__all__ = ["UNIT", "MarkovChain", "OnOffError", "Query", "QueryTable", "Rows", "Session", "bounds", "design"]
+__all__ = [
+    "UNIT",
+    "Client",
+    "MarkovChain",
+    "Message",
+    "OnOffError",
+    "Query",
+    "QueryTable",
+    "Rows",
+    "Session",
+    "bounds",
+    "design",
+]
 
 _HOME = {
+    "Client": "client",
     "MarkovChain": "chain",
+    "Message": "client",
     "OnOffError": "errors",
     "Query": "session",
     "QueryTable": "table",

@@ -32,8 +32,8 @@ LARGEST_DENSE = 20_000
 """Sources of a dense chain at most; more need a sparse one."""
 LONGEST_NAME = 256
 """Bytes of a source's name at most."""
-DEFAULT_SMOOTHING = 1.0
-"""What `fit` adds to every count."""
+DEFAULT_SMOOTHING = 0.1
+"""What `fit` adds to every count: nothing is impossible, and rows with few observations hardly move."""
 
 
 class MarkovChain:

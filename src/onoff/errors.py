@@ -6,11 +6,17 @@
     │   ├── InvalidPattern                    not a pattern of ON and OFF
     │   ├── InvalidTable                      not a query table: sums, signs or sources are wrong
     │   ├── InvalidWire                       bytes or names that the wire does not allow
+    │   ├── CatalogueMismatch                 the chain names sources that the server does not have
     │   ├── UnknownSource                     no source of that name
     │   └── UnknownScheme                     no scheme or memory of that name
     ├── MissingExtra                 exit 1   an optional part is not installed
     ├── StoreUnavailable             exit 1   the server's store of messages does not answer
+    ├── JournalError                 exit 1   the client's journal cannot be used; nothing was sent
+    │   ├── JournalBusy                       another process, or another client in this one, holds it
+    │   ├── JournalUnusable                   not a journal, or one of a newer version
+    │   └── JournalWriteFailed                the disk is full, or gives errors
     ├── ServerUnreachable            exit 4   nobody answers, or not as a message server would
+    │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
 
 Each carries a message that names what is wrong and where, and a `hint` that says how to mend it.
@@ -60,6 +66,10 @@ class InvalidWire(InvalidInput):
     """Bytes, names or sizes that are not in the one form the wire allows."""
 
 
+class CatalogueMismatch(InvalidInput):
+    """The chain names sources that are not in the server's catalogue."""
+
+
 class UnknownSource(InvalidInput):
     """No source of that name."""
 
@@ -72,6 +82,22 @@ class MissingExtra(OnOffError):
     """An optional part of onoff is not installed."""
 
 
+class JournalError(OnOffError):
+    """The client's journal cannot be used; nothing was sent."""
+
+
+class JournalBusy(JournalError):
+    """Somebody else holds the journal: it has one writer at a time."""
+
+
+class JournalUnusable(JournalError):
+    """What stands at the journal's path is not a journal, or one of a newer version."""
+
+
+class JournalWriteFailed(JournalError):
+    """The journal could not be written, so the query was not sent."""
+
+
 class StoreUnavailable(OnOffError):
     """The store of messages does not answer; what was asked of it may be asked again."""
 
@@ -80,6 +106,10 @@ class ServerUnreachable(OnOffError):
     """Nobody answers at the address, or not as a message server would."""
 
     exit_code = 4
+
+
+class BadAnswer(ServerUnreachable):
+    """The server refused, or its answer is not in its one form; nothing of it was used."""
 
 
 class PrivacyBreach(OnOffError):

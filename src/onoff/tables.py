@@ -44,6 +44,11 @@ class Tables:
             self._keep(key, table)
         return table
 
+    def has(self, memory: Memory) -> bool:
+        """Whether that table is at hand."""
+        with self._lock:
+            return memory.key in self._kept
+
     def __len__(self) -> int:
         return len(self._kept)
 

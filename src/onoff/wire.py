@@ -20,6 +20,9 @@ HTTP: `POST /v1/query` with `QUERY_HEADERS`, 200 with `ANSWER_HEADERS`. Every re
 is one of two: `EPOCH_CHANGED` (with `epoch`, the new one), or `STEP_CONFLICT` (with `step` and `sha256`, the
 last step that the server saw in this session and the digest of its bytes): the same step with other bytes, or
 a step before the last. The same step with the same bytes is answered again.
+
+`POST /v1/seen` with a session id answers what `STEP_CONFLICT` would say, so that a client whose state was put
+back to an earlier one learns it before it asks anything: JSON with `step` and `sha256`, both null if unknown.
 """
 
 from __future__ import annotations
@@ -60,6 +63,7 @@ MIN_FRAME_SIZE: Final = 256
 
 QUERY_PATH: Final = "/v1/query"
 CATALOGUE_PATH: Final = "/v1/catalogue"
+SEEN_PATH: Final = "/v1/seen"
 QUERY_TYPE: Final = "application/vnd.onoff.query"
 ANSWER_TYPE: Final = "application/vnd.onoff.answer"
 PROBLEM_TYPE: Final = "application/problem+json"
@@ -74,12 +78,19 @@ QUERY_HEADERS: Final = (
     ("content-type", QUERY_TYPE),
     ("user-agent", "onoff"),
 )
+CATALOGUE_HEADERS: Final = (
+    ("accept", "application/json"),
+    ("accept-encoding", "identity"),
+    ("user-agent", "onoff"),
+)
+SEEN_HEADERS: Final = (*CATALOGUE_HEADERS, ("content-type", ANY_TYPE))
 ANSWER_HEADERS: Final = (("content-type", ANSWER_TYPE), ("cache-control", "no-store"))
 
 EPOCH_CHANGED: Final = "urn:onoff:epoch-changed"
 STEP_CONFLICT: Final = "urn:onoff:step-conflict"
 
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?: ?; ?[\w-]+=[\w.+-]+)*", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
 
 
@@ -268,6 +279,41 @@ def decode_query(data: bytes, n: int) -> Query:
     """The query in `data`, whose catalogue has n sources."""
     head = decode_query_head(data)
     return Query(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)
+
+
+# What the server saw last.
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The last step that the server saw in a session, and the SHA-256 of its bytes in hex."""
+
+    step: int
+    sha256: str
+
+
+def encode_seen(seen: Seen | None) -> bytes:
+    """The JSON of what was seen last, of the same form where nothing was."""
+    step, sha256 = (None, None) if seen is None else (seen.step, seen.sha256)
+    return json.dumps({"step": step, "sha256": sha256}, separators=(",", ":")).encode()
+
+
+def decode_seen(data: bytes) -> Seen | None:
+    """What was seen last, in its one form."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        raise InvalidWire("a last step that is not JSON", hint="is this a message server?") from None
+    match fields:
+        case {"step": None, "sha256": None}:
+            seen = None
+        case {"step": int(step), "sha256": str(sha256)} if 0 <= step < STEP_LIMIT and _SHA256.fullmatch(sha256):
+            seen = Seen(int(step), sha256)  # true is not 1 in the form below
+        case _:
+            raise InvalidWire("a last step without step and sha256", hint="is this a message server?")
+    if encode_seen(seen) != data:
+        raise InvalidWire("a last step that is not in its one form", hint="the server or the line is faulty")
+    return seen
 
 
 # Answers.

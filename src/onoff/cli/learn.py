@@ -1,0 +1,119 @@
+"""`onoff learn`: a chain from a trace of requests."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from onoff.chain import DEFAULT_SMOOTHING
+from onoff.cli.output import Json, emit, progress, table
+from onoff.errors import InvalidInput
+from onoff.experiments.learn import Learnt
+from onoff.experiments.learn import learn as learn_chain
+from onoff.experiments.traces import Options, Trace, size_of
+
+UNMARKED = (
+    "this trace does not say which requests were private. The chain is public: private requests must not be what it "
+    "is learnt from. Mark them in a column `private`, or leave them out of the trace."
+)
+INCLUDED = "private requests were learnt from as asked. The chain tells about them; keep it from the server."
+
+
+def learn(
+    trace: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write the chain file here.")] = None,
+    format: Annotated[str | None, Parameter(help="text, csv, jsonl or msnbc; by default from the name.")] = None,
+    gap: Annotated[float | None, Parameter(help="Seconds without a request that end a session.")] = None,
+    smoothing: Annotated[float, Parameter(help="Added to every count, so that nothing is impossible.")] = (
+        DEFAULT_SMOOTHING
+    ),
+    structural_zeros: Annotated[bool, Parameter(help="Transitions never seen are impossible.")] = False,
+    merge_rare: Annotated[int, Parameter(help="Put sources requested less often than this together.")] = 0,
+    sources: Annotated[Path | None, Parameter(help="A file with the name of every source, one a line.")] = None,
+    include_private: Annotated[bool, Parameter(negative="", help="Learn from private requests too.")] = False,
+    user_column: str = "user",
+    source_column: str = "source",
+    time_column: str = "time",
+    private_column: str = "private",
+    json: Json = False,
+) -> None:
+    """Learn how requests follow one another from TRACE, and say how far the chain can be trusted.
+
+    Requests marked as private are left out: the chain is public.
+
+    Examples
+    --------
+    onoff learn clicks.csv --gap 1800 -o chain.json
+
+    onoff learn msnbc990928.zip -o msnbc.json --json
+    """
+    options = Options(
+        format=format,
+        gap=gap,
+        include_private=include_private,
+        sources=None if sources is None else _names(sources),
+        columns={"user": user_column, "source": source_column, "time": time_column, "private": private_column},
+    )
+    opened = Trace(trace, options)
+    with progress("bytes", _size(trace)) as done:
+        found = learn_chain(
+            opened, smoothing=smoothing, structural_zeros=structural_zeros, merge_rare=merge_rare, progress=done
+        )
+    if opened.broken:
+        print(f"onoff: {opened.broken} lines could not be read; line {opened.first_broken}", file=sys.stderr)
+    if include_private and opened.marked:
+        print(f"onoff: {INCLUDED}", file=sys.stderr)
+    elif not opened.marked:
+        print(f"onoff: {UNMARKED}", file=sys.stderr)
+    if output is not None:
+        found.save(output)
+    emit(found.as_dict(), json, lambda console: _show(console, found, output))
+
+
+def _names(path: Path) -> list[str]:
+    try:
+        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}", hint="give a file with one name a line") from None
+    return names
+
+
+def _size(path: Path) -> int | None:
+    try:
+        return size_of(path)
+    except Exception:  # the reader itself says what is wrong with the file
+        return None
+
+
+def _show(console: Console, found: Learnt, output: Path | None) -> None:
+    about: dict[str, Any] = found.report
+    seen, smooth, fit, rows, cost = (about[key] for key in ("trace", "smoothing", "fit", "rows", "cost"))
+    console.print(
+        f"{seen['users']} users, {seen['requests']} requests, {found.chain.n} sources, "
+        f"{seen['transitions']} transitions; {seen['private_left_out']} private requests left out"
+    )
+    if fit is not None:
+        orders = [(order, fit[f"order_{order}"]) for order in range(3) if f"order_{order}" in fit]
+        lines = [(order, model["bits_fitted"], model["bits_held_out"]) for order, model in orders]
+        title = f"Bits per request ({fit['scored']} held-out requests); less is better"
+        console.print(table(("order", "fitted", "held out"), lines, title=title))
+    console.print(
+        f"Smoothing {smooth['added']:g} moved rows by at most {smooth['rows_moved_most']:.3g} (total variation); "
+        f"{smooth['unseen_transitions']} transitions were never seen; smallest probability "
+        f"{smooth['smallest_probability']:.3g}"
+    )
+    if rows["few_observations"]:
+        shown = ", ".join(f"{row['source']} ({row['observations']})" for row in rows["few_observations"][:8])
+        console.print(f"Rows with few observations: {shown}")
+    console.print(
+        f"The first request after a private one costs at least {cost['at_least']:.4f} messages, with the paper's "
+        f"scheme at most {cost['paper_at_most']:.4f}; everything: {cost['everything']}"
+    )
+    if output is not None:
+        console.print(f"Written to {output}")

@@ -1,0 +1,372 @@
+"""The client without its hands: events in, commands out. No socket, file, clock or randomness of its own.
+
+    state    doubt      why the next query must be everything, or None
+             session    memory (last query, last request) and tables; meaningful only without doubt
+             record     the last request as it was stored; `record.pending` until it is answered
+             catalogue  what the server offers, fetched once; None until then
+             checked    whether the server confirmed, since the journal was opened, that our last step is its last
+
+A request is a generator that yields commands and is sent the event each leads to:
+
+    Fetch      ask for the catalogue                           ->  Reply or Failure
+    Ask        which step the server saw last in our session   ->  Reply or Failure
+    Build      have the table of the public state at hand      ->  None
+    Store      write the record                                ->  None, once it is durable
+    Tick       wait until it does not show how long the draw took  ->  None
+    Send       the record's bytes                              ->  Reply or Failure
+    Wait       so many seconds                                 ->  None
+
+and returns the message. Invariants, whatever happens between two events:
+
+1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
+2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
+   new session.
+3. In doubt everything is asked: no journal, a damaged, copied or older one, another chain, server or catalogue, a
+   conflict. The set does not depend on the past, and the present request then separates the future from it.
+4. What is done next depends on events and on what the server sees, never on which source is wanted.
+
+A journal that was put back to an earlier state looks sound. So the first request after opening asks the server
+for the last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is
+not: what was stored and never sent told nobody anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeVar
+
+from onoff import wire
+from onoff.client.message import Message, Sent
+from onoff.client.record import Record
+from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, OnOffError, ServerUnreachable
+from onoff.memory import LastQuery, Memory
+from onoff.session import Session
+from onoff.wire import Catalogue
+
+log = logging.getLogger("onoff.client")
+
+OTHER_CHAIN: Final = "the chain is not the one of the last request"
+OTHER_SERVER: Final = "the server is not the one of the last request"
+OTHER_CATALOGUE: Final = "the server's catalogue has changed"
+ROLLED_BACK: Final = "the journal is older than what the server saw"
+FORGOTTEN: Final = "the server does not know this session"
+CONFLICT: Final = "the server saw another request at this step"
+DAMAGED: Final = "the journal does not fit the chain"
+
+RECOVERIES: Final = 2
+"""How often one request may start a new session before the server is given up."""
+SMALL_ANSWER: Final = 64 * 1024
+"""Refusals and other small talk are at most this long."""
+LARGEST_CATALOGUE: Final = 64 * 2**20
+NOT_A_SERVER: Final = "is this a message server?"
+
+
+# -- commands and events -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """GET the catalogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """POST a session id, to learn the last step that the server saw in it."""
+
+    session: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Have the table for the session's memory at hand, whatever is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write the record; go on only when it is durable."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Wait for the next tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """POST these bytes; read at most `limit` bytes of answer."""
+
+    query: bytes = field(repr=False)
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer, whatever it says."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+
+    def header(self, name: str) -> str | None:
+        values = [value for key, value in self.headers if key == name]
+        return values[0] if len(values) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No whole answer: nobody there, too slow, broken off."""
+
+    reason: str
+
+
+Command = Fetch | Ask | Build | Store | Tick | Send | Wait
+Event = Reply | Failure | None
+Steps = Generator[Command, Event, Message]
+Checked = TypeVar("Checked")
+
+
+# -- the machine -------------------------------------------------------------------------------------------
+
+
+class Core:
+    """One user's requests to one server.
+
+    session      draws queries; its memory is set from what `opened` finds
+    new_session  16 fresh random bytes
+    attempts     how often the same bytes are sent before the server is given up
+    backoff      seconds before the second attempt; doubled before every further one
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        *,
+        server: str,
+        origin: str,
+        new_session: Callable[[], bytes],
+        attempts: int,
+        backoff: float,
+    ) -> None:
+        self.session = session
+        self.chain = session.chain
+        self.server = server
+        self.origin = origin
+        self.attempts = attempts
+        self.backoff = backoff
+        self.record: Record | None = None
+        self.doubt: str | None = None
+        self.catalogue: Catalogue | None = None
+        self.checked = False
+        self._new_session = new_session
+        self._digest = self.chain.digest()
+
+    def opened(self, found: Record | None, doubt: str | None) -> None:
+        """The journal was opened: what it holds, and whether that can be relied on."""
+        self.record, self.doubt, self.checked = found, doubt, False
+        if found is None:
+            return
+        if doubt is None:
+            self.doubt = self._differs(found)
+        if self.doubt is None:
+            last = wire.decode_bitmap(found.asked, self.chain.n)
+            self.session.memory = LastQuery(self.chain, last, found.wanted)
+
+    def request(self, wanted: int, *, private: bool) -> Steps:
+        """Everything that one request takes; a step of its own, whatever became of the one before."""
+        yield from self._get_ready()
+        if self.doubt is not None or self.record is None:
+            record, memory = self._everything(wanted, private, self.doubt or FORGOTTEN)
+        else:
+            if not private:
+                yield Build()
+            query, memory = self.session.propose(wanted, private=private)
+            record = self._composed(
+                self.record.session, self.record.step + 1, query.sources, wanted, private, query.note
+            )
+        return (yield from self._carry_out(record, memory))
+
+    def retry(self) -> Steps:
+        """Send the last request's bytes again, if it was not answered, and deliver what it wanted."""
+        yield from self._get_ready()
+        record = self.record
+        if record is None or not record.pending:
+            raise OnOffError("nothing is waiting for an answer", hint="make a request")
+        if self.doubt is not None:
+            raise OnOffError(f"the last request cannot be repeated: {self.doubt}", hint="make a new request")
+        return (yield from self._deliver(record))
+
+    def sent(self, record: Record) -> Sent:
+        """What the server sees of a record."""
+        asked = wire.decode_bitmap(record.asked, self.chain.n)
+        return Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note)
+
+    # -- before the request: what the server offers, and whether we stand where it saw us last -------------
+
+    def _get_ready(self) -> Generator[Command, Event, None]:
+        if self.catalogue is None:
+            catalogue = yield from self._fetch_catalogue()
+            missing = sum(name not in catalogue.index for name in self.chain.names)
+            if missing:
+                raise CatalogueMismatch(
+                    f"{missing} of the chain's {self.chain.n} sources are not in the server's catalogue",
+                    hint="use a chain whose names are the catalogue's; `onoff doctor` compares them",
+                )
+            self.catalogue = catalogue
+        if self.record is not None and self.doubt is None and not self.checked:
+            if wire.decode_query_head(self.record.query).epoch != self.catalogue.epoch:
+                self.doubt = OTHER_CATALOGUE
+            elif self._asked_on_the_wire(self.record) != self._columns(self.record):
+                self.doubt = DAMAGED
+            else:
+                self.doubt = yield from self._compare_steps(self.record)
+        self.checked = True
+
+    def _fetch_catalogue(self) -> Generator[Command, Event, Catalogue]:
+        def check(reply: Reply) -> Catalogue:
+            if reply.status != 200:
+                raise BadAnswer(f"{self.server}: no catalogue, but HTTP {reply.status}", hint=NOT_A_SERVER)
+            return wire.decode_catalogue(reply.body)
+
+        return (yield from self._persist(Fetch(), check))
+
+    def _compare_steps(self, record: Record) -> Generator[Command, Event, str | None]:
+        def check(reply: Reply) -> wire.Seen | None:
+            return wire.decode_seen(reply.body) if reply.status == 200 else None
+
+        seen = yield from self._persist(Ask(record.session), check)
+        if seen is None:
+            return FORGOTTEN
+        if seen.step > record.step:
+            return ROLLED_BACK
+        if seen.step == record.step and seen.sha256 != hashlib.sha256(record.query).hexdigest():
+            return CONFLICT
+        return None
+
+    # -- the request ---------------------------------------------------------------------------------------
+
+    def _everything(self, wanted: int, private: bool, reason: str) -> tuple[Record, Memory]:
+        """A new session that begins with the full set: right whatever happened before."""
+        everything = tuple(range(self.chain.n))
+        note = f"{reason}: everything was asked"
+        record = self._composed(self._new_session(), 0, everything, wanted, private, note)
+        return record, LastQuery(self.chain, everything, wanted)
+
+    def _composed(
+        self, session: bytes, step: int, sources: tuple[int, ...], wanted: int, private: bool, note: str | None
+    ) -> Record:
+        asked = wire.encode_bitmap(sources, self.chain.n)
+        epoch, columns, n = self._offered.epoch, self._on_the_wire(sources), self._offered.n
+        query = wire.encode_query(wire.Query(epoch, session, step, columns, n=n))
+        return Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
+
+    def _carry_out(self, record: Record, memory: Memory) -> Steps:
+        for _ in range(RECOVERIES + 1):
+            yield Store(record)
+            self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
+            yield Tick()
+            try:
+                return (yield from self._deliver(record))
+            except _InDoubt as doubt:
+                self.doubt = str(doubt)
+                if self.doubt == OTHER_CATALOGUE:
+                    self.catalogue = None
+                yield from self._get_ready()
+                record, memory = self._everything(record.wanted, record.private, self.doubt)
+        raise BadAnswer("the server refuses every session", hint="it may be faulty; try again later")
+
+    def _deliver(self, record: Record) -> Steps:
+        """Send until there is an answer; check all of it; only then look for the frame that was wanted."""
+        columns = self._columns(record)
+        expected = wire.answer_length(len(columns), self._offered.frame_size)
+        sent = self.sent(record)
+        log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
+        messages = yield from self._persist(
+            Send(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._checked_answer(reply, columns)
+        )
+        self.record = replace(record, pending=False)
+        name = self.chain.names[record.wanted]
+        return Message.of(name, messages[columns.index(self._offered.index[name])], sent)
+
+    def _checked_answer(self, reply: Reply, columns: tuple[int, ...]) -> tuple[wire.Message, ...]:
+        if reply.status == 409:
+            raise _InDoubt(_conflict(reply))
+        if reply.status != 200:
+            raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
+        if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
+            raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
+        return wire.decode_answer(reply.body, columns, epoch=self._offered.epoch, frame_size=self._offered.frame_size)
+
+    def _persist(
+        self, command: Fetch | Ask | Send, check: Callable[[Reply], Checked]
+    ) -> Generator[Command, Event, Checked]:
+        """The checked reply to a command, which is repeated as it is, up to `attempts` times."""
+        problem = ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")
+        for attempt in range(self.attempts):
+            if attempt:
+                log.info("attempt %d failed", attempt)
+                yield Wait(self.backoff * 2 ** (attempt - 1))
+            event = yield command
+            if isinstance(event, Failure):
+                problem = ServerUnreachable(f"{self.server}: {event.reason}", hint="is the server running?")
+            elif isinstance(event, Reply) and (event.status >= 500 or event.status in {408, 425, 429}):
+                problem = ServerUnreachable(f"{self.server}: HTTP {event.status}", hint="try again later")
+            elif isinstance(event, Reply):
+                try:
+                    return check(event)
+                except InvalidWire as error:
+                    problem = BadAnswer(f"{self.server}: {error.message}", hint="nothing of the answer was used")
+        raise problem
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def _differs(self, found: Record) -> str | None:
+        """Why a sound record does not belong to this client, or None."""
+        if found.chain != self._digest:
+            return OTHER_CHAIN
+        if found.server != self.server:
+            return OTHER_SERVER
+        try:
+            asked = wire.decode_bitmap(found.asked, self.chain.n)
+        except InvalidWire:
+            return DAMAGED
+        return None if found.wanted in asked else DAMAGED
+
+    @property
+    def _offered(self) -> Catalogue:
+        assert self.catalogue is not None  # `_get_ready` comes first
+        return self.catalogue
+
+    def _on_the_wire(self, sources: tuple[int, ...]) -> tuple[int, ...]:
+        """The server's numbers for sources of the chain, ascending."""
+        return tuple(sorted(self._offered.index[self.chain.names[x]] for x in sources))
+
+    def _columns(self, record: Record) -> tuple[int, ...]:
+        return self._on_the_wire(wire.decode_bitmap(record.asked, self.chain.n))
+
+    def _asked_on_the_wire(self, record: Record) -> tuple[int, ...] | None:
+        try:
+            return wire.decode_query(record.query, self._offered.n).sources
+        except InvalidWire:
+            return None
+
+
+class _InDoubt(Exception):
+    """The server says that we do not stand where we think."""
+
+
+def _conflict(reply: Reply) -> str:
+    try:
+        problem = wire.decode_problem(reply.body)
+    except InvalidWire:
+        return CONFLICT
+    return OTHER_CATALOGUE if problem.type == wire.EPOCH_CHANGED else CONFLICT

@@ -1,0 +1,158 @@
+"""One exchange with the server: connect, send, read the whole answer, close.
+
+Nothing happens here that was not asked for: no redirect, retry, cookie, proxy, cache, decompression or keep-alive;
+no header but those given, `host` and `content-length`; one deadline for all of it. Every exchange has a
+connection of its own, so a late answer cannot be taken for another one, and ON and OFF look alike.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import ssl
+import time
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Final, Protocol
+from urllib.parse import urlsplit
+
+import h11
+
+from onoff.client.core import Failure, Reply
+from onoff.errors import InvalidInput
+
+CHUNK: Final = 64 * 1024
+PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send, all of it. At most `limit` bytes of body are read in return."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+    limit: int
+
+
+class Transport(Protocol):
+    """How requests reach a server. Gives a Failure, and never raises, where no whole answer came back."""
+
+    def exchange(self, request: Request) -> Reply | Failure: ...
+
+
+class Http:
+    """HTTP/1.1 to one address, over TLS where it begins with https."""
+
+    def __init__(self, url: str, *, timeout: float) -> None:
+        self.scheme, self.host, self.port, self.prefix = _parts(url)
+        self.timeout = timeout
+
+    def exchange(self, request: Request) -> Reply | Failure:
+        deadline = _Deadline(self.timeout)
+        try:
+            with closing(self._connect(deadline)) as connection:
+                return self._converse(connection, request, deadline)
+        except TimeoutError:
+            return Failure(f"no whole answer within {self.timeout:g} s")
+        except (h11.ProtocolError, ConnectionError, ssl.SSLError, socket.gaierror, OSError) as error:
+            return Failure(_reason(error))
+
+    def _connect(self, deadline: _Deadline) -> socket.socket:
+        plain = socket.create_connection((self.host, self.port), deadline.left())
+        if self.scheme == "http":
+            return plain
+        try:
+            return self._tls.wrap_socket(plain, server_hostname=self.host)
+        except BaseException:
+            plain.close()
+            raise
+
+    def _converse(self, connection: socket.socket, request: Request, deadline: _Deadline) -> Reply | Failure:
+        protocol = h11.Connection(h11.CLIENT)
+        connection.settimeout(deadline.left())
+        connection.sendall(self._encoded(protocol, request))
+        head: h11.Response | None = None
+        body = bytearray()
+        while True:
+            match protocol.next_event():
+                case h11.NEED_DATA:
+                    connection.settimeout(deadline.left())
+                    protocol.receive_data(connection.recv(CHUNK))
+                case h11.Response() as head:
+                    pass
+                case h11.Data() as data:
+                    body += data.data
+                    if len(body) > request.limit:
+                        return Failure("the answer is too long")
+                case h11.EndOfMessage():
+                    break
+                case h11.ConnectionClosed():
+                    return Failure("the answer broke off")
+        if head is None:
+            return Failure("the answer broke off")
+        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+        return Reply(head.status_code, headers, bytes(body))
+
+    def _encoded(self, protocol: h11.Connection, request: Request) -> bytes:
+        """The request as one piece: how it is cut into segments then depends on its length alone."""
+        port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
+        name = f"[{self.host}]" if ":" in self.host else self.host
+        length = [("content-length", str(len(request.body)))] if request.method == "POST" else []
+        headers = [("host", name + port), *request.headers, *length]
+        head = protocol.send(h11.Request(method=request.method, target=self.prefix + request.path, headers=headers))
+        body = protocol.send(h11.Data(data=request.body)) if request.body else b""
+        return (head or b"") + (body or b"") + (protocol.send(h11.EndOfMessage()) or b"")
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext:
+        return ssl.create_default_context()
+
+
+class _Deadline:
+    """A moment after which nothing is waited for any more."""
+
+    def __init__(self, seconds: float) -> None:
+        self._end = time.monotonic() + seconds
+
+    def left(self) -> float:
+        left = self._end - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        return left
+
+
+def check_url(url: str) -> str:
+    """`url` itself, if it is the plain address of a server."""
+    _parts(url)
+    return url
+
+
+def _parts(url: str) -> tuple[str, str, int, str]:
+    parts = urlsplit(url)
+    port = None
+    with suppress(ValueError):
+        port = parts.port or PORTS[parts.scheme] if parts.scheme in PORTS else None
+    if port is None or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
+        raise InvalidInput("not the address of a server", hint="such as http://127.0.0.1:8000 or https://example.org")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InvalidInput("an address with more than host, port and path", hint="leave out user, query and fragment")
+    return parts.scheme, parts.hostname, port, parts.path.rstrip("/")
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, in words that depend on the line alone."""
+    match error:
+        case h11.ProtocolError():
+            return "the answer broke off, or is not HTTP"
+        case ssl.SSLError():
+            return f"TLS failed: {error.reason or 'no reason given'}"
+        case socket.gaierror():
+            return "the host name is unknown"
+        case OSError(errno=int(code)) if code in errno.errorcode:
+            return os.strerror(code).lower()
+        case _:
+            return "the connection failed"

@@ -1,0 +1,60 @@
+"""`onoff reproduce`: the agreed JSON, figures on demand, exit 1 when an item is not as expected."""
+
+import json
+
+import pytest
+
+from onoff.cli import reproduce as command
+from onoff.cli import run
+from onoff.experiments import paper
+from onoff.experiments.paper.claim import Claim, same
+from onoff.experiments.paper.tables import claims
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Some of the real items; tests/paper runs every one of them."""
+
+    def use(*listed):
+        monkeypatch.setattr(paper, "CLAIMS", listed)
+        monkeypatch.setattr(command, "CLAIMS", listed)
+
+    use(*claims.listed[1:4])
+    return use
+
+
+def test_the_json_is_a_list_of_items(few, capsys):
+    assert run(["reproduce", "--json"]) == 0
+    items = json.loads(capsys.readouterr().out)
+    assert [set(item) for item in items] == [{"item", "expected", "got", "ok"}] * 3
+    assert all(item["ok"] for item in items)
+    assert items[2]["got"] == pytest.approx([0.5, 0.625])
+
+
+def test_an_item_that_is_not_as_expected_exits_1_and_is_marked(few, capsys):
+    few(Claim("Q_[t-1] is wrong", lambda: same(1.0, 2.0)))
+    assert run(["reproduce"]) == 1
+    out = capsys.readouterr().out
+    assert "FAILED  Q_[t-1] is wrong" in out
+    assert "0 of 1 items" in out
+
+
+def test_figures_and_items_are_written_where_asked(few, tmp_path, capsys):
+    assert run(["reproduce", "--out", str(tmp_path / "new")]) == 0
+    names = sorted(path.name for path in (tmp_path / "new").iterdir())
+    assert names == [
+        "figure-3b-symmetric-chain.png",
+        "figure-3b-symmetric-chain.svg",
+        "figure-4-rate.png",
+        "figure-4-rate.svg",
+        "items.json",
+    ]
+    assert len(json.loads((tmp_path / "new" / "items.json").read_text())) == 3
+    assert "3 of 3 items as expected" in capsys.readouterr().out
+
+
+def test_a_directory_that_cannot_be_is_refused_before_the_work(few, tmp_path, capsys):
+    few(Claim("never run", lambda: pytest.fail("the work was done first")))
+    (tmp_path / "file").write_text("")
+    assert run(["reproduce", "--out", str(tmp_path / "file")]) == 3
+    assert "cannot write to" in capsys.readouterr().err

@@ -1,0 +1,215 @@
+"""The journal: durable before it returns, one writer, never believed when damaged, and without a past."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from onoff.client import journal as journals
+from onoff.client.journal import COPIED, DAMAGED, NEW, Journal
+from onoff.client.record import Record
+from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
+
+RECORD = Record("http://s.test", "c" * 64, "/chain.json", b"s" * 16, 3, b"q" * 40, b"\x0b", 1, False)
+
+
+def reopened(path):
+    journal = Journal(path)
+    journal.close()
+    return journal.found, journal.doubt
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "state" / "journal.sqlite"
+
+
+def test_a_new_journal_has_nothing_and_says_so(path):
+    assert reopened(path) == (None, NEW)
+    assert reopened(path) == (None, NEW)
+
+
+def test_what_was_stored_is_found_again(path):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+    assert reopened(path) == (RECORD, None)
+
+
+def test_settled_is_remembered(path):
+    journal = Journal(path)
+    journal.store(replace(RECORD, note="why"))
+    journal.settle()
+    journal.close()
+    assert reopened(path) == (replace(RECORD, note="why", pending=False), None)
+
+
+def test_it_is_for_its_owner_only(path):
+    journal = Journal(path)
+    journal.store(RECORD)
+    for file in (path, path.with_name(path.name + "-wal")):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+    journal.close()
+    path.chmod(0o644)
+    reopened(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_settings_are_those_that_make_it_durable(path):
+    journal = Journal(path)
+    settings = {
+        name: journal._database.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "secure_delete", "locking_mode")
+    }
+    assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "locking_mode": "exclusive"}
+    journal.close()
+
+
+def test_a_second_opener_is_turned_away_in_this_process_and_in_another(path):
+    journal = Journal(path)
+    with pytest.raises(JournalBusy, match="in use"):
+        Journal(path)
+    code = f"from onoff.client.journal import Journal; Journal({str(path)!r})"
+    other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "JournalBusy" in other.stderr
+    journal.close()
+    assert reopened(path) == (None, NEW)
+
+
+def test_the_past_is_gone_from_the_files(path):
+    journal = Journal(path)
+    for step in range(5):
+        journal.store(replace(RECORD, step=step, query=b"query number %d" % step))
+        journal.settle()
+    contents = b"".join(file.read_bytes() for file in path.parent.iterdir())
+    journal.close()
+    assert [step for step in range(5) if b"query number %d" % step in contents] == [4]
+
+
+def test_a_copy_is_recognised(path, tmp_path):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+    shutil.copy(path, tmp_path / "copy")
+    assert reopened(tmp_path / "copy") == (RECORD, COPIED)
+    assert reopened(path) == (RECORD, None)
+
+
+def test_another_machine_is_recognised(path, monkeypatch):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+    place = journals._place(path)
+    monkeypatch.setattr(journals, "_place", lambda path: bytes(len(place)))
+    assert reopened(path) == (RECORD, COPIED)
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + bytes(4080), os.urandom(8192)])
+def test_a_damaged_journal_is_put_aside(path, content):
+    path.parent.mkdir()
+    path.write_bytes(content)
+    assert reopened(path) == (None, DAMAGED)
+    assert path.with_name(path.name + ".damaged").read_bytes() == content
+    assert reopened(path) == (None, NEW)
+
+
+@pytest.mark.parametrize(
+    "change", ["step = 4", "wanted = 0", "asked = x'01'", "pending = 0", "session = zeroblob(16)", "checksum = x''"]
+)
+def test_a_changed_row_is_not_believed(path, change):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+    with sqlite3.connect(path) as database:
+        database.execute(f"UPDATE request SET {change}")
+    database.close()
+    assert reopened(path) == (None, DAMAGED)
+
+
+def test_an_empty_file_is_a_new_journal(path):
+    path.parent.mkdir()
+    path.touch()
+    assert reopened(path) == (None, NEW)
+
+
+def test_a_database_of_another_program_is_left_alone(path):
+    path.parent.mkdir()
+    with sqlite3.connect(path) as database:
+        database.execute("CREATE TABLE photos (id)")
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(JournalUnusable, match="another program"):
+        Journal(path)
+    with sqlite3.connect(path) as database:
+        assert database.execute("SELECT name FROM sqlite_schema").fetchall() == [("photos",)]
+    database.close()
+    assert before[100:] == path.read_bytes()[100:]  # all but the header
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(path):
+    journal = Journal(path)
+    journal._database.execute("PRAGMA user_version = 99")
+    journal.close()
+    with pytest.raises(JournalUnusable, match="newer"):
+        Journal(path)
+
+
+@pytest.mark.parametrize("kind", ["directory", "link", "pipe"])
+def test_what_is_not_an_ordinary_file_is_refused(path, tmp_path, kind):
+    path.parent.mkdir()
+    if kind == "directory":
+        path.mkdir()
+    elif kind == "link":
+        path.symlink_to(tmp_path / "elsewhere")
+    else:
+        os.mkfifo(path)
+    with pytest.raises(JournalUnusable, match="not an ordinary file"):
+        Journal(path)
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(JournalWriteFailed, match="file"):
+        Journal(tmp_path / "file" / "journal")
+
+
+def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+
+    def add_a_table(database):
+        database.execute("CREATE TABLE more (id)")
+
+    monkeypatch.setattr(journals, "MIGRATIONS", (*journals.MIGRATIONS, add_a_table))
+    journal = Journal(path)
+    assert journal.found == RECORD
+    assert journal._database.execute("PRAGMA user_version").fetchone() == (2,)
+    assert journal._database.execute("SELECT count(*) FROM more").fetchone() == (0,)
+    journal.close()
+
+
+def test_a_migration_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+
+    def fail(database):
+        database.execute("CREATE TABLE more (id)")
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "MIGRATIONS", (*journals.MIGRATIONS, fail))
+        with pytest.raises(MemoryError):
+            Journal(path)
+    assert reopened(path) == (RECORD, None)
+
+
+def test_repr_does_not_show_what_was_wanted():
+    assert "wanted" not in repr(RECORD)

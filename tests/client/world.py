@@ -1,0 +1,212 @@
+"""A message server that writes down everything it sees. The judge of the client, written against the wire alone.
+
+`World` holds sources, messages and sessions and answers requests; it can be spoken to directly (`Direct`, a transport
+without sockets) or over TCP (`Listening`). It records every query, and what was wanted never reaches it.
+"""
+
+import hashlib
+import socket
+import threading
+from contextlib import contextmanager
+
+from onoff import wire
+from onoff.client.core import Failure, Reply
+
+NAMES = ("alpha", "beta", "gamma", "delta")
+P4 = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.8, 0.1], [0.3, 0.3, 0.1, 0.3]]
+FRAME = 256
+
+
+class World:
+    """What the server knows and saw."""
+
+    def __init__(self, names=NAMES, *, frame_size=FRAME, journal=None):
+        self.catalogue = wire.Catalogue(tuple(names), frame_size)
+        self.messages = dict.fromkeys(names, wire.NOTHING)
+        self.seen = {}  # session -> (step, sha256)
+        self.requests = []  # every (method, path, headers, body)
+        self.queries = []  # the bodies of POST /v1/query, in order
+        self.journal = journal
+        self.not_durable = []
+        self.lock = threading.RLock()
+        for name in names:
+            self.publish(name, f"first of {name}".encode())
+
+    def publish(self, name, body):
+        with self.lock:
+            version = self.messages[name].version + 1
+            self.messages[name] = wire.Message(version, 1000 + version, "text/plain", body)
+
+    def rename(self, names, *, frame_size=None):
+        """A new epoch."""
+        self.catalogue = wire.Catalogue(tuple(names), frame_size or self.catalogue.frame_size)
+        for name in names:
+            self.messages.setdefault(name, wire.NOTHING)
+
+    # -- what the judge asks -------------------------------------------------------------------------------
+
+    def byte_strings(self):
+        """(session, step) -> the distinct byte strings that were sent for it."""
+        found = {}
+        for query in self.queries:
+            head = wire.decode_query_head(query)
+            found.setdefault((head.session, head.step), set()).add(query)
+        return found
+
+    def sets(self):
+        """The distinct queries in order of arrival, each as a tuple of source names."""
+        known = dict.fromkeys(self.queries)
+        return [self.asked(query) for query in known]
+
+    def asked(self, query):
+        return tuple(self.catalogue.names[s] for s in wire.decode_query(query, self.catalogue.n).sources)
+
+    def check(self):
+        """One byte string per (session, step), always; and everything was on disk before it came."""
+        assert all(len(strings) == 1 for strings in self.byte_strings().values())
+        assert self.not_durable == []
+
+    # -- answering -----------------------------------------------------------------------------------------
+
+    def answer(self, method, path, headers, body):
+        with self.lock:
+            self.requests.append((method, path, tuple(headers), body))
+            if path == wire.CATALOGUE_PATH:
+                return Reply(200, (("content-type", "application/json"),), wire.encode_catalogue(self.catalogue))
+            if path == wire.SEEN_PATH:
+                last = self.seen.get(body)
+                seen = None if last is None else wire.Seen(*last)
+                return Reply(200, (("content-type", "application/json"),), wire.encode_seen(seen))
+            if path == wire.QUERY_PATH:
+                return self._query(body)
+            return self._problem(wire.Problem(404, "no such path"))
+
+    def _query(self, body):
+        self.queries.append(body)
+        if self.journal is not None and not _on_disk(self.journal, body):
+            self.not_durable.append(body)
+        head = wire.decode_query_head(body)
+        epoch = self.catalogue.epoch
+        if head.epoch != epoch:
+            return self._problem(wire.Problem(409, "changed", type=wire.EPOCH_CHANGED, epoch=epoch))
+        query = wire.decode_query(body, self.catalogue.n)
+        digest = hashlib.sha256(body).hexdigest()
+        step, known = self.seen.get(head.session, (-1, None))
+        if head.step < step or (head.step == step and digest != known):
+            return self._problem(wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=known))
+        self.seen[head.session] = (head.step, digest)
+        frames = (
+            wire.encode_frame(
+                s, self.messages[self.catalogue.names[s]], epoch=epoch, frame_size=self.catalogue.frame_size
+            )
+            for s in query.sources
+        )
+        return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+
+    def _problem(self, problem):
+        return Reply(problem.status, (("content-type", wire.PROBLEM_TYPE),), wire.encode_problem(problem))
+
+
+def _on_disk(journal, query):
+    """Whether these bytes stand in the journal's files."""
+    log = journal.with_name(journal.name + "-wal")
+    return any(query in path.read_bytes() for path in (journal, log) if path.exists())
+
+
+class Direct:
+    """A transport to a world without sockets. `fault(request)` may return a Failure, before or after the world saw it.
+
+    "before": the request is lost. "after": the answer is lost. A Reply: this comes instead of the answer.
+    """
+
+    def __init__(self, world, fault=lambda request: None):
+        self.world = world
+        self.fault = fault
+
+    def exchange(self, request):
+        fault = self.fault(request)
+        if fault == "before":
+            return Failure("lost")
+        reply = self.world.answer(request.method, request.path, request.headers, request.body)
+        if fault == "after":
+            return Failure("lost")
+        return fault if isinstance(fault, Reply) else reply
+
+
+# -- over TCP ----------------------------------------------------------------------------------------------
+
+
+def encode_reply(reply):
+    lines = [f"HTTP/1.1 {reply.status} x", *(f"{k}: {v}" for k, v in reply.headers)]
+    lines.append(f"content-length: {len(reply.body)}")
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + reply.body
+
+
+def read_request(connection):
+    """(raw bytes, method, path, headers, body) of one request, or None where it broke off."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        piece = connection.recv(65536)
+        if not piece:
+            return None
+        data += piece
+    head, _, body = data.partition(b"\r\n\r\n")
+    first, *lines = head.decode("latin-1").split("\r\n")
+    headers = [tuple(line.split(": ", 1)) for line in lines]
+    length = int(dict(headers).get("content-length", 0))
+    while len(body) < length:
+        piece = connection.recv(65536)
+        if not piece:
+            return None
+        body += piece
+    method, path, _ = first.split(" ")
+    return head + b"\r\n\r\n" + body, method, path, headers, body
+
+
+class Listening:
+    """A world on a free port. `deliver(connection, path, raw)` may send the answer in its own way."""
+
+    def __init__(self, world, deliver=None):
+        self.world = world
+        self.deliver = deliver or (lambda connection, path, raw: connection.sendall(raw))
+        self.raw = []  # every request as it came, byte by byte
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
+        self.thread = threading.Thread(target=self._accept, daemon=True)
+        self.thread.start()
+
+    def _accept(self):
+        while True:
+            try:
+                connection, _ = self.socket.accept()
+            except OSError:
+                return
+            with connection:
+                try:
+                    self._serve(connection)
+                except OSError:
+                    continue  # the client is gone
+
+    def _serve(self, connection):
+        connection.settimeout(30)
+        request = read_request(connection)
+        if request is None:
+            return
+        raw, method, path, headers, body = request
+        self.raw.append(raw)
+        reply = self.world.answer(method, path, headers, body)
+        self.deliver(connection, path, encode_reply(reply))
+
+    def close(self):
+        self.socket.shutdown(socket.SHUT_RDWR)
+        self.socket.close()
+        self.thread.join()
+
+
+@contextmanager
+def listening(world, deliver=None):
+    server = Listening(world, deliver)
+    try:
+        yield server
+    finally:
+        server.close()
