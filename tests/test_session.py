@@ -156,3 +156,12 @@ def test_a_query_is_a_set_with_a_length():
     assert 4 in query
     assert 3 not in query
     assert not query.everything
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+def test_every_on_comes_back_to_the_same_table(memory):
+    session = Session(PAPER, "single", memory)
+    for source in (0, 2, 1):
+        session.request(source, private=True)
+        session.prepare()
+    assert len(session.tables) == 1

@@ -49,7 +49,7 @@ class Memory(Protocol):
 
     @property
     def key(self) -> Hashable | None:
-        """Public: two memories with the same key have the same rows; None where rows do not recur."""
+        """Public: two memories with the same key have the same rows; None before the first request."""
         ...
 
     def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: QuerySource | None) -> Memory:
@@ -98,7 +98,8 @@ class BayesFilter:
 
     @property
     def key(self) -> Hashable | None:
-        return None
+        # Rows do recur: after every ON, and in an audit for every world with the same queries.
+        return self.rows.columns.tobytes(), self.rows.weights.tobytes(), self.rows.group.tobytes()
 
     def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: QuerySource | None) -> BayesFilter:
         if private:

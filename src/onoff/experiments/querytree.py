@@ -250,9 +250,7 @@ def _merged(nodes: Iterator[_Node]) -> list[_Node]:
     """Nodes that know the same and remember the same go on alike."""
     kept: dict[Any, _Node] = {}
     for node in nodes:
-        rows = node.memory.rows
-        public = (rows.columns.tobytes(), rows.weights[rows.group].tobytes(), node.memory.key)
-        key = (public, node.asked, node.possible, node.elapsed, tuple(node.belief.reshape(-1).tolist()))
+        key = (node.memory.key, node.asked, node.possible, node.elapsed, tuple(node.belief.reshape(-1).tolist()))
         known = kept[key].weight if key in kept else 0
         kept[key] = replace(node, weight=node.weight + known)
         if len(kept) > MOST_NODES:
