@@ -158,10 +158,10 @@ def test_a_query_is_a_set_with_a_length():
     assert not query.everything
 
 
-@pytest.mark.parametrize("memory", MEMORIES)
+@both
 def test_every_on_comes_back_to_the_same_table(memory):
-    session = Session(PAPER, "single", memory)
-    for source in (0, 2, 1):
+    session = Session(P2, "single", memory)
+    for source in (0, 1, 1):
         session.request(source, private=True)
         session.prepare()
     assert len(session.tables) == 1
