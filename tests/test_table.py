@@ -9,7 +9,7 @@ import pytest
 from onoff.entropy import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.rows import UNIT, Rows
-from onoff.table import QueryTable
+from onoff.table import MOST_SHOWN, QueryTable
 
 A, B = 0, 1
 # The example of the paper with alpha = beta = 1/4, so that the integers are exact.
@@ -125,3 +125,13 @@ def test_it_prints_as_the_paper_prints_it():
     assert text[3].split() == ["1", "2", ".", "0.25", "0", "0.25"]
     assert text[-1].split() == ["mass", "0.25", "0.25", "0.5", "cost", "1.5"]
     assert "cost=1.5, lower_bound=1.5" in repr(paper_table())
+
+
+def test_a_large_table_prints_its_heaviest_queries_and_says_so():
+    rows = Rows.of(np.full((1, 20), 0.05))
+    table = QueryTable.from_cells(
+        rows, [(x,) for x in range(20)], [(x, 0, x, int(rows.weights[0, x])) for x in range(20)]
+    )
+    text = str(table)
+    assert "20 queries, 1 rows, 20 sources in all" in text
+    assert text.splitlines()[0].count("{") == MOST_SHOWN

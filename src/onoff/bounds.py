@@ -54,9 +54,6 @@ Number = TypeVar("Number", float, Fraction)
 FEWEST_FOR_PAIRS = 3
 """`pairs` and `pencil` are bounds from three sources on: below, a pair is everything."""
 
-MOST_ADDITIONS = 4 * 10**9
-"""Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
-
 FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
     (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
     for total, share, weights in (
@@ -244,9 +241,9 @@ def _check_probabilities(**given: float | Fraction) -> None:
 
 
 def _pair_units(rows: Rows) -> tuple[int, int]:
-    """`pairs` and `pencil` in units; with too few sources for them, or too many, what is always true: 1."""
+    """`pairs` and `pencil` in units; where there are too few sources for them, what is always true: 1."""
     sources = len(rows.columns)
-    if sources < FEWEST_FOR_PAIRS or sources**2 * rows.distinct > MOST_ADDITIONS:
+    if sources < FEWEST_FOR_PAIRS:
         return UNIT, UNIT
     everything, pencil = 0, UNIT
     for x in range(sources):

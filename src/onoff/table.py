@@ -33,6 +33,9 @@ from onoff.rows import UNIT, Floats, Integers, Rows, exact_sum
 OPTIMAL_GAP = 1e-6
 """`optimal` means that cost and lower bound meet to this relative gap."""
 
+MOST_SHOWN = 16
+"""Queries, rows and sources that are printed of a table at most."""
+
 
 class QuerySource(Protocol):
     """What a session draws queries from: a table, or a construction that needs none."""
@@ -332,24 +335,30 @@ class QueryTable:
         }
 
     def __str__(self) -> str:
-        """The table as the paper prints it: a block for each u, a line for each x, a column for each query."""
-        heads = ["{" + ",".join(str(x + 1) for x in q) + "}" for q in self.queries]
-        blocks = [self.block(k) for k in range(len(self))]
+        """The table as the paper prints it: a block for each u, a line for each x, a column for each query.
+
+        Of a large table the queries and rows with the most mass are shown, and how many are not.
+        """
+        shown = np.sort(np.argsort(-self.mass, kind="stable")[:MOST_SHOWN]).tolist()
+        queries, blocks = [self.query(k) for k in shown], [self.block(k) for k in shown]
+        heads = ["{" + ",".join(str(x + 1) for x in q) + "}" for q in queries]
         width = [max(len(head), 8) for head in heads]
         lines = ["  u   x  " + " ".join(h.rjust(w) for h, w in zip(heads, width, strict=True)) + "   budget"]
-        for u, r in enumerate(self.rows.group):
+        for u, r in enumerate(self.rows.group[:MOST_SHOWN].tolist()):
             lines.append("-" * len(lines[0]))
-            for c, x in enumerate(self.rows.columns.tolist()):
+            for c, x in enumerate(self.rows.columns[:MOST_SHOWN].tolist()):
                 cells = [
                     _decimal(int(block[r, q.index(x)])) if x in q else "."
-                    for q, block in zip(self.queries, blocks, strict=True)
+                    for q, block in zip(queries, blocks, strict=True)
                 ]
                 row = " ".join(cell.rjust(w) for cell, w in zip(cells, width, strict=True))
-                budget = _decimal(int(self.rows.weights[r, c]))
-                lines.append(f"{u + 1:>3} {x + 1:>3}  {row} {budget:>8}")
+                lines.append(f"{u + 1:>3} {x + 1:>3}  {row} {_decimal(int(self.rows.weights[r, c])):>8}")
         lines.append("-" * len(lines[0]))
-        masses = " ".join(_decimal(int(m)).rjust(w) for m, w in zip(self.mass, width, strict=True))
+        masses = " ".join(_decimal(int(self.mass[k])).rjust(w) for k, w in zip(shown, width, strict=True))
         lines.append(f"   mass  {masses}     cost {self.cost:.6g}")
+        if max(len(self), self.rows.m, len(self.rows.columns)) > MOST_SHOWN:
+            sizes = f"{len(self)} queries, {self.rows.m} rows, {len(self.rows.columns)} sources"
+            lines.append(f"   ({sizes} in all; at most {MOST_SHOWN} of each are shown)")
         return "\n".join(lines)
 
     def __repr__(self) -> str:

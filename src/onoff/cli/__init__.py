@@ -29,14 +29,11 @@ app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
 app.command("onoff.cli.catalogue:catalogue", name="catalogue")
 app.command("onoff.cli.demo:demo", name="demo")
-app.command("onoff.cli.doctor:doctor", name="doctor")
-app.command("onoff.cli.get:get", name="get")
 app.command("onoff.cli.learn:learn", name="learn")
 app.command("onoff.cli.publish:publish", name="publish")
 app.command("onoff.cli.reproduce:reproduce", name="reproduce")
 app.command("onoff.cli.serve:serve", name="serve")
 app.command("onoff.cli.simulate:simulate", name="simulate")
-app.command("onoff.cli.state:app", name="state")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
