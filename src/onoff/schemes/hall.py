@@ -32,12 +32,8 @@ from onoff.schemes.flow import flows
 Sets: TypeAlias = npt.NDArray[np.bool_]
 """Sets of columns, one per line, as truth values."""
 
-MARGIN = 1e-11
-"""Cuts ask for this much more than they need, so that the rounding to units falls on the safe side."""
 TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
-NOTICED = 1e-11
-"""Missing mass from which a row counts as short."""
 
 
 class HallProgram:
@@ -98,7 +94,7 @@ class HallProgram:
         added = cuts[fresh]
         met = meets(added, self.sets)
         by_missing = met.mean(axis=1) > 0.5
-        needed = np.minimum((self.p @ added.T).max(axis=0) + MARGIN, 1.0)
+        needed = np.minimum((self.p @ added.T).max(axis=0), 1.0)
         low = np.where(by_missing, -self._infinity, needed)
         high = np.where(by_missing, 1 - needed, self._infinity)
         starts, indices, ones = _csr(met != by_missing[:, None])
@@ -111,11 +107,14 @@ class HallProgram:
 
     def solve(self, seconds: float) -> bool:
         """Masses and duals of the present pools; False where the time was too short."""
+        from highspy import HighsModelStatus as Status
+
         self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))
         self._model.run()
-        import highspy
-
-        if self._model.getModelStatus() != highspy.HighsModelStatus.kOptimal:
+        if self._model.getModelStatus() == Status.kUnknown:  # it could not meet its own tolerance: start afresh
+            self._model.clearSolver()
+            self._model.run()
+        if self._model.getModelStatus() not in (Status.kOptimal, Status.kUnknown):
             return False
         solution, info = self._model.getSolution(), self._model.getInfo()
         self.masses = np.maximum(np.array(solution.col_value), 0.0)
