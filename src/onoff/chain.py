@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidChain, UnknownSource, nearest
-from onoff.rows import SUM_TOLERANCE, Floats, Integers, Rows, as_matrix, to_units
+from onoff.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, as_matrix, to_units
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -30,6 +30,8 @@ LARGEST_FILE = 512 * 2**20
 """Bytes of a chain file that are read at most."""
 LARGEST_DENSE = 20_000
 """Sources of a dense chain at most; more need a sparse one."""
+MOST_EXACT = 2**24
+"""Rows times columns of a sparse chain up to which `possible_rows` are exact."""
 LONGEST_NAME = 256
 """Bytes of a source's name at most."""
 DEFAULT_SMOOTHING = 0.1
@@ -82,6 +84,15 @@ class MarkovChain:
             columns, values = self._row(x)
             self._units[x] = columns, to_units(values.tolist())
         return self._units[x]
+
+    def possible_rows(self, states: Iterable[int] | None = None) -> Rows | SparseRows:
+        """The rows P_x for x in `states` (default: all): exact ones where they fit in memory, else sparse floats."""
+        chosen = np.arange(self.n) if states is None else np.fromiter(states, dtype=np.int64)
+        if not isinstance(self.transition, np.ndarray):
+            reached = np.diff(self.transition.indptr)[chosen].sum()
+            if len(chosen) * min(int(reached), self.n) > MOST_EXACT:
+                return SparseRows.of_csr(self.transition, chosen)
+        return self.rows(chosen.tolist())
 
     def rows(self, states: Iterable[int] | None = None) -> Rows:
         """The exact rows P_x for x in `states` (default: all), in that order."""

@@ -30,7 +30,7 @@ import numpy as np
 
 from onoff.chain import MarkovChain
 from onoff.errors import UnknownScheme, nearest
-from onoff.rows import Integers, Rows, to_units
+from onoff.rows import Integers, Rows, SparseRows, to_units
 from onoff.table import QuerySource, QueryTable
 
 
@@ -38,7 +38,7 @@ class Memory(Protocol):
     """The state of a session between two requests."""
 
     @property
-    def rows(self) -> Rows:
+    def rows(self) -> Rows | SparseRows:
         """Public: the law of the next request for every hidden value."""
         ...
 
@@ -68,10 +68,10 @@ class LastQuery:
     chain: MarkovChain = field(repr=False)
     last: tuple[int, ...] | None = None
     secret: int | None = field(default=None, repr=False)
-    rows: Rows = field(init=False, repr=False, compare=False)
+    rows: Rows | SparseRows = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        rows = self.chain.initial_rows() if self.last is None else self.chain.rows(self.last)
+        rows = self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
         object.__setattr__(self, "rows", rows)
 
     @property

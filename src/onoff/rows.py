@@ -60,6 +60,11 @@ class Rows:
             return probabilities
         if hasattr(probabilities, "transition"):  # a MarkovChain, which is built from rows and knows its own
             return cls.of(probabilities.rows())
+        if isinstance(probabilities, SparseRows):
+            raise InvalidChain(
+                f"{probabilities.m} rows over {len(probabilities.columns)} sources are too many for a table",
+                hint="use scheme 'race' or 'auto'",
+            )
         matrix = as_matrix(probabilities)
         return cls.from_integers(
             np.stack([to_units(row) for row in matrix]) if matrix.size else matrix, matrix.shape[1]
@@ -102,9 +107,77 @@ class Rows:
         at = self.position(source)
         return 0 if at is None else int(self.weights[self.group[u], at])
 
+    def reaches(self, row: Integers, column: Integers) -> npt.NDArray[np.bool_]:
+        """Whether each distinct row can reach the column beside it."""
+        return np.asarray(self.weights[row, column] > 0)
+
     def probabilities(self) -> Floats:
         """The distinct rows as floats, on the reached columns."""
         return self.weights / UNIT
+
+
+@dataclass(frozen=True, eq=False)
+class SparseRows:
+    """Rows too many for exact tables: p(x|u) as floats in CSR form, on the columns that some row can reach.
+
+    n: number of sources N.   columns: the sources that some row can reach, ascending; shape (C,).
+    starts, at, p: row u has probability p[e] at columns[at[e]] for e in starts[u]:starts[u+1], `at` ascending.
+
+    Only the race draws from these. Equal rows are not merged.
+    """
+
+    n: int
+    columns: Integers
+    starts: Integers
+    at: npt.NDArray[np.int32]
+    p: Floats
+
+    @classmethod
+    def of_csr(cls, matrix: Any, states: Integers) -> SparseRows:
+        """The rows `states` of a scipy CSR matrix; nothing but these rows is read."""
+        starts = np.concatenate([[0], np.cumsum(np.diff(matrix.indptr)[states])]).astype(np.int64)
+        if len(states) == matrix.shape[0] and np.array_equal(states, np.arange(len(states))):
+            sources, p = matrix.indices, matrix.data
+        else:
+            first = np.repeat(matrix.indptr[states] - starts[:-1], np.diff(starts))
+            edges = first + np.arange(starts[-1])
+            sources, p = matrix.indices[edges], matrix.data[edges]
+        columns, at = _ranked(sources, matrix.shape[1])
+        return cls(matrix.shape[1], columns, starts, at, p)
+
+    @property
+    def m(self) -> int:
+        """M, the number of values that U can take."""
+        return len(self.starts) - 1
+
+    @property
+    def distinct(self) -> int:
+        """The number of rows: equal ones are not looked for."""
+        return self.m
+
+    @property
+    def group(self) -> Integers:
+        """Which of the rows belongs to each u: its own."""
+        return np.arange(self.m, dtype=np.int64)
+
+    def position(self, source: int) -> int | None:
+        """The column that holds `source`, or None where no row can reach it."""
+        at = int(np.searchsorted(self.columns, source))
+        return at if at < len(self.columns) and self.columns[at] == source else None
+
+    def weight(self, u: int, source: int) -> float:
+        """p(source | u)."""
+        at = self.position(source)
+        lo, hi = int(self.starts[u]), int(self.starts[u + 1])
+        if at is None:
+            return 0.0
+        e = lo + int(np.searchsorted(self.at[lo:hi], at))
+        return float(self.p[e]) if e < hi and self.at[e] == at else 0.0
+
+    def reaches(self, row: Integers, column: Integers) -> npt.NDArray[np.bool_]:
+        """Whether each row can reach the column beside it."""
+        found = (self.weight(u, int(self.columns[c])) > 0 for u, c in zip(row.tolist(), column.tolist(), strict=True))
+        return np.fromiter(found, dtype=bool, count=len(row))
 
 
 def to_units(row: Iterable[Any], unit: int = UNIT) -> Integers:
@@ -112,7 +185,11 @@ def to_units(row: Iterable[Any], unit: int = UNIT) -> Integers:
 
     Entries are taken as exact numbers (a float is the binary fraction that it is), divided by their exact sum.
     """
-    values = _over_common_denominator(row)
+    given = list(row)
+    if given and given[0] > 0 and all(value == given[0] for value in given):  # quick for a million sources
+        share, extra = divmod(unit, len(given))
+        return share + (np.arange(len(given)) < extra).astype(np.int64)
+    values = _over_common_denominator(given)
     total = sum(values)
     quotas = [divmod(value * unit, total) for value in values]
     units = [max(whole, 1) if value else 0 for (whole, _), value in zip(quotas, values, strict=True)]
@@ -153,6 +230,16 @@ def exact_sum(values: Integers, axis: int) -> list[int]:
     return [(int(above) << 31) + int(below) for above, below in zip(high, low, strict=True)]
 
 
+def _ranked(sources: npt.NDArray[Any], n: int) -> tuple[Integers, npt.NDArray[np.int32]]:
+    """The different sources, ascending, and the place of each of `sources` among them."""
+    if 20 * len(sources) < n:
+        columns, at = np.unique(sources, return_inverse=True)
+        return columns.astype(np.int64), at.astype(np.int32)
+    seen = np.zeros(n, dtype=bool)
+    seen[sources] = True
+    return np.flatnonzero(seen), (np.cumsum(seen, dtype=np.int32) - 1)[sources]
+
+
 def _over_common_denominator(row: Iterable[Any]) -> list[int]:
     """Integers in the exact proportions of `row`."""
     ratios = [(value.item() if isinstance(value, np.generic) else value).as_integer_ratio() for value in row]
@@ -189,6 +276,8 @@ def _has_fractions(rows: Sequence[Sequence[Any]]) -> bool:
 
 def _merge_equal(table: Integers) -> tuple[Integers, Integers]:
     """The distinct rows in order of first appearance, and which of them each row is."""
+    if len(table) == 1:
+        return table, np.zeros(1, dtype=np.int64)
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)

@@ -178,7 +178,7 @@ class _Crowd:
             column = here.column_of[wanted[members]]
             on = status[members]
             fine = column != NOWHERE
-            fine[~on & fine] = here.rows.weights[row[~on & fine], column[~on & fine]] > 0
+            fine[~on & fine] = here.rows.reaches(row[~on & fine], column[~on & fine])
             if self.states.force:
                 fine |= on
             lost, on, off = members[~fine], members[on & fine], (~on & fine)

@@ -16,13 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from onoff.chain import MarkovChain
 from onoff.memory import LastQuery, Memory, start
-from onoff.rows import UNIT, Floats, Integers, Rows
+from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows
 from onoff.table import QuerySource, QueryTable
 from onoff.tables import Tables
 
@@ -46,7 +46,7 @@ class State:
         return LastQuery(self._states.chain, self.anchor, self.anchor[0])
 
     @cached_property
-    def rows(self) -> Rows:
+    def rows(self) -> Rows | SparseRows:
         """The law of the next request for every hidden value."""
         return self.memory.rows
 
@@ -99,7 +99,7 @@ class State:
     def following(self) -> tuple[Floats, Integers, Integers]:
         """Of every query of an OFF request: its probability, its size, the state after it."""
         if self.plain:
-            chances = self.rows.weights[0] / UNIT
+            chances = cast("Rows", self.rows).weights[0] / UNIT  # a single row is always exact
             after = [self._states.after(self, (x,), private=False) for x in self.rows.columns.tolist()]
             return chances, np.ones(len(after), dtype=np.int64), np.array(after, dtype=np.int64)
         table = self.source
@@ -142,7 +142,7 @@ class States:
         table = None if private or state.plain else state.source
         memory = state.memory.after(query, query[0], private=private, table=table)
         anchor = query if private else state.anchor
-        rows = memory.rows
+        rows = cast("Rows", memory.rows)  # the paper's filter keeps exact rows
         key = (anchor, rows.columns.tobytes(), rows.weights[rows.group].tobytes())
         return self._numbers[key] if key in self._numbers else self._add(key, State(self, anchor, memory))
 

@@ -20,15 +20,18 @@ from typing import Any, cast
 
 from onoff.bounds import lower_bound
 from onoff.errors import UnknownScheme, nearest
-from onoff.rows import Rows
+from onoff.rows import Rows, SparseRows
 from onoff.table import QueryTable
 
 SCHEMES = ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
+WITHOUT_TABLE = ("race", "auto")
+"""Schemes that also take rows too many for a table."""
 
 
 def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
     """A private query table for `rows`: a matrix p(x|u), Rows, or a MarkovChain.
 
+    `race`, and `auto` where no table fits, give a `Race` instead: it draws queries and has a cost, but no table.
     Where the scheme itself proves no lower bound, the table carries the best of `onoff.bounds`.
     Raises InvalidChain for a matrix that is none, UnknownScheme for a scheme or an option that does not exist.
 
@@ -43,7 +46,9 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
         if option not in allowed:
             hint = nearest(option, allowed) if allowed else "it has none"
             raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
-    table = build(Rows.of(rows), **options)
+    given = rows.possible_rows() if hasattr(rows, "possible_rows") else rows
+    without_table = isinstance(given, SparseRows) and scheme in WITHOUT_TABLE
+    table = build(given if without_table else Rows.of(given), **options)
     return table if table.lower_bound is not None else table.labelled(lower_bound=float(lower_bound(table.rows)))
 
 

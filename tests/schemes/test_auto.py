@@ -1,0 +1,40 @@
+"""auto: optimal where a table fits, Algorithm 1 where that is proved to be the optimum, the race beyond."""
+
+import numpy as np
+import pytest
+from tests.schemes.matrices import many
+
+from onoff.experiments import families
+from onoff.rows import Rows
+from onoff.schemes import auto, design, optimal, race
+from onoff.schemes.race import Race
+
+
+def test_every_table_is_exact_and_optimal_while_small():
+    for rows in many(21, 40, 6):
+        table = design(rows, "auto")
+        table.verify()
+        assert table.optimal
+
+
+def test_algorithm_1_where_it_is_proved_optimal():
+    for rows in many(22, 80, 6):
+        if rows.distinct > 1 and auto.algorithm_1_is_optimal(rows):
+            table = design(rows, "auto")
+            assert table.scheme == "greedy"
+            assert table.cost == pytest.approx(optimal.build(rows).cost, abs=1e-9)
+
+
+def test_the_race_where_no_table_fits(monkeypatch):
+    rows = Rows.of(families.dirichlet(20, 1.0, np.random.default_rng(1)))
+    assert design(rows, "auto").scheme == "optimal"
+    monkeypatch.setattr(auto, "MOST_CELLS", 399)
+    assert isinstance(design(rows, "auto"), Race)
+
+
+def test_the_race_where_the_time_was_too_short_for_anything_as_cheap():
+    rows = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(1)))
+    taken = design(rows, "auto", budget=0.0)
+    table = optimal.build(rows, budget=0.0)
+    assert race.build(rows).cost < auto.MUCH_CHEAPER * table.cost
+    assert isinstance(taken, Race)
