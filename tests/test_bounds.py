@@ -21,7 +21,8 @@ from onoff.bounds import (
 )
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.rows import UNIT, Rows
+from onoff.experiments import families
+from onoff.rows import UNIT, Rows, SparseRows
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 LP_TOLERANCE = 1e-7
@@ -275,3 +276,16 @@ def test_what_is_no_probability_is_refused_by_name(call):
 def test_no_steps_are_refused():
     with pytest.raises(InvalidInput, match="0 steps"):
         step_bounds(PAPER, 0)
+
+
+def test_sparse_rows_have_the_bounds_of_the_same_rows_in_integers():
+    rng = np.random.default_rng(17)
+    for degree in (2, 5, 12):
+        matrix = families.sparse_out_degree(12, degree, rng)
+        exact, sparse = bounds(matrix.toarray()), bounds(SparseRows.of_csr(matrix, np.arange(12)))
+        assert (sparse.n, sparse.m, sparse.sigma) == (exact.n, exact.m, exact.sigma)
+        assert sparse.lambdas == pytest.approx(exact.lambdas, abs=1e-12)
+        assert sparse.inner == pytest.approx(exact.inner, abs=1e-12)
+        assert (sparse.outer, sparse.doeblin) == pytest.approx((exact.outer, exact.doeblin), abs=1e-12)
+        assert sparse.lower <= exact.lower
+        assert sparse.lower == pytest.approx(max(exact.outer, exact.doeblin), rel=2e-9)

@@ -44,7 +44,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from onoff.errors import InvalidInput
-from onoff.rows import UNIT, Floats, Integers, Rows, exact_sum
+from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows, exact_sum
 
 if TYPE_CHECKING:
     from onoff.chain import MarkovChain
@@ -53,6 +53,9 @@ Number = TypeVar("Number", float, Fraction)
 
 FEWEST_FOR_PAIRS = 3
 """`pairs` and `pencil` are bounds from three sources on: below, a pair is everything."""
+
+SPARSE_ROUNDING = 1e-9
+"""What rows in floats may be off by, as they need not sum to 1 any better."""
 
 FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
     (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
@@ -95,7 +98,10 @@ def bounds(probabilities: Any) -> Bounds:
     >>> b.lambdas, b.inner, b.outer
     ((0.5, 0.9, 1.6), 1.6, 1.6)
     """
-    rows = as_rows(probabilities)
+    given = probabilities.possible_rows() if hasattr(probabilities, "possible_rows") else probabilities
+    if isinstance(given, SparseRows):
+        return _bounds_of_sparse(given)
+    rows = as_rows(given)
     lambdas = lambda_units(rows)
     thetas = theta_units(lambdas)
     pairs, pencil = _pair_units(rows)
@@ -238,6 +244,34 @@ def _check_probabilities(**given: float | Fraction) -> None:
     for name, value in given.items():
         if not 0 <= value <= 1:
             raise InvalidInput(f"{name} = {value} is not a probability", hint="give a number from 0 to 1")
+
+
+def _bounds_of_sparse(rows: SparseRows) -> Bounds:
+    """The bounds of rows too many for exact integers, in floats; `lower` is lowered by their rounding.
+
+    A column with k positive entries adds them to the k largest lambdas, so sorting the entries is enough.
+    """
+    order = np.lexsort((-rows.p, rows.at))
+    column = rows.at[order]
+    first = np.searchsorted(column, np.arange(len(rows.columns)))
+    from_the_top = np.bincount(np.arange(len(order)) - first[column], weights=rows.p[order], minlength=rows.m)
+    lambdas = from_the_top[::-1]
+    capped = np.minimum(lambdas, 1.0)
+    thetas = np.diff(capped, prepend=0.0)
+    outer, doeblin = float(lambdas[-1]), 2 - float(lambdas[0])
+    return Bounds(
+        n=rows.n,
+        m=rows.m,
+        lambdas=tuple(lambdas.tolist()),
+        thetas=tuple(thetas.tolist()),
+        sigma=int(np.count_nonzero(lambdas <= 1)),
+        inner=float(np.minimum(np.arange(1, rows.m + 1), rows.n) @ thetas),
+        outer=outer,
+        doeblin=doeblin,
+        pairs=1.0,
+        pencil=1.0,
+        lower=max(outer, doeblin) * (1 - SPARSE_ROUNDING),
+    )
 
 
 def _pair_units(rows: Rows) -> tuple[int, int]:

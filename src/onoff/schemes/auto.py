@@ -15,6 +15,7 @@ from __future__ import annotations
 from onoff.bounds import lambda_units
 from onoff.rows import UNIT, Rows, SparseRows
 from onoff.schemes import greedy, optimal, race
+from onoff.schemes.optimal import Progress
 from onoff.schemes.race import Race
 from onoff.table import QueryTable
 
@@ -27,13 +28,18 @@ MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
 
 
-def build(rows: Rows | SparseRows, *, budget: float = BUDGET, seed: int = 0) -> QueryTable | Race:
-    """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits."""
+def build(
+    rows: Rows | SparseRows, *, budget: float = BUDGET, seed: int = 0, progress: Progress | None = None
+) -> QueryTable | Race:
+    """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
+
+    progress: told now and then how far the search has come.
+    """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
         return race.build(rows, seed=seed)
     if rows.distinct > 1 and algorithm_1_is_optimal(rows):
         return greedy.build(rows)
-    table = optimal.build(rows, budget=budget, seed=seed)
+    table = optimal.build(rows, budget=budget, seed=seed, progress=progress)
     if not table.optimal:
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:

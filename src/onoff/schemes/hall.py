@@ -34,6 +34,8 @@ Sets: TypeAlias = npt.NDArray[np.bool_]
 
 TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
+NOTICED = 1e-11
+"""Missing mass from which a row counts as short."""
 
 
 class HallProgram:

@@ -29,7 +29,7 @@ import numpy as np
 from onoff.rows import Floats, Rows
 from onoff.schemes import certificate as proofs
 from onoff.schemes.certificate import Certificate
-from onoff.schemes.hall import HallProgram, Sets
+from onoff.schemes.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_greed, by_program
 from onoff.schemes.proposals import races, systematic
 from onoff.schemes.rebuild import rebuild
@@ -43,8 +43,8 @@ MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the program counts as solved."""
 FOR_THE_PROOF = 0.25
 """The part of the time that is kept for a better bound where the search does not come to an end."""
-SHORT = 1e-11
-"""Missing mass from which a row counts as short."""
+TELL_EVERY = 2.0
+"""Seconds between two words of progress."""
 
 Progress = Callable[[str], None]
 
@@ -101,14 +101,16 @@ class _Search:
         self.lower = float(self.proof.bound(rows))
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
-        self.proved = False
 
     def run(self) -> QueryTable:
         self._start()
+        told = self.started
         while monotonic() < self.search_until and not self._round():
-            if self.progress is not None and self.rounds % 5 == 0:
-                self.progress(self._status())
-        if not self._met() and not self.proved:
+            if monotonic() > told + TELL_EVERY:
+                self._tell()
+                told = monotonic()
+        if not self._met():
+            self._tell("looking for a better bound: ")
             self._prove(max(self.deadline - monotonic(), 1.0))
         return self._table()
 
@@ -128,7 +130,7 @@ class _Search:
             return True
         self.rounds += 1
         missing, violated = program.short_rows()
-        short = np.flatnonzero(missing > SHORT)
+        short = np.flatnonzero(missing > NOTICED)
         cuts = program.add_cuts(violated[short[np.argsort(-missing[short], kind="stable")]])
         if not cuts and (self.best is None or program.value < self.best.value):
             used = program.masses > 0
@@ -196,10 +198,12 @@ class _Search:
         }
         return table.labelled(scheme=NAME, lower_bound=min(self.lower, table.cost), details=details)
 
-    def _status(self) -> str:
+    def _tell(self, what: str = "") -> None:
+        if self.progress is None:
+            return
         spent = monotonic() - self.started
         program = self.program
-        return (
-            f"{spent:.0f} s: round {self.rounds}, {len(program.sets)} sets, {len(program.cuts)} cuts, "
+        self.progress(
+            f"{what}{spent:.0f} s, round {self.rounds}, {len(program.sets)} sets, {len(program.cuts)} cuts, "
             f"value {program.value:.6g}, lower bound {self.lower:.6g}"
         )

@@ -34,7 +34,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from onoff.bounds import lower_bound
+from onoff.bounds import bounds, lower_bound
 from onoff.entropy import Entropy
 from onoff.errors import InvalidTable
 from onoff.kernels import kernel
@@ -142,11 +142,7 @@ class Race:
     @cached_property
     def lower_bound(self) -> float:
         """A proven lower bound on the cost of every private choice of queries."""
-        if isinstance(self.rows, Rows):
-            return float(lower_bound(self.rows))
-        largest, smallest = _extremes(self.rows)
-        rounding = 1 - 1e-9  # rows of floats sum to 1 no better than that
-        return float(max(largest.sum() * rounding, 2 - smallest.sum() / rounding))
+        return float(lower_bound(self.rows)) if isinstance(self.rows, Rows) else bounds(self.rows).lower
 
     @property
     def gap(self) -> float:
@@ -182,15 +178,6 @@ def build(rows: Rows | SparseRows, *, seed: int = 0) -> Race:
         return Race(rows, 1 / p[row, at], starts, at.astype(np.int32), seed)
     with np.errstate(divide="ignore"):
         return Race(rows, np.ascontiguousarray(1 / p.T), starts[:0], at[:0].astype(np.int32), seed)
-
-
-def _extremes(rows: SparseRows) -> tuple[Floats, Floats]:
-    """The largest and the smallest p_u(x) over u, for every column."""
-    largest = np.zeros(len(rows.columns))
-    np.maximum.at(largest, rows.at, rows.p)
-    smallest = np.where(np.bincount(rows.at, minlength=len(rows.columns)) == rows.m, 2.0, 0.0)
-    np.minimum.at(smallest, rows.at, rows.p)
-    return largest, smallest
 
 
 @kernel
