@@ -151,7 +151,7 @@ class _Tree:
                 continue
             for u, x_tau in enumerate(node.asked):
                 for i, x in enumerate(query):
-                    weight = rows.weight(u, x)
+                    weight = table.rows.weight(u, x)
                     joint[x_tau, x] *= self.number(Fraction(int(block[u, i]), weight)) if weight else 0
             yield query, joint, table
 
