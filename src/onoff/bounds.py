@@ -285,7 +285,7 @@ def _pair_units(rows: Rows) -> tuple[int, int]:
         through = exact_sum(low, axis=0)[0]
         everything += through
         pencil = max(pencil, 2 * UNIT + int(rows.weights[:, x].max()) - through)
-    return 3 * UNIT - everything // 2, pencil  # every pair was met from both of its ends
+    return max(UNIT, 3 * UNIT - everything // 2), pencil  # every pair was met from both of its ends
 
 
 def _lowest_with(weights: Integers, x: int) -> Integers:
