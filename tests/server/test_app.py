@@ -302,7 +302,8 @@ def test_unknown_pages_and_methods_are_problems(http):
 def test_the_description_names_every_route_and_refusal(http):
     description = http.get("/openapi.json").json()
     assert set(description["paths"]) == {
-        "/healthz", "/readyz", "/metrics", "/v1/catalogue", "/v1/query", "/v1/sources/{name}/message",
+        "/healthz", "/readyz", "/metrics", "/v1/catalogue", "/v1/query", "/v1/seen",
+        "/v1/sources/{name}/message",
     }  # fmt: skip
     assert set(description["paths"]["/v1/query"]["post"]["responses"]) >= {"200", "400", "409", "413", "503"}
     json.dumps(description)
@@ -351,3 +352,28 @@ def test_large_answers_come_whole(tmp_path):
             assert {source: m.body for source, m in enumerate(read) if m != wire.NOTHING} == published
             line.send(query_request(line.host, query(known, *range(0, 1000, 3))))
             assert len(line.reply().body) == 334 * FRAME
+
+
+# What was seen last.
+
+
+def seen(http, session):
+    return http.post(wire.SEEN_PATH, content=session, headers=dict(wire.SEEN_HEADERS))
+
+
+def test_the_last_step_of_a_session_is_told_and_asking_changes_nothing(server, http):
+    known = catalogue(server.url)
+    session = secrets.token_bytes(16)
+    assert wire.decode_seen(seen(http, session).content) is None
+    asked = wire.encode_query(wire.Query(known.epoch, session, 5, (0, 2), n=known.n))
+    with Line(server.url) as line:
+        assert line.query(asked).status == 200
+        for _ in range(2):
+            told = wire.Seen(5, hashlib.sha256(asked).hexdigest())
+            assert wire.decode_seen(seen(http, session).content) == told
+        assert line.query(asked).status == 200
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"", 400), (bytes(15), 400), (bytes(17), 413)])
+def test_what_is_no_session_id_is_refused(http, body, status):
+    problem(seen(http, body), status)

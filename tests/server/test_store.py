@@ -128,6 +128,8 @@ async def test_a_step_is_admitted_once_or_again_with_the_same_bytes(store, where
             last[session] = LastStep(step, digest)
         else:
             assert admitted == held
+        assert await store.last_step(session) == last[session]
+        assert await store.last_step(b"unknown session!") is None
         verdicts.add((admitted is None, held is not None and step == held.step))
     assert len(verdicts) == 4
 

@@ -2,6 +2,7 @@
 
     POST /v1/query                    a query; answered with frames            anyone
     GET  /v1/catalogue                names, frame size, epoch; whole          anyone
+    POST /v1/seen                     the last step of a session               anyone who knows its id
     PUT  /v1/sources/{name}/message   the next message of a source             publishers, by bearer token
     GET  /healthz /readyz /metrics    alive; store answers and what it promises; counts
     GET  /openapi.json /docs          the description, and a page that loads nothing from elsewhere
@@ -255,6 +256,11 @@ class CatalogueBody(BaseModel):
     sources: list[str]
 
 
+class SeenBody(BaseModel):
+    step: int | None
+    sha256: str | None
+
+
 class Receipt(BaseModel):
     source: str
     version: int
@@ -291,6 +297,22 @@ def build_pages(store: Store, metrics: Metrics) -> FastAPI:
     async def catalogue() -> Response:
         """The names of all sources in the order of their indices, the frame size, and the epoch that names both."""
         return Response(wire.encode_catalogue(await store.catalogue()), media_type="application/json")
+
+    @app.post(
+        wire.SEEN_PATH,
+        response_model=SeenBody,
+        responses=openapi.refusals(400, 408, 411, 413, 415, 503),
+        openapi_extra=openapi.SEEN,
+    )
+    async def seen(request: Request) -> Response:
+        """The last step that came under a session id, so that a client put back to an earlier state can know."""
+        check_body_headers(request.scope, limit=wire.SESSION_BYTES)
+        session = await read_body(request.receive)
+        if len(session) != wire.SESSION_BYTES:
+            raise Refused(Problem(400, "not a session id", f"send its {wire.SESSION_BYTES} bytes"))
+        last = await store.last_step(session)
+        told = None if last is None else wire.Seen(last.step, last.digest.hex())
+        return Response(wire.encode_seen(told), media_type="application/json")
 
     @app.put(
         "/v1/sources/{name}/message",

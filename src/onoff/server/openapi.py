@@ -61,6 +61,14 @@ PUBLISH: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"application/octet-stream": _BINARY, "text/plain": _BINARY}},
 }
 
+SEEN: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": f"a session id of {wire.SESSION_BYTES} bytes",
+        "content": {wire.ANY_TYPE: _BINARY},
+    },
+}
+
 QUERY: dict[str, Any] = {
     "summary": "Query",
     "description": "The latest messages of a set of sources, one frame each, ascending.",

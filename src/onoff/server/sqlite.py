@@ -22,7 +22,7 @@ from typing import TypeVar
 
 from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.steps import StepTable
-from onoff.server.store import Admission, Latest, Promise, Publisher, Stamp, check_fits
+from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Stamp, check_fits
 from onoff.wire import (
     DEFAULT_FRAME_SIZE,
     Catalogue,
@@ -158,6 +158,9 @@ class SQLiteStore:
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
         return Admission(self._look(), self._steps.admit(session, step, digest))
+
+    async def last_step(self, session: bytes) -> LastStep | None:
+        return self._steps.last(session)
 
     async def publishers(self) -> Sequence[Publisher]:
         try:

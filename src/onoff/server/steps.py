@@ -52,7 +52,7 @@ class StepTable:
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         """None if the step may be answered, and it is then the last; else the last that stands against it."""
-        start = _FIRST_BUCKET + int.from_bytes(session[:4]) % self._buckets * _BUCKET_BYTES
+        start = self._bucket_of(session)
         fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
         try:
             bucket = self._map[start : start + _BUCKET_BYTES]
@@ -69,6 +69,20 @@ class StepTable:
             return None
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+
+    def last(self, session: bytes) -> LastStep | None:
+        """The last step of the session, unless it is unknown or forgotten."""
+        start = self._bucket_of(session)
+        fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
+        try:
+            bucket = self._map[start : start + _BUCKET_BYTES]
+            offset = _find(session, bucket, _SEEN.unpack(bucket))
+            return None if offset is None else LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+
+    def _bucket_of(self, session: bytes) -> int:
+        return _FIRST_BUCKET + int.from_bytes(session[:4]) % self._buckets * _BUCKET_BYTES
 
     def close(self) -> None:
         self._map.close()

@@ -202,6 +202,10 @@ class ValkeyStore:
         conflict = LastStep(*_LAST.unpack(held[0])) if held else None
         return Admission(Stamp(self._life, int(count)), conflict)
 
+    async def last_step(self, session: bytes) -> LastStep | None:
+        held = await self._ask(self._client.get(_STEP + session.hex().encode()))
+        return LastStep(*_LAST.unpack(held)) if held else None
+
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
         packed = _HEAD.pack(published, len(media_type)) + media_type.encode() + body
         version = 0

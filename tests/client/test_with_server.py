@@ -1,0 +1,70 @@
+"""Client and server as they ship, over loopback."""
+
+import asyncio
+import shutil
+
+import pytest
+from tests.client.world import NAMES, P4
+
+import onoff
+from onoff.client import Client
+from onoff.server import running
+from onoff.server.admin import edit_catalogue, opened
+
+CHAIN = onoff.MarkovChain(P4, names=NAMES)
+SOURCES = {name: f"first of {name}".encode() for name in NAMES}
+
+
+async def grow(store):
+    async with opened(str(store)) as opened_store:
+        await edit_catalogue(opened_store, add=["epsilon"])
+
+
+@pytest.fixture
+def server(tmp_path):
+    (tmp_path / "store").mkdir()
+    with running(SOURCES, frame_size=512, store=tmp_path / "store" / "messages.db") as server:
+        yield server
+
+
+@pytest.fixture
+def journal(tmp_path):
+    return tmp_path / "user" / "journal"
+
+
+def test_messages_arrive_and_a_restart_goes_on(server, journal):
+    seen = []
+    for start in range(3):
+        with Client(server.url, CHAIN, journal, "greedy", tick=0, observe=seen.append) as client:
+            for t in range(4):
+                name = NAMES[(start + t) % 4]
+                assert client.get(name, private=t == 0) == SOURCES[name]
+    assert [sent.step for sent in seen] == list(range(12))
+    assert len({sent.session for sent in seen}) == 1
+    assert [sent.note for sent in seen] == ["there was no journal: everything was asked"] + [None] * 11
+
+
+def test_a_restored_journal_asks_for_everything_in_a_new_session(server, journal, tmp_path):
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        client.get("alpha", private=True)
+        first = client.get("alpha", private=False).sent
+    shutil.copytree(journal.parent, tmp_path / "backup")
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        client.get("beta", private=False)
+    journal.write_bytes((tmp_path / "backup" / "journal").read_bytes())  # in place: the same inode
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        message = client.get("gamma", private=False)
+    assert message == SOURCES["gamma"]
+    assert message.sent.note == "the journal is older than what the server saw: everything was asked"
+    assert message.sent.cost == 4
+    assert message.sent.session != first.session
+
+
+def test_a_grown_catalogue_asks_for_everything_once(server, journal, tmp_path):
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        client.get("alpha", private=True)
+        asyncio.run(grow(tmp_path / "store" / "messages.db"))
+        message = client.get("beta", private=False)
+        assert message == SOURCES["beta"]
+        assert message.sent.note == "the server's catalogue has changed: everything was asked"
+        assert client.get("beta", private=False).sent.step == 1
