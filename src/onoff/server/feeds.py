@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, OnOffError
 from onoff.server.metrics import Count, Metrics
@@ -34,6 +34,7 @@ log = logging.getLogger("onoff.server.feeds")
 MAX_FEED_BYTES = 4 * 1024 * 1024
 FETCH_SECONDS = 20.0
 MAX_BACK_OFF_SECONDS = 6 * 3600.0
+MAX_REDIRECTS = 5
 AT_ONCE = 8
 
 _TAGS = {
@@ -124,16 +125,16 @@ def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str
     if not entries:
         raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
     entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
-    link = entry.get("link", "")
+    link = entry.get("link") or ""
     fields: dict[str, Any] = {
-        "title": _text(entry.get("title", "")),
+        "title": _text(entry.get("title") or ""),
         "link": link if urlsplit(link).scheme in {"http", "https"} else "",
         "time": _time(entry),
     }
     contents = entry.get("content") or []
-    best = next((c for c in contents if "html" in c.get("type", "")), contents[0] if contents else None)
-    value = best.value if best else entry.get("summary", "")
-    kind = best.get("type", "") if best else entry.get("summary_detail", {}).get("type", "text/html")
+    best = next((c for c in contents if "html" in (c.get("type") or "")), contents[0] if contents else None)
+    value = (best.get("value") if best else entry.get("summary")) or ""
+    kind = (best or entry.get("summary_detail") or {}).get("type") or "text/html"
     if "html" in kind:
         fields["html"] = clean_html(value)
     else:
@@ -162,7 +163,8 @@ def _text(value: str) -> str:
 
 
 def _time(entry: Any) -> int | None:
-    parsed = entry.get("published_parsed") or entry.get("updated_parsed")
+    # Past feedparser's own look-up, which maps one to the other with a warning.
+    parsed = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
     if parsed is None:
         return None
     try:
@@ -229,28 +231,40 @@ class Poller:
         return fresh
 
     async def _fetch(self) -> tuple[bytes, dict[str, str]] | None:
+        """The feed and its headers; None if it has not changed."""
         import httpx2
 
-        headers = {"accept-encoding": "identity", "user-agent": "onoff", **self._conditions}
-        data = bytearray()
+        url = self.feed.url
         try:
             async with asyncio.timeout(FETCH_SECONDS):
-                async with self._client.stream("GET", self.feed.url, headers=headers) as response:
-                    if response.status_code == 304:
-                        return None
-                    if response.status_code != 200:
-                        raise BadFeed(f"it answers with status {response.status_code}")
-                    if response.headers.get("content-encoding", "identity") != "identity":
-                        raise BadFeed("it is compressed though asked not to be")
-                    async for piece in response.aiter_raw():
-                        data += piece
-                        if len(data) > MAX_FEED_BYTES:
-                            raise BadFeed(f"it has more than {MAX_FEED_BYTES} bytes")
-                    return bytes(data), {k.lower(): v for k, v in response.headers.items()}
+                for _ in range(MAX_REDIRECTS + 1):
+                    if urlsplit(url).scheme not in {"http", "https"}:
+                        raise BadFeed("it leads to an address that is not http")
+                    headers = {"accept-encoding": "identity", "user-agent": "onoff", **self._conditions}
+                    async with self._client.stream("GET", url, headers=headers) as response:
+                        if not response.has_redirect_location:
+                            return await _read(response)
+                        url = urljoin(url, response.headers["location"])
         except TimeoutError:
             raise BadFeed(f"it took longer than {FETCH_SECONDS:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, UnicodeError) as error:
+        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
             raise BadFeed(f"it does not answer ({type(error).__name__})") from None
+        raise BadFeed("it leads on and on")
+
+
+async def _read(response: Any) -> tuple[bytes, dict[str, str]] | None:
+    if response.status_code == 304:
+        return None
+    if response.status_code != 200:
+        raise BadFeed(f"it answers with status {response.status_code}")
+    if response.headers.get("content-encoding", "identity") != "identity":
+        raise BadFeed("it is compressed though asked not to be")
+    data = bytearray()
+    async for piece in response.aiter_raw():
+        data += piece
+        if len(data) > MAX_FEED_BYTES:
+            raise BadFeed(f"it has more than {MAX_FEED_BYTES} bytes")
+    return bytes(data), {k.lower(): v for k, v in response.headers.items()}
 
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
@@ -260,7 +274,7 @@ async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seco
     latest = await store.latest(Stamp())
     known = {name: message.body for name, message in latest.messages.items()}
     turns = asyncio.Semaphore(AT_ONCE)
-    client = httpx2.AsyncClient(follow_redirects=True, max_redirects=5, trust_env=False)
+    client = httpx2.AsyncClient(trust_env=False)
     async with client, asyncio.TaskGroup() as tasks:
         for feed in feeds:
             poller = Poller(feed, store, client, known.get(feed.name))

@@ -1,0 +1,123 @@
+"""`onoff serve`, `onoff publish`, `onoff catalogue`: what they print, and what they say when they cannot."""
+
+import json
+
+import pytest
+
+from onoff.cli import run
+from onoff.server import running
+from onoff.server.store import token_digest
+
+
+@pytest.fixture
+def server(tmp_path):
+    with running({"news": b"one", "weather": b"two"}, frame_size=512, store=tmp_path / "m.db") as server:
+        yield server
+
+
+def command(capsys, *arguments):
+    """Exit code, JSON or text of stdout, and stderr."""
+    code = run(list(arguments))
+    out, err = capsys.readouterr()
+    try:
+        return code, json.loads(out), err
+    except ValueError:
+        return code, out, err
+
+
+def test_publish_and_catalogue(server, tmp_path, capsys, monkeypatch):
+    (tmp_path / "today.html").write_text("<p>hi</p>")
+    (tmp_path / "token").write_text(server.token + "\n")
+    where = ["--server", server.url]
+    code, receipt, _ = command(
+        capsys,
+        "publish",
+        "news",
+        str(tmp_path / "today.html"),
+        *where,
+        "--token-file",
+        str(tmp_path / "token"),
+        "--json",
+    )
+    assert (code, receipt["source"], receipt["version"]) == (0, "news", 2)
+    monkeypatch.setenv("ONOFF_TOKEN", server.token)
+    monkeypatch.setenv("ONOFF_SERVER", server.url)
+    code, text, _ = command(capsys, "publish", "news", str(tmp_path / "today.html"))
+    assert (code, text) == (0, "news: version 3\n")
+    code, found, _ = command(capsys, "catalogue", "--json")
+    assert (code, found["sources"], found["frame_size"]) == (0, ["news", "weather"], 512)
+    assert command(capsys, "catalogue") == (0, "news\nweather\n", "")
+
+
+def test_the_catalogue_of_a_store_is_changed_and_the_server_follows(server, capsys):
+    store = ["--store", server.settings.store]
+    code, changed, _ = command(capsys, "catalogue", *store, "--add", "sports", "--drop", "weather", "--json")
+    assert (code, changed["sources"]) == (0, ["news", "sports"])
+    assert command(capsys, "catalogue", "--server", server.url, "--json")[1] == changed
+    assert command(capsys, "catalogue", *store, "--drop", "nobody")[0] == 3
+
+
+def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
+    store = ["--store", str(tmp_path / "m.db")]
+    assert run(["catalogue", *store, "--add", "news"]) == 0
+    capsys.readouterr()
+    code, made, _ = command(capsys, "serve", *store, "--add-publisher", "alice", "--only", "news", "--json")
+    assert (code, made["publisher"]) == (0, "alice")
+    code, token, _ = command(capsys, "serve", *store, "--add-publisher", "bob")
+    assert code == 0
+    assert token.startswith("onoff_")
+    contents = (tmp_path / "m.db").read_bytes() + (tmp_path / "m.db-steps").read_bytes()
+    assert token_digest(made["token"]) in contents
+    assert made["token"].encode() not in contents
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["serve", "--store", "{}/empty.db"], 3, "empty"),
+        (["serve", "--store", "{}/m.db", "--source", "a/b"], 3, "path"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--frame-size", "1"], 3, "frame"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--port", "99999"], 3, "out of range"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--workers", "0"], 3, "out of range"),
+        (["serve", "--store", "{}/m.db", "--feeds", "{}/none"], 3, "cannot read"),
+        (["serve", "--store", "{}/m.db", "--sources", "{}/none"], 3, "cannot read"),
+        (["serve", "--store", "gopher://x"], 3, "no store"),
+        (["serve", "--store", "unix://{}/nothing", "--source", "a"], 1, "cannot reach"),
+        (["serve", "--nonsense"], 2, "nonsense"),
+        (["publish", "news", "{}/none", "--token", "x"], 3, "cannot read"),
+        (["publish", "news", "/dev/null"], 3, "token"),
+        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://127.0.0.1:1"], 4, "does not answer"),
+        (["publish", "news", "/dev/null", "--token", "x", "--server", "nonsense"], 4, "does not answer"),
+        (["publish", "a/b", "/dev/null", "--token", "x"], 3, "path"),
+        (["publish", "a", "/dev/null", "--token", "x", "--media-type", "y"], 3, "media type"),
+        (["catalogue", "--server", "http://127.0.0.1:1"], 4, "does not answer"),
+        (["catalogue", "--add", "x"], 3, "--store"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(tmp_path, capsys, arguments, code, says):
+    got, out, err = command(capsys, *(argument.replace("{}", str(tmp_path)) for argument in arguments))
+    assert got == code
+    assert says in err
+    assert out == ""
+    assert "Traceback" not in err
+
+
+def test_refusals_of_the_server_are_handed_on(server, capsys, tmp_path):
+    (tmp_path / "long").write_bytes(bytes(1000))
+    where = ["--server", server.url]
+    for arguments, says in [
+        (["news", str(tmp_path / "long"), "--token", server.token], "1000 bytes"),
+        (["news", "/dev/null", "--token", "wrong"], "no publisher"),
+        (["sports", "/dev/null", "--token", server.token], "no source"),
+    ]:
+        code, _, err = command(capsys, "publish", *arguments, *where)
+        assert code == 3
+        assert says in err
+        assert server.token not in err
+
+
+def test_something_else_at_the_address_is_told(tmp_path, capsys):
+    with running(["a"]) as server:
+        code, _, err = command(capsys, "catalogue", "--server", server.url + "/docs?")
+    assert code in {3, 4}
+    assert "Traceback" not in err

@@ -1,0 +1,281 @@
+"""Feeds: newest entry, cleaned and cut to fit; polled with conditions; what fails is told and tried again."""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import logging
+import random
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from onoff import wire
+from onoff.errors import InvalidInput
+from onoff.server import feeds, running
+from onoff.server.feeds import BadFeed, Feed, encode_entry, newest_entry, read_feeds
+
+from .raw import Line, catalogue, metrics, query
+
+RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>
+<item><title>Old</title><link>http://x.example/old</link><pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate></item>
+<item><title>New &amp; &lt;b&gt;bold&lt;/b&gt;</title><link>http://x.example/{n}</link>
+<pubDate>Tue, 02 Jan 2024 00:00:0{n} GMT</pubDate>
+<description>&lt;p onclick="x()"&gt;Hi &lt;img src="http://spy/"&gt;&lt;script&gt;bad()&lt;/script&gt;
+&lt;a href="javascript:x()"&gt;a&lt;/a&gt; &lt;a href="http://ok.example/"&gt;b&lt;/a&gt;&lt;/p&gt;</description></item>
+</channel></rss>"""
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>i</id><updated>2024-01-02T03:04:05Z</updated>
+<entry><title>Plain</title><id>1</id><updated>2024-01-02T03:04:05Z</updated><link href="ftp://x/"/>
+<content type="text">a &lt;b&gt; is text here</content></entry></feed>"""
+NEWEST = 1_704_153_600_000  # 2024-01-02
+
+
+# Entries.
+
+
+def test_the_newest_entry_is_taken_and_cleaned():
+    entry = newest_entry(RSS.format(n=3).encode())
+    assert entry["title"] == "New & bold"
+    assert entry["link"] == "http://x.example/3"
+    assert entry["time"] == NEWEST + 3000
+    for bad in ["img", "script", "bad()", "onclick", "javascript", "spy"]:
+        assert bad not in entry["html"]
+    assert 'href="http://ok.example/"' in entry["html"]
+
+
+def test_text_stays_text_and_odd_links_go():
+    entry = newest_entry(ATOM.encode())
+    assert entry == {"title": "Plain", "link": "", "time": NEWEST + 11_045_000, "text": "a <b> is text here"}
+
+
+def test_without_times_the_first_entry_counts():
+    feed = "<rss version='2.0'><channel><item><title>1</title></item><item><title>2</title></item></channel></rss>"
+    assert newest_entry(feed.encode())["title"] == "1"
+    assert newest_entry(feed.encode())["time"] is None
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"<html><body>no</body></html>", b"\0\xff" * 100, b"<rss><channel/></rss>", b"{}"]
+)
+def test_what_is_not_a_feed_is_told(data):
+    with pytest.raises(BadFeed):
+        newest_entry(data)
+
+
+def test_a_thousand_injured_feeds_are_read_or_refused():
+    rng = random.Random(5)
+    verdicts = set()
+    for _ in range(1000):
+        data = bytearray(rng.choice([RSS.format(n=1), ATOM]).encode())
+        for _ in range(rng.randint(1, 5)):
+            at = rng.randrange(len(data))
+            data[at : at + rng.randint(0, 9)] = rng.randbytes(rng.randint(0, 9))
+        try:
+            body = encode_entry(newest_entry(bytes(data)), 400)
+            assert len(body) <= 400
+            json.loads(body)
+            verdicts.add("read")
+        except BadFeed:
+            verdicts.add("refused")
+    assert verdicts == {"read", "refused"}
+
+
+@pytest.mark.parametrize("room", [80, 100, 200, 400, 1000, 100_000])
+@pytest.mark.parametrize("kind", ["text", "html"])
+def test_entries_are_cut_to_the_room_there_is(room, kind):
+    body = "é<p>word</p>" * 300
+    fields = {"title": "t" * 200, "link": "http://x.example/" + "y" * 100, "time": 1, kind: body}
+    encoded = encode_entry(fields, room)
+    assert len(encoded) <= room
+    read = json.loads(encoded)
+    if room == 100_000:
+        assert read == fields
+    else:
+        assert fields["title"].startswith(read["title"])
+        assert read["text"].endswith("…")
+
+
+def test_an_entry_that_cannot_fit_is_told():
+    with pytest.raises(BadFeed, match="fit"):
+        encode_entry({"title": "", "link": "", "time": 1, "text": "x" * 100}, 20)
+
+
+# Lists.
+
+
+def test_lists_of_feeds_are_read(tmp_path):
+    (tmp_path / "a.opml").write_text(
+        '<opml version="2.0"><head/><body><outline text="Group"><outline type="rss" text="A/B &#x202e;x" '
+        'xmlUrl="http://a.example/f"/></outline><outline type="rss" text="A B x" xmlUrl="https://b.example/f"/>'
+        "</body></opml>"
+    )
+    assert read_feeds(tmp_path / "a.opml") == (
+        Feed("A B x", "http://a.example/f"),
+        Feed("A B x 2", "https://b.example/f"),
+    )
+    (tmp_path / "list").write_text("# mine\nhttp://a.example/f\n\nNice name http://b.example/f\nhttp://a.example/g\n")
+    assert read_feeds(tmp_path / "list") == (
+        Feed("a.example", "http://a.example/f"),
+        Feed("Nice name", "http://b.example/f"),
+        Feed("a.example 2", "http://a.example/g"),
+    )
+
+
+@pytest.mark.parametrize("text", ["", "# none", "ftp://a/b", "name only", "http://", "<opml><broken", "<html></html>"])
+def test_bad_lists_are_told(tmp_path, text):
+    (tmp_path / "bad").write_text(text)
+    with pytest.raises(InvalidInput):
+        read_feeds(tmp_path / "bad")
+    with pytest.raises(InvalidInput):
+        read_feeds(tmp_path / "missing")
+
+
+# Polling.
+
+
+class Site(ThreadingHTTPServer):
+    """A site of feeds on loopback: each path has what it answers, and every request is written down."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Page)
+        self.pages = {}
+        self.seen = []
+        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+
+
+class Page(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
+        status, headers, body = self.server.pages[self.path]
+        if headers.get("etag") and self.headers.get("if-none-match") == headers["etag"]:
+            status, body = 304, b""
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture
+def site():
+    with Site() as site:
+        thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield site
+        site.shutdown()
+        thread.join()
+
+
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "it never came"
+        time.sleep(0.01)
+
+
+def said(server, source):
+    known = catalogue(server.url)
+    with Line(server.url) as line:
+        reply = line.query(query(known, source))
+    return wire.decode_answer(reply.body, (source,), epoch=known.epoch, frame_size=known.frame_size)[0]
+
+
+def test_feeds_are_polled_with_conditions_and_published_once(site):
+    site.pages["/f"] = (
+        200,
+        {"etag": '"1"', "last-modified": "Tue, 02 Jan 2024 00:00:00 GMT"},
+        RSS.format(n=1).encode(),
+    )
+    with running(["F"], frame_size=1024, feeds=[Feed("F", site.url + "/f")], feed_seconds=0.02) as server:
+        until(lambda: said(server, 0).version == 1)
+        message = said(server, 0)
+        assert message.media_type == wire.ENTRY_TYPE
+        assert message.published == NEWEST + 1000
+        assert json.loads(message.body)["link"] == "http://x.example/1"
+        until(lambda: len(site.seen) >= 4)
+        assert site.seen[-1][1]["if-none-match"] == '"1"'
+        assert site.seen[-1][1]["if-modified-since"] == "Tue, 02 Jan 2024 00:00:00 GMT"
+        assert said(server, 0).version == 1
+        site.pages["/f"] = (200, {"etag": '"2"'}, RSS.format(n=2).encode())
+        until(lambda: said(server, 0).version == 2)
+        assert json.loads(said(server, 0).body)["link"] == "http://x.example/2"
+
+
+def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
+    site.pages["/f"] = (200, {}, RSS.format(n=1).encode())
+    how = {"frame_size": 1024, "feeds": [Feed("F", site.url + "/f")], "feed_seconds": 0.02, "store": tmp_path / "m.db"}
+    for _ in range(2):
+        count = len(site.seen)
+        with running(["F"], **how) as server:
+            until(lambda: said(server, 0).version == 1)
+            until(lambda: len(site.seen) >= count + 3)  # noqa: B023
+            assert said(server, 0).version == 1
+
+
+def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
+    monkeypatch.setattr(feeds, "MAX_FEED_BYTES", 100_000)
+    monkeypatch.setattr(feeds, "FETCH_SECONDS", 5.0)
+    rss = RSS.format(n=1).encode()
+    site.pages = {
+        "/good": (200, {}, rss),
+        "/404": (404, {}, b""),
+        "/html": (200, {}, b"<html>hello</html>"),
+        "/bomb": (200, {"content-encoding": "gzip"}, gzip.compress(bytes(10_000_000))),
+        "/long": (200, {}, b"<rss>" + b" " * 200_000),
+        "/loop": (302, {"location": "/loop"}, b""),
+        "/moved": (301, {"location": "/good"}, b""),
+        "/out": (302, {"location": "gopher://x/"}, b""),
+    }
+    listed = [Feed(path[1:], site.url + path) for path in site.pages] + [Feed("closed", "http://127.0.0.1:1/")]
+    caplog.set_level(logging.WARNING)
+    with running([feed.name for feed in listed], frame_size=1024, feeds=listed, feed_seconds=0.02) as server:
+        bad = ["404", "html", "bomb", "long", "loop", "out", "closed"]
+        until(lambda: all(f"feed '{name}'" in caplog.text for name in bad))
+        until(lambda: metrics(server.url)["onoff_feed_failures_total"] >= 14)
+        until(lambda: said(server, 6).version == 1)
+        versions = [said(server, k).version for k in range(len(listed))]
+        assert versions == [1, 0, 0, 0, 0, 0, 1, 0, 0]
+        site.pages["/404"] = (200, {}, rss)  # it comes back
+        until(lambda: said(server, 1).version == 1)
+
+
+def test_the_pause_doubles_with_every_failure():
+    pauses = []
+
+    class Poller:
+        feed = Feed("f", "")
+        failures = 0
+
+        async def poll(self):
+            if len(pauses) == 4:
+                return
+            raise BadFeed("no")
+
+    async def sleep(seconds):
+        pauses.append(seconds)
+        if len(pauses) == 6:
+            raise asyncio.CancelledError
+
+    async def go():
+        with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
+            patch.setattr(feeds.asyncio, "sleep", sleep)
+            await feeds._poll_for_ever(Poller(), server_metrics(), 60.0, asyncio.Semaphore())
+
+    asyncio.run(go())
+    assert pauses == [120, 240, 480, 960, 60, 120]
+
+
+def server_metrics():
+    from onoff.server.metrics import Metrics
+
+    return Metrics()
