@@ -117,6 +117,11 @@ def test_importing_the_library_loads_numpy_at_most(statement):
     assert not loaded_by(statement) & HEAVY
 
 
+def test_the_server_does_not_load_chains_or_schemes():
+    loaded = {name for name in loaded_by("import onoff.server") if name.startswith("onoff.")}
+    assert {part(name) for name in loaded} <= {"errors", "wire", "server"}
+
+
 def test_bounds_is_a_function_whatever_was_imported_before():
     program = "import onoff.bounds, onoff; assert onoff.bounds([[0.5, 0.5]]).lower == 1"
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
@@ -32,7 +33,7 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
         numeric = bool(listed) and all(isinstance(line[at], int | float) for line in listed)
         shown.add_column(column, justify="right" if numeric else "left", overflow="fold")
     for line in listed:
-        shown.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else str(cell) for cell in line))
+        shown.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in line))
     return shown
 
 
