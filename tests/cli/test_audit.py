@@ -1,6 +1,7 @@
-"""`onoff audit exact`: the agreed JSON, and exit codes that a script can rely on."""
+"""`onoff audit`: the agreed JSON, pages that load nothing, and exit codes that a script can rely on."""
 
 import json
+import re
 
 import pytest
 
@@ -53,3 +54,125 @@ def test_bad_input_is_named(chain, capsys, arguments, code, complaint):
 def test_a_missing_file_exits_3(capsys):
     assert run(["audit", "exact", "nowhere.json"]) == 3
     assert "nowhere.json: No such file" in capsys.readouterr().err
+
+
+def run_json(capsys, *arguments, code=0):
+    assert run([*arguments, "--json"]) == code
+    return json.loads(capsys.readouterr().out)
+
+
+def check_page(path):
+    """One page that loads nothing: no script, no address that anything could be fetched from."""
+    text = path.read_text()
+    assert text.startswith("<!doctype html>")
+    assert "default-src 'none'" in text
+    assert "<script" not in text
+    assert not re.search(r"(src|href)\s*=\s*[\"'](?!#)", text)
+    assert "@import" not in text
+    assert "<image" not in text
+    return text
+
+
+def test_simulated_sessions_verify_tables(chain, capsys):
+    report = run_json(capsys, "audit", "exact", chain, "--scheme", "single", "--sessions", "5", "--pattern", "ON OFF")
+    assert report["sessions"] == 5
+    assert report["tables"] == 1
+    assert report["breach"] is None
+    assert run(["audit", "exact", chain, "--scheme", "single", "--sessions", "5"]) == 0
+    assert "by equality of integers" in capsys.readouterr().out
+
+
+def test_the_exact_report_as_a_page(chain, capsys, tmp_path):
+    page = tmp_path / "exact.html"
+    assert run(["audit", "exact", chain, "--scheme", "naive", "--pattern", "ON OFF", "--html", str(page)]) == 5
+    text = check_page(page)
+    assert "LEAK of 0.278" in text
+    assert text.count("<svg") == 1
+    assert 'class="bad"' in text
+
+
+@pytest.fixture
+def other(tmp_path):
+    path = tmp_path / "other.json"
+    path.write_text('{"transition": [[0.7, 0.3], [0.2, 0.8]]}')
+    return str(path)
+
+
+def test_a_chain_against_another(chain, other, capsys, tmp_path):
+    page, picture = tmp_path / "chain.html", tmp_path / "chain.svg"
+    report = run_json(
+        capsys,
+        "audit",
+        "chain",
+        chain,
+        "--against",
+        other,
+        "--scheme",
+        "single",
+        "--html",
+        str(page),
+        "--plot",
+        str(picture),
+    )
+    assert report["error"] == pytest.approx(0.1)
+    assert 0 < report["exact"]["bits"] < report["upper"]["bits"]
+    assert report["steps"][1]["bits"] == pytest.approx(report["exact"]["bits"])
+    assert "<svg" in check_page(page)
+    assert picture.read_text().startswith("<svg")
+    assert run(["audit", "chain", chain, "--against", other, "--scheme", "single"]) == 0
+    assert "cited" in capsys.readouterr().out
+
+
+def test_a_chain_that_is_off_by_an_error(chain, capsys):
+    report = run_json(capsys, "audit", "chain", chain, "--error", "0.05", "--scheme", "single")
+    assert report["exact"]["bits"] == max(found["bits"] for found in report["directions"].values())
+    assert run(["audit", "chain", chain, "--error", "0.05", "--scheme", "single"]) == 0
+    assert "the worst found is" in capsys.readouterr().out
+
+
+def test_a_chain_known_from_traces(chain, capsys, tmp_path):
+    trace, page = tmp_path / "clicks.txt", tmp_path / "page.html"
+    trace.write_text("source-1 source-1 source-2\nsource-2 source-2 source-1\n" * 50)
+    report = run_json(
+        capsys, "audit", "chain", chain, "--traces", str(trace), "--scheme", "single", "--html", str(page)
+    )
+    assert report["sampling"]["transitions"] == 200
+    assert report["sampling"]["fewest"] == 100
+    assert "typically off by" in check_page(page)
+
+
+def test_one_question_at_a_time(chain, other, capsys):
+    assert run(["audit", "chain", chain]) == 3
+    assert run(["audit", "chain", chain, "--error", "0.1", "--against", other]) == 3
+    assert "give one of" in capsys.readouterr().err
+
+
+def test_explain_for_a_person(chain, capsys, tmp_path):
+    page = tmp_path / "explain.html"
+    arguments = ["audit", "explain", chain, "--pattern", "ON OFF", "--scheme", "single"]
+    report = run_json(capsys, *arguments, "--html", str(page))
+    assert report["requests"][0] == pytest.approx({"t": 0, "prior": 0.5, "earlier": 0.5, "ours": 0.5, "naive": 0.8})
+    assert "After a private request, queries add nothing." in check_page(page)
+    assert run(arguments) == 0
+    assert "still 50.0%" in capsys.readouterr().out
+
+
+def test_a_log_is_recomputed(chain, capsys, tmp_path):
+    log, page = tmp_path / "log.jsonl", tmp_path / "log.html"
+    log.write_text('{"step": 0, "private": true, "sources": [0, 1]}\n{"step": 1, "private": false, "sources": [0]}\n')
+    arguments = ["audit", "log", str(log), "--chain", chain, "--scheme", "single"]
+    assert run_json(capsys, *arguments)["sound"]
+    assert run(arguments) == 0
+    assert "All 2 queries" in capsys.readouterr().out
+    log.write_text('{"step": 0, "private": true, "sources": [0]}\n')
+    assert run([*arguments, "--html", str(page)]) == 5
+    assert "ON, but only 1 of the 2" in capsys.readouterr().out
+    assert "ON, but only 1 of the 2" in check_page(page)
+    log.write_text("{\n")
+    assert run(arguments) == 3
+    assert "line 1 is not JSON" in capsys.readouterr().err
+
+
+def test_a_page_that_cannot_be_written_is_named(chain, capsys, tmp_path):
+    assert run(["audit", "explain", chain, "--scheme", "single", "--html", str(tmp_path / "no" / "page.html")]) == 3
+    assert "No such file" in capsys.readouterr().err

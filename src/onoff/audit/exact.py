@@ -10,6 +10,8 @@ For every step t the audit enumerates the joint law of (X_{B_t}, Q_[t]) and give
     bits   I(X_{B_t} ; Q_t | Q_[t-1])   what step t adds for the server: the paper's privacy, which must be zero
     joint  I(X_{B_t} ; Q_[t])           what it knows in all; earlier open requests may have told it something, which
                                         no causal scheme can prevent
+    guess  E max_b P(X_{B_t} = b | Q_[t])    how often its best guess of all private requests is right, and what that
+                                        was before Q_t was seen; the difference is the guessing advantage
 
 Whether `bits` is zero is decided by equality of rationals, for each history h of queries:
 
@@ -19,14 +21,15 @@ The number of bits is a float for people to read; it is exactly 0.0 when the equ
 rounds its rows, so for it the largest deviation is reported and held against ROUNDING_LIMIT instead.
 
 Worlds that agree on (X_{B_t}, X_t, Q_[t]) and on the session's own state go on alike and are merged; time and space
-grow with their number.
+grow with their number. What is driven need not be a session: anything with a state, `request` and `fork` will do,
+and what the server sees of a request may be any value (sets of sources, or all bytes on a socket).
 """
 
 from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol, Self
@@ -34,6 +37,7 @@ from typing import Any, Protocol, Self
 from onoff.chain import MarkovChain
 from onoff.entropy import Entropy, SystemEntropy, enumerate_branches
 from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.memory import LastQuery
 from onoff.rows import UNIT
 from onoff.session import Query, Session
 
@@ -43,16 +47,30 @@ MOST_WORLDS = 2_000_000
 """Worlds that are enumerated at most."""
 
 Set = tuple[int, ...]
-World = tuple[Set, int, tuple[Set, ...], Hashable]
-"""The private requests so far, the present request, the queries seen, and the session's own state."""
+Seen = Any
+"""What the server sees of one request: a hashable value, for a session the tuple of sources."""
+World = tuple[Set, int, tuple[Seen, ...], Hashable]
+"""The private requests so far, the present request, what was seen, and the session's own state."""
+
+
+class Observation(Protocol):
+    """What one request showed the server, how many messages it took, and whether it holds the wanted source."""
+
+    @property
+    def sources(self) -> Hashable: ...
+    def __len__(self) -> int: ...
+    def __contains__(self, source: object) -> bool: ...
 
 
 class Auditable(Protocol):
-    """What the audit drives: a session, or a deliberately broken twin of one."""
+    """What the audit drives: a session, the shipped client, or a deliberately broken twin of one.
+
+    state: with what was seen so far it decides all that follows.
+    """
 
     @property
     def state(self) -> Hashable: ...
-    def request(self, source: int | str, *, private: bool) -> Query: ...
+    def request(self, source: int | str, *, private: bool) -> Observation: ...
     def fork(self, entropy: Entropy) -> Self: ...
 
 
@@ -76,6 +94,7 @@ class AuditStep:
     """One step of an audit.
 
     deviation: the largest |P(b,q|h) - P(b|h) P(q|h)|, exactly; zero means private.
+    guess_before, guess: how often the best guess of all private requests is right before and after the step's query.
     """
 
     t: int
@@ -86,6 +105,13 @@ class AuditStep:
     deviation: Fraction
     worlds: int
     undecodable: bool
+    guess_before: float
+    guess: float
+
+    @property
+    def advantage(self) -> float:
+        """By how much seeing this step's query makes the best guess right more often."""
+        return self.guess - self.guess_before
 
 
 @dataclass(frozen=True)
@@ -124,6 +150,8 @@ class ExactAudit:
                 "joint": s.joint,
                 "cost": s.cost,
                 "worlds": s.worlds,
+                "guess_before": s.guess_before,
+                "guess": s.guess,
             }
             for s in self.steps
         ]
@@ -154,42 +182,80 @@ def audit_exact(
     else:
         start = Session(chain, scheme, memory, everything=everything, entropy=SystemEntropy(), **options)  # type: ignore[arg-type]
     tolerance = ROUNDING_LIMIT if memory == "bayes-filter" and scheme != "naive" else Fraction(0)
-    steps, breach = _enumerate(chain, pattern, start, tolerance)
-    naive = steps if scheme == "naive" else _enumerate(chain, pattern, NaiveSession(chain), tolerance)[0]
+    steps, breach = _follow(chain, pattern, start, tolerance)
+    naive = steps if scheme == "naive" else _follow(chain, pattern, NaiveSession(chain), tolerance)[0]
     return ExactAudit(tuple(steps), tuple(s.bits for s in naive), tolerance, breach)
 
 
-def _enumerate(
+def audit_patterns(
+    chain: MarkovChain, start: Auditable, longest: int, tolerance: Fraction = Fraction(0)
+) -> Iterator[tuple[tuple[bool, ...], AuditStep, str | None]]:
+    """The last step of every pattern that starts with ON and has at most `longest` steps, and its breach if any.
+
+    Patterns share their beginnings, so each is enumerated from where its own beginning ended.
+    """
+    beginnings: list[tuple[tuple[bool, ...], Worlds]] = [((), _before_the_first_request(start))]
+    while beginnings:
+        pattern, worlds = beginnings.pop()
+        for private in (True, False) if pattern else (True,):
+            longer = (*pattern, private)
+            after, cost, undecodable = _advance(chain, worlds, private)
+            yield longer, *_judge(len(pattern), private, after, cost, undecodable, tolerance)
+            if len(longer) < longest:
+                beginnings.append((longer, after))
+
+
+Worlds = dict[World | None, tuple[Fraction, Auditable]]
+"""The worlds that can be, with their probabilities, each with a session that stands there."""
+
+
+def _before_the_first_request(start: Auditable) -> Worlds:
+    return {None: (Fraction(1), start)}
+
+
+def _follow(
     chain: MarkovChain, pattern: tuple[bool, ...], start: Auditable, tolerance: Fraction
 ) -> tuple[list[AuditStep], str | None]:
-    worlds: dict[World | None, tuple[Fraction, Auditable]] = {None: (Fraction(1), start)}
+    worlds = _before_the_first_request(start)
     steps: list[AuditStep] = []
     breach: str | None = None
     for t, private in enumerate(pattern):
-        worlds, undecodable = _advance(chain, worlds, private)
-        step, fault = _judge(t, private, worlds, undecodable, tolerance)
+        worlds, cost, undecodable = _advance(chain, worlds, private)
+        step, fault = _judge(t, private, worlds, cost, undecodable, tolerance)
         steps.append(step)
         breach = breach or fault
     return steps, breach
 
 
-def _advance(
-    chain: MarkovChain, worlds: Mapping[World | None, tuple[Fraction, Auditable]], private: bool
-) -> tuple[dict[World | None, tuple[Fraction, Auditable]], bool]:
-    """Every world after one more request, and whether some request was not in its own query."""
-    after: dict[World | None, tuple[Fraction, Auditable]] = {}
-    undecodable = False
+def _advance(chain: MarkovChain, worlds: Worlds, private: bool) -> tuple[Worlds, Fraction, bool]:
+    """Every world after one more request, its mean cost, and whether some request was not in its own query."""
+    after: Worlds = {}
+    cost, undecodable = Fraction(0), False
+    outcomes: dict[Hashable, list[tuple[Fraction, Observation, Auditable]]] = {}
     for world, (weight, session) in worlds.items():
         hidden, seen = ((), ()) if world is None else (world[0], world[2])
         for x, chance in _next_requests(chain, world):
-            for branch, (query, twin) in enumerate_branches(_one_request(session, x, private)):
+            place = _decides_all(session, seen), x
+            if place not in outcomes:
+                branches = enumerate_branches(_one_request(session, x, private))
+                outcomes[place] = [(branch, query, twin) for branch, (query, twin) in branches]
+            for branch, query, twin in outcomes[place]:
                 undecodable |= x not in query
                 key = ((*hidden, x) if private else hidden, x, (*seen, query.sources), twin.state)
                 known = after[key][0] if key in after else Fraction(0)
-                after[key] = known + weight * chance * branch, twin
+                probability = weight * chance * branch
+                after[key] = known + probability, twin
+                cost += probability * len(query)
         if len(after) > MOST_WORLDS:
             raise InvalidInput(f"more than {MOST_WORLDS} worlds", hint="audit fewer sources or a shorter pattern")
-    return after, undecodable
+    return after, cost, undecodable
+
+
+def _decides_all(session: Auditable, seen: tuple[Seen, ...]) -> Hashable:
+    """A value such that two sessions with the same one answer the same request alike."""
+    if type(session) is Session and isinstance(session.memory, LastQuery):
+        return session.state  # holds all there is; a twin, or the paper's filter, may depend on what was seen
+    return session.state, seen
 
 
 def _next_requests(chain: MarkovChain, world: World | None) -> list[tuple[int, Fraction]]:
@@ -200,8 +266,8 @@ def _next_requests(chain: MarkovChain, world: World | None) -> list[tuple[int, F
     return [(x, Fraction(w, UNIT)) for x, w in zip(sources.tolist(), units.tolist(), strict=True)]
 
 
-def _one_request(session: Auditable, x: int, private: bool) -> Callable[[Entropy], tuple[Query, Auditable]]:
-    def run(entropy: Entropy) -> tuple[Query, Auditable]:
+def _one_request(session: Auditable, x: int, private: bool) -> Callable[[Entropy], tuple[Observation, Auditable]]:
+    def run(entropy: Entropy) -> tuple[Observation, Auditable]:
         twin = session.fork(entropy)
         return twin.request(x, private=private), twin
 
@@ -211,17 +277,16 @@ def _one_request(session: Auditable, x: int, private: bool) -> Callable[[Entropy
 def _judge(
     t: int,
     private: bool,
-    worlds: Mapping[World | None, tuple[Fraction, Auditable]],
+    worlds: Worlds,
+    cost: Fraction,
     undecodable: bool,
     tolerance: Fraction,
 ) -> tuple[AuditStep, str | None]:
-    law: dict[tuple[Set, tuple[Set, ...]], Fraction] = defaultdict(Fraction)
-    cost = Fraction(0)
+    law: dict[tuple[Set, tuple[Seen, ...]], Fraction] = defaultdict(Fraction)
     for world, (weight, _) in worlds.items():
         if world is not None:
             law[world[0], world[2]] += weight
-            cost += weight * len(world[2][-1])
-    by_history: dict[tuple[Set, ...], dict[tuple[Set, Set], Fraction]] = defaultdict(dict)
+    by_history: dict[tuple[Seen, ...], dict[tuple[Set, Seen], Fraction]] = defaultdict(dict)
     for (hidden, queries), weight in law.items():
         by_history[queries[:-1]][hidden, queries[-1]] = weight
     deviation, breach = Fraction(0), None
@@ -241,6 +306,8 @@ def _judge(
         deviation=deviation,
         worlds=len(worlds),
         undecodable=undecodable,
+        guess_before=float(sum(max(_marginals(joint)[0].values()) for joint in by_history.values())),
+        guess=float(sum(_best_guesses(law).values())),
     )
     return step, breach
 
@@ -252,6 +319,14 @@ def _marginals(joint: Mapping[tuple[Set, Any], Fraction]) -> tuple[dict[Set, Fra
         left[b] += weight
         right[q] += weight
     return left, right, sum(left.values(), Fraction(0))
+
+
+def _best_guesses(joint: Mapping[tuple[Set, Any], Fraction]) -> dict[Any, Fraction]:
+    """max over b of P(b, q), for every q."""
+    best: dict[Any, Fraction] = defaultdict(Fraction)
+    for (_, q), weight in joint.items():
+        best[q] = max(best[q], weight)
+    return best
 
 
 def _largest_deviation(joint: Mapping[tuple[Set, Any], Fraction]) -> tuple[Fraction, Any]:

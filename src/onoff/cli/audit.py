@@ -5,16 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import App, Parameter
+from cyclopts import App, Parameter, validators
 from rich.console import Console
 
 from onoff.audit.exact import ExactAudit, audit_exact
+from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.chain import MarkovChain
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import PrivacyBreach
 from onoff.pattern import parse
 
+Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
+Pattern = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
+
 app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
+app.command("onoff.cli.audit_chain:chain", name="chain")
+app.command("onoff.cli.audit_explain:explain", name="explain")
+app.command("onoff.cli.audit_log:log", name="log")
 
 
 @app.command
@@ -23,33 +30,83 @@ def exact(
     /,
     *,
     scheme: str = "auto",
-    pattern: Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")] = "ON OFF OFF ON OFF",
+    pattern: Pattern = "ON OFF OFF ON OFF",
     memory: str = "last-query",
     everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
+    sessions: Annotated[
+        int | None,
+        Parameter(
+            validator=validators.Number(gte=1),
+            help="For many sources: verify every table met in this many simulated sessions, instead of enumerating.",
+        ),
+    ] = None,
+    html: Html = None,
     json: Json = False,
 ) -> int:
     """Enumerate every request path and every random branch, and decide by equality.
+
+    With --sessions the integer identities of every table met in simulated sessions are checked instead.
 
     Examples
     --------
     onoff audit exact chain.json --scheme greedy --pattern 'ON OFF OFF OFF'
 
     onoff audit exact chain.json --scheme naive --json
+
+    onoff audit exact large.json --scheme greedy --sessions 10000 --pattern 'ON OFF*10'
     """
-    audit = audit_exact(MarkovChain.load(chain), scheme, parse(pattern), memory, everything=everything)
+    loaded, statuses = MarkovChain.load(chain), parse(pattern)
+    if sessions is not None:
+        with progress("sessions", sessions) as done:
+            met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
+        emit(met.as_dict(), json, lambda console: console.print(_met(met)))
+        return 0 if met.private else PrivacyBreach.exit_code
+    audit = audit_exact(loaded, scheme, statuses, memory, everything=everything)
+    if html is not None:
+        _write_exact(html, audit, chain.name, scheme, pattern)
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))
     return 0 if audit.private else PrivacyBreach.exit_code
 
 
-def _show_exact(console: Console, audit: ExactAudit) -> None:
-    lines = [
+EXACT_COLUMNS = ("t", "privacy", "messages", "bits leaked", "known in all", "naive switching leaks")
+
+
+def _lines(audit: ExactAudit) -> list[tuple[int, str, float, float, float, float]]:
+    return [
         (step["t"], "ON" if step["private"] else "OFF", step["cost"], step["bits"], step["joint"], naive)
         for step, naive in zip(audit.as_dict()["steps"], audit.naive, strict=True)
     ]
-    columns = ("t", "privacy", "messages", "bits leaked", "known in all", "naive switching leaks")
-    console.print(table(columns, lines))
+
+
+def _verdict(audit: ExactAudit) -> str:
     if audit.private:
         note = f" (rounding {audit.rounding:.2g})" if audit.rounding else ""
-        console.print(f"No step tells anything about private requests: exactly 0 bits{note}.")
-    else:
-        console.print(f"LEAK of {audit.leak:.6g} bits. {audit.breach}")
+        return f"No step tells anything about private requests: exactly 0 bits{note}."
+    return f"LEAK of {audit.leak:.6g} bits. {audit.breach}"
+
+
+def _show_exact(console: Console, audit: ExactAudit) -> None:
+    console.print(table(EXACT_COLUMNS, _lines(audit)))
+    console.print(_verdict(audit))
+
+
+def _write_exact(path: Path, audit: ExactAudit, chain: str, scheme: str, pattern: str) -> None:
+    from onoff.audit.report import Part, page, plot_exact, write
+
+    explained = (
+        "Every request path and every random choice was followed, with exact probabilities. 'Bits leaked' is what a "
+        "step's query adds to what the server knows about private requests; zero is decided by equality. 'Known in "
+        "all' counts open requests made before a private one too, which nobody can take back."
+    )
+    part = Part(f"{chain}, {scheme}, {pattern}", [explained], EXACT_COLUMNS, _lines(audit), plot_exact(audit))
+    write(path, page("Exact audit", _verdict(audit), audit.private, [part]))
+
+
+def _met(met: IdentitiesAudit) -> str:
+    if not met.private:
+        return f"LEAK. {met.breach}"
+    return (
+        f"{met.tables} tables ({met.cells} cells, the largest with {met.largest} queries) met in {met.requests} "
+        f"requests of {met.sessions} sessions: every identity holds, by equality of integers. Tables that no session "
+        "met were not looked at."
+    )

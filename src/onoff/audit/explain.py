@@ -1,0 +1,235 @@
+"""What the server could guess of each private request: before, after ours, after naive switching.
+
+For every private time i, over all that the server sees up to the last step T:
+
+    prior     max_x P(X_i = x)                              knowing the chain alone
+    earlier   E max_x P(X_i = x | Q_[i-1])                  and the queries before X_i, ours
+    ours      E max_x P(X_i = x | Q_[T])                    and all queries, ours
+    naive     E max_x P(X_i = x | open requests up to T)    everything while ON, the plain request while OFF
+
+`ours` equals `earlier`: from X_i on our queries add nothing, which is the promise. `earlier` may exceed `prior`:
+open requests made before X_i hint at what comes next, and nobody who decides before the future is known can take them
+back. That is the joint criterion; how much it amounts to is the user's to know.
+
+The server's belief is computed, not assumed: for each private i a matrix J_i(x_i, x_t), the joint law of that request
+and the present one given the queries seen, moves on by p(q_t, x_t | x_{t-1}) from the table in use. All histories of
+queries are followed where there are at most MOST_HISTORIES, else SESSIONS of them are sampled.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput
+from onoff.memory import LastQuery
+from onoff.rows import UNIT, Floats
+from onoff.session import Session
+from onoff.table import QueryTable
+from onoff.tables import Tables
+
+MOST_HISTORIES = 5_000
+SESSIONS = 1_000
+LARGEST = 300
+"""Sources at most: beliefs are N by N matrices."""
+
+
+@dataclass(frozen=True)
+class Guess:
+    """How often the best guess of the private request at time t is right."""
+
+    t: int
+    prior: float
+    earlier: float
+    ours: float
+    naive: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def in_words(self) -> str:
+        told = (
+            f"Open requests before it had already raised that to {self.earlier:.1%}; no method that decides before the "
+            "future is known can prevent it. "
+            if self.earlier > self.prior + 5e-4
+            else ""
+        )
+        return (
+            f"Request {self.t} was private. From your habits alone the server guesses it right {self.prior:.1%} of the "
+            f"time. {told}After all queries of onoff it is still {self.ours:.1%}; after naive switching "
+            f"it would be {self.naive:.1%}."
+        )
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The guesses of every private request. exact: all histories were followed; else the mean of `sessions`."""
+
+    guesses: tuple[Guess, ...]
+    exact: bool
+    sessions: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "requests": [guess.as_dict() for guess in self.guesses],
+            "exact": self.exact,
+            "histories": self.sessions,
+        }
+
+
+@dataclass(frozen=True)
+class Belief:
+    """What the server believes after some queries: for each private time i the joint law of X_i and the present X.
+
+    present: law of the present request. private: {i: J_i}. earlier: {i: best guess just before query i}.
+    """
+
+    last: tuple[int, ...] | None
+    present: Floats
+    private: dict[int, Floats]
+    earlier: dict[int, float]
+
+
+def explain(
+    chain: MarkovChain, pattern: tuple[bool, ...], scheme: str = "auto", seed: int = 0, **options: Any
+) -> Explanation:
+    """What the server could guess of each private request of `pattern` under the memory `last-query`."""
+    if chain.n > LARGEST:
+        raise InvalidInput(f"{chain.n} sources are too many to explain", hint=f"at most {LARGEST}")
+    if True not in pattern:
+        raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
+    server = _Server(chain, Tables(chain, scheme, **options))
+    ends = server.all_histories(pattern)
+    exact = ends is not None
+    if ends is None:
+        rng = np.random.default_rng(seed)
+        ends = [(1 / SESSIONS, server.one_history(pattern, rng)) for _ in range(SESSIONS)]
+    P = _dense(chain)
+    guesses = []
+    for i in (t for t, private in enumerate(pattern) if private):
+        law = chain.initial @ np.linalg.matrix_power(P, i)
+        earlier = sum(weight * belief.earlier[i] for weight, belief in ends)
+        ours = sum(weight * float(belief.private[i].sum(axis=1).max()) for weight, belief in ends)
+        guesses.append(Guess(i, float(law.max()), float(earlier), float(ours), naive_guess(chain, pattern, i)))
+    return Explanation(tuple(guesses), exact, len(ends))
+
+
+def naive_guess(chain: MarkovChain, pattern: tuple[bool, ...], i: int) -> float:
+    """E max_x P(X_i = x | all open requests): by the Markov property the nearest ones on both sides decide."""
+    P = _dense(chain)
+    opened = [t for t, private in enumerate(pattern) if not private]
+    before = max((t for t in opened if t < i), default=None)
+    after = min((t for t in opened if t > i), default=None)
+    onward = np.ones((chain.n, 1)) if after is None else np.linalg.matrix_power(P, after - i)
+    if before is None:
+        return float(((chain.initial @ np.linalg.matrix_power(P, i))[:, None] * onward).max(axis=0).sum())
+    start = chain.initial @ np.linalg.matrix_power(P, before)
+    reach = np.linalg.matrix_power(P, i - before)
+    return float(sum(p * (reach[x][:, None] * onward).max(axis=0).sum() for x, p in enumerate(start) if p))
+
+
+class _Server:
+    """Follows queries as a server would that knows the chain, the scheme and the pattern."""
+
+    def __init__(self, chain: MarkovChain, tables: Tables) -> None:
+        self.chain, self.tables = chain, tables
+        self.P = _dense(chain)
+        self._memories: dict[tuple[int, ...] | None, LastQuery] = {}
+
+    def all_histories(self, pattern: tuple[bool, ...]) -> list[tuple[float, Belief]] | None:
+        ends: list[tuple[float, Belief]] = [(1.0, self.start())]
+        for t, private in enumerate(pattern):
+            following: list[tuple[float, Belief]] = []
+            for weight, belief in ends:
+                following += [(weight * p, after) for p, after in self.next(belief, t, private)]
+                if len(following) > MOST_HISTORIES:
+                    return None
+            ends = following
+        return ends
+
+    def one_history(self, pattern: tuple[bool, ...], rng: np.random.Generator) -> Belief:
+        """The belief after one session of a user whose requests follow the chain."""
+        belief, user = self.start(), Session(self.chain, tables=self.tables, entropy=_Seeded(rng))
+        for t, (x, private) in enumerate(zip(self.chain.sample(len(pattern), rng).tolist(), pattern, strict=True)):
+            query = user.request(x, private=private).sources
+            _, belief = self.after(belief, t, private, query, self._move(belief.last, private, query))
+        return belief
+
+    def start(self) -> Belief:
+        return Belief(None, self.chain.initial, {}, {})
+
+    def next(self, belief: Belief, t: int, private: bool) -> Iterator[tuple[float, Belief]]:
+        """Every query that can come next, with its probability given the history, and the belief after it."""
+        for query in self._queries(belief.last, private):
+            chance, after = self.after(belief, t, private, query, self._move(belief.last, private, query))
+            if chance > 0:
+                yield chance, after
+
+    def after(
+        self, belief: Belief, t: int, private: bool, query: tuple[int, ...], move: Floats
+    ) -> tuple[float, Belief]:
+        """The probability of `query` given the history, and the belief once it is seen."""
+        law = belief.present * move[0] if belief.last is None else belief.present @ move
+        seen = float(law.sum())
+        if seen <= 0:
+            return 0.0, belief
+        known = {i: J @ move / seen for i, J in belief.private.items()}
+        earlier = belief.earlier
+        if private:
+            known[t] = np.diag(law / seen)
+            coming = belief.present if belief.last is None else belief.present @ self.P
+            earlier = {**earlier, t: float(coming.max())}
+        return seen, Belief(query, law / seen, known, earlier)
+
+    def _queries(self, last: tuple[int, ...] | None, private: bool) -> Sequence[tuple[int, ...]]:
+        memory = self._memory(last)
+        possible = tuple(memory.rows.columns.tolist())
+        if private:
+            return [possible]
+        return [(x,) for x in possible] if memory.rows.distinct == 1 else self._table(memory).queries
+
+    def _move(self, last: tuple[int, ...] | None, private: bool, query: tuple[int, ...]) -> Floats:
+        """p(q, x_t | x_{t-1}) as a matrix; before the first request its row 0 is p(q | x_0) instead."""
+        memory = self._memory(last)
+        if last is None or private or memory.rows.distinct == 1:
+            plain = np.ones((1, self.chain.n)) if last is None else self.P
+            return plain if private else np.asarray(plain * (np.arange(self.chain.n) == query[0]))
+        table = self._table(memory)
+        move = np.zeros((self.chain.n, self.chain.n))
+        move[np.ix_(last, query)] = table.block(table.index_of(query))[table.rows.group] / UNIT
+        return move
+
+    def _memory(self, last: tuple[int, ...] | None) -> LastQuery:
+        if last not in self._memories:
+            self._memories[last] = LastQuery(self.chain, last, None if last is None else last[0])
+        return self._memories[last]
+
+    def _table(self, memory: LastQuery) -> QueryTable:
+        table = self.tables.of(memory)
+        if not isinstance(table, QueryTable):
+            raise InvalidInput("this scheme keeps no table to explain", hint="use greedy or optimal")
+        return table
+
+
+class _Seeded:
+    """Repeatable draws, for reports only."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def choose(self, weights: Sequence[int]) -> int:
+        edges = list(accumulate(weights))
+        return bisect_right(edges, int(self._rng.integers(edges[-1])))
+
+    def uniforms(self, count: int) -> Floats:
+        return self._rng.random(count)
+
+
+def _dense(chain: MarkovChain) -> Floats:
+    return chain.transition if isinstance(chain.transition, np.ndarray) else np.asarray(chain.transition.toarray())

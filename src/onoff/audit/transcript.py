@@ -1,0 +1,288 @@
+"""Checks a log of queries: nothing in it may depend on more than the chain, the switch and the queries before.
+
+A log is JSON lines, one object per query as the server saw it, in order:
+
+    {"step": 4, "private": false, "sources": [0, 2], "cost": 2, "time": "2026-01-01T12:00:00Z", "session": "a1..."}
+
+    step      number of the request within its session: counts up by one; the same step again is a retry
+    sources   numbers of the asked sources
+    private   the switch, where the writer knows it: true ON, false OFF, absent or null in a server's log
+    cost      messages fetched; where given it must be the number of sources
+    session   where given: another value starts a new session
+    note      where given and not null: why everything was asked
+    time, and anything else, is passed over
+
+The gateway writes such lines; a server's log has no `private`. From the chain and the scheme every line is
+recomputed:
+
+    canonical   sources ascend, none twice, all of them exist, at least one
+    same        a step sent again shows the same set
+    in order    no step is missing or goes back within a session
+    ON          everything that can be wanted after the query before; all sources will also do
+    OFF         a query of the table of the query before, which is rebuilt here; while nothing is hidden, one source
+    everything  all sources at any time: the safe answer to doubt, counted
+    new session after the first one: all sources, since what was asked before may be lost
+    beginning   a log that starts within a session is taken at its word for its first line
+
+A scheme that keeps no table is held to what any private query must satisfy: every source of the query before can
+lead into it. Which source was wanted is nowhere in a log, and nothing here asks for it.
+
+How often each query of a table was drawn is compared with the table's masses (a G-test over all sets, `fit`). A
+small value means that the user's requests do not follow the chain or that queries were drawn wrongly; it is
+reported, not judged, because a log alone cannot tell these two apart. Only lines known to be OFF count.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.memory import LastQuery
+from onoff.rows import UNIT
+from onoff.table import QueryTable
+from onoff.tables import Tables
+
+LONGEST_LINE = 4 * 2**20
+LEAST_EXPECTED = 5.0
+"""Queries of a table that are expected less often than this are counted together."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a log."""
+
+    number: int
+    step: int
+    sources: tuple[int, ...]
+    private: bool | None = None
+    cost: int | None = None
+    session: str | None = None
+    noted: bool = False
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A line that no honest session would have written."""
+
+    line: int
+    step: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}, step {self.step}: {self.reason}"
+
+
+@dataclass
+class LogAudit:
+    """What a log shows."""
+
+    queries: int = 0
+    retries: int = 0
+    sessions: int = 0
+    everything: int = 0
+    """Queries for all sources where less would have done."""
+    messages: int = 0
+    faults: list[Fault] = field(default_factory=list)
+    fit: float | None = None
+    """How likely draws at least as far from the tables' masses are; None where there were too few."""
+
+    @property
+    def sound(self) -> bool:
+        return not self.faults
+
+    def require_sound(self) -> None:
+        """Raise PrivacyBreach naming the first faulty line, if there is one."""
+        if self.faults:
+            raise PrivacyBreach(str(self.faults[0]), hint=f"{len(self.faults)} faulty lines in all")
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "queries": self.queries,
+            "retries": self.retries,
+            "sessions": self.sessions,
+            "everything": self.everything,
+            "messages": self.messages,
+            "fit": self.fit,
+            "faults": [{"line": f.line, "step": f.step, "reason": f.reason} for f in self.faults],
+            "sound": self.sound,
+        }
+
+
+def read_log(path: Path) -> Iterator[Line]:
+    """The lines of a log file. Raises InvalidInput with the number of the line that cannot be read."""
+    try:
+        with path.open("rb") as file:
+            number = 0
+            while raw := file.readline(LONGEST_LINE + 1):
+                number += 1
+                if len(raw) > LONGEST_LINE:
+                    raise InvalidInput(f"{path}: line {number} is longer than {LONGEST_LINE} bytes")
+                if raw.strip():
+                    yield parse_line(raw, number, str(path))
+    except OSError as error:
+        raise InvalidInput(f"{path}: {error.strerror}", hint="give a log of JSON lines") from None
+
+
+def parse_line(raw: bytes | str, number: int, where: str = "log") -> Line:
+    """One line of a log; whether it is sound is for `audit_log` to say."""
+    try:
+        fields = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise InvalidInput(f"{where}: line {number} is not JSON", hint="one object per line") from None
+    match fields:
+        case {"step": int(step), "sources": list(sources)} if step >= 0 and all(type(x) is int for x in sources):
+            pass
+        case _:
+            raise InvalidInput(
+                f"{where}: line {number} has no step and sources", hint='e.g. {"step": 0, "sources": [0, 1]}'
+            )
+    private, cost, session = (fields.get(name) for name in ("private", "cost", "session"))
+    if not (private is None or isinstance(private, bool)) or not (cost is None or type(cost) is int):
+        raise InvalidInput(f"{where}: line {number}: private is true, false or null, and cost a whole number")
+    named = None if session is None else str(session)
+    return Line(number, step, tuple(sources), private, cost, named, fields.get("note") is not None)
+
+
+def audit_log(lines: Iterable[Line], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
+    """Recompute every line of a log of sessions with memory `last-query`."""
+    judge = _Judge(chain, Tables(chain, scheme, **options))
+    for line in lines:
+        judge.see(line)
+    judge.audit.fit = judge.fit()
+    return judge.audit
+
+
+class _Judge:
+    def __init__(self, chain: MarkovChain, tables: Tables) -> None:
+        self.chain, self.tables = chain, tables
+        self.audit = LogAudit()
+        self.session: str | None = None
+        self.step: int | None = None
+        self.last: tuple[int, ...] | None = None
+        self.drawn: dict[_State, Counter[tuple[int, ...]]] = defaultdict(Counter)
+        self._states: dict[tuple[int, ...] | None, _State] = {}
+
+    def see(self, line: Line) -> None:
+        first = self.audit.sessions == 0
+        if first or line.session != self.session:
+            self.audit.sessions += 1
+            self.session, self.step = line.session, None
+        reason = self._not_canonical(line)
+        if reason is None and self.step is not None and line.step == self.step:
+            self.audit.retries += 1
+            if line.sources != self.last:
+                self._fault(line, "a step was sent again with another set")
+            return
+        if reason is None and self.step is not None and line.step != self.step + 1:
+            reason = f"step {self.step} was followed by step {line.step}"
+        if reason is None and not (first and line.step > 0):
+            reason = self._not_followed(line, fresh=self.step is None and not first)
+        if reason is not None:
+            self._fault(line, reason)
+        self.audit.queries += 1
+        self.audit.messages += len(line.sources)
+        # after a faulty line nothing is taken for granted: what follows is judged as after everything
+        self.last = line.sources if reason is None else tuple(range(self.chain.n))
+        self.step = line.step
+
+    def _fault(self, line: Line, reason: str) -> None:
+        self.audit.faults.append(Fault(line.number, line.step, reason))
+
+    def _not_canonical(self, line: Line) -> str | None:
+        sources = line.sources
+        if not sources:
+            return "a query for no source"
+        if any(after <= before for before, after in pairwise(sources)):
+            return "sources that do not ascend"
+        if sources[0] < 0 or sources[-1] >= self.chain.n:
+            return f"a source that does not exist; there are {self.chain.n}"
+        if line.cost is not None and line.cost != len(sources):
+            return f"{len(sources)} sources at a cost of {line.cost}"
+        return None
+
+    def _not_followed(self, line: Line, *, fresh: bool) -> str | None:
+        """Why `line` cannot follow the query before, or None."""
+        query = line.sources
+        state = self._state(self.last)
+        if len(query) == self.chain.n:
+            self.audit.everything += query != state.possible or line.private is False
+        elif fresh:
+            return "a new session that did not start by asking for everything"
+        elif line.private is not False and query == state.possible:
+            return None
+        elif line.private:
+            return f"ON, but only {len(query)} of the {len(state.possible)} sources that could be wanted were asked"
+        elif state.memory.rows.distinct == 1:
+            return None if query in state.queries else "nothing was hidden, yet not one possible source was asked"
+        elif state.table is None:
+            return _unreachable(state.memory, query)
+        elif query not in state.queries:
+            return "not a query of the table of the query before"
+        if state.table is not None and line.private is False and not line.noted:
+            self.drawn[state][query] += 1
+        return None
+
+    def _state(self, last: tuple[int, ...] | None) -> _State:
+        if last not in self._states:
+            self._states[last] = _State.after(self.chain, self.tables, last)
+        return self._states[last]
+
+    def fit(self) -> float | None:
+        """The p-value of a G-test of all draws against the masses of their tables."""
+        from scipy.stats import chi2
+
+        total, freedom = 0.0, 0
+        for state, counts in self.drawn.items():
+            if state.table is None:
+                continue
+            expected = state.table.mass / UNIT * counts.total()
+            seen = np.array([counts[query] for query in state.table.queries], dtype=np.float64)
+            # rare queries are counted together, with the commonest where they are still too rare
+            rare = expected < LEAST_EXPECTED
+            if 0 < expected[rare].sum() < LEAST_EXPECTED:
+                rare[np.argmax(expected)] = True
+            expected = np.append(expected[~rare], expected[rare].sum())
+            seen = np.append(seen[~rare], seen[rare].sum())
+            with np.errstate(divide="ignore", invalid="ignore"):
+                total += 2 * float(np.where(seen > 0, seen * np.log(seen / expected), 0).sum())
+            freedom += int((expected > 0).sum()) - 1
+        return float(chi2.sf(total, freedom)) if freedom else None
+
+
+@dataclass(frozen=True, eq=False)
+class _State:
+    """What may follow a query: everything possible, and the queries of its table or the plain ones."""
+
+    memory: LastQuery
+    possible: tuple[int, ...]
+    table: QueryTable | None
+    queries: frozenset[tuple[int, ...]]
+
+    @classmethod
+    def after(cls, chain: MarkovChain, tables: Tables, last: tuple[int, ...] | None) -> _State:
+        memory = LastQuery(chain, last, None if last is None else last[0])
+        possible = tuple(memory.rows.columns.tolist())
+        if memory.rows.distinct == 1:
+            return cls(memory, possible, None, frozenset((x,) for x in possible))
+        table = tables.of(memory)
+        if not isinstance(table, QueryTable):
+            return cls(memory, possible, None, frozenset())
+        return cls(memory, possible, table, frozenset(table.queries))
+
+
+def _unreachable(memory: LastQuery, query: tuple[int, ...]) -> str | None:
+    """Why no table, whatever the scheme, could hold `query`: some hidden value cannot lead into it."""
+    if not np.isin(query, memory.rows.columns).all():
+        return "a source that cannot be wanted now"
+    if not all(np.isin(memory.chain.successors((x,)), query).any() for x in memory.last or ()):
+        return "a query that rules out a source of the query before"
+    return None
