@@ -1,0 +1,46 @@
+"""Every scheme with a table, with both memories, leaks exactly nothing: N = 2, 3, 4, the three patterns that matter.
+
+`ON OFF` alone would pass with a dead memory, a missing reset and unsorted queries; these patterns do not.
+"""
+
+import numpy as np
+import pytest
+
+from onoff.audit.exact import audit_exact
+from onoff.chain import MarkovChain
+from onoff.memory import MEMORIES
+from onoff.pattern import parse
+
+CHAINS = {
+    "N=2": MarkovChain([[0.8, 0.2], [0.2, 0.8]]),
+    "N=3": MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]),
+    "N=4": MarkovChain(np.random.default_rng(4).dirichlet(np.ones(4), size=4)),
+}
+PATTERNS = ("ON OFF OFF OFF", "ON OFF ON OFF OFF", "ON ON OFF OFF")
+ROUNDING = 1e-18  # about a unit of 2**-60
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
+@pytest.mark.parametrize("scheme", ["full", "single", "greedy", "enumerated", "optimal"])
+@pytest.mark.parametrize(
+    ("chain", "pattern"),
+    [
+        pytest.param(
+            chain,
+            pattern,
+            marks=[pytest.mark.deep] if name == "N=4" and len(pattern) > 15 else [],
+            id=f"{name} {pattern}",
+        )
+        for name, chain in CHAINS.items()
+        for pattern in PATTERNS
+    ],
+)
+def test_nothing_leaks(chain, pattern, scheme, memory):
+    audit = audit_exact(chain, scheme, parse(pattern), memory)
+    audit.require_private()
+    assert audit.leak == 0
+    assert not any(step.undecodable for step in audit.steps)
+    if memory == "last-query":
+        assert [step.deviation for step in audit.steps] == [0] * len(audit.steps)
+    else:
+        assert audit.rounding < ROUNDING
