@@ -24,7 +24,7 @@ import sqlite3
 import stat
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, fields, replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -125,9 +125,10 @@ class Journal:
         self.found, self.doubt = record, None
 
     def settle(self) -> None:
-        if self.found is not None and self.found.pending:
-            self.store(replace(self.found, pending=False))
         self.tidy()
+        if self.found is not None and self.found.pending:
+            # After folding the log: it then begins with this record, and the next `store` need not sync its head.
+            self.store(replace(self.found, pending=False))
 
     def tidy(self) -> None:
         try:
@@ -261,7 +262,8 @@ MIGRATIONS: tuple[Callable[[sqlite3.Connection], None], ...] = (_create_table,)
 
 
 def _values(record: Record) -> tuple[Any, ...]:
-    return tuple(int(value) if isinstance(value, bool) else value for value in astuple(record))
+    values = (getattr(record, column) for column in _COLUMNS)
+    return tuple(int(value) if isinstance(value, bool) else value for value in values)
 
 
 def _checksum(values: tuple[Any, ...], place: bytes) -> bytes:

@@ -1,0 +1,200 @@
+"""Kills a client at its k-th system call that touches the journal or a socket. Really: ptrace and SIGKILL.
+
+Run as a program this is a fork server, warm and single-threaded: for every line of JSON on stdin it forks a child
+that does what the line says with a client of its own, follows the child's system calls, kills it (before the call
+is carried out) at the k-th that counts, and answers with one line of JSON. `Killer` is its other end. In the same
+way a call that writes to the journal can be made to fail, once or from then on, as a full or broken disk would.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+TRACEME, POKEUSER, SYSCALL, SETOPTIONS, GET_SYSCALL_INFO = 0, 6, 24, 0x4200, 0x420E
+NUMBER_REGISTER, RESULT_REGISTER = 15 * 8, 10 * 8  # orig_rax and rax of x86-64
+WRITING = {"pwrite64", "write", "fsync", "fdatasync", "ftruncate", "fallocate"}
+OPTIONS = 0x1 | 0x8 | 0x100000  # mark system calls, follow threads, die with the tracer
+WALL = 0x40000000
+BY_PATH = {"open", "openat", "unlink", "rename", "mkdir", "chmod", "stat", "lstat", "newfstatat", "access", "statx"}
+BY_FILE = {
+    "read", "write", "pread64", "pwrite64", "fsync", "fdatasync", "ftruncate", "fallocate", "lseek", "fcntl", "flock",
+    "close", "fstat", "fchmod", "fchown", "connect", "sendto", "recvfrom", "shutdown", "setsockopt", "getsockopt",
+    "sendmsg", "recvmsg", "poll",
+}  # fmt: skip
+NUMBERS = {  # x86-64
+    0: "read", 1: "write", 2: "open", 3: "close", 4: "stat", 5: "fstat", 6: "lstat", 7: "poll", 8: "lseek",
+    17: "pread64", 18: "pwrite64", 21: "access", 42: "connect", 44: "sendto", 45: "recvfrom", 46: "sendmsg",
+    47: "recvmsg", 48: "shutdown", 54: "setsockopt", 55: "getsockopt", 72: "fcntl", 73: "flock", 74: "fsync",
+    75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 87: "unlink", 90: "chmod", 91: "fchmod",
+    93: "fchown", 257: "openat", 262: "newfstatat", 285: "fallocate", 332: "statx",
+}  # fmt: skip
+
+
+class Killer:
+    """A fork server of its own."""
+
+    def __init__(self):
+        self._server = subprocess.Popen(
+            [sys.executable, "-m", "tests.client.killing"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+        )
+
+    def run(self, job, *, kill_at=None, fail_at=None, error=None, for_ever=False):
+        """Do a job: {"url", "journal", "get" or "retry", ...}. Gives what came of it, and the calls that counted."""
+        orders = {"kill_at": kill_at, "fail_at": fail_at, "error": error, "for_ever": for_ever}
+        self._server.stdin.write(json.dumps({**job, **orders}) + "\n")
+        self._server.stdin.flush()
+        return json.loads(self._server.stdout.readline())
+
+    def close(self):
+        self._server.stdin.close()
+        assert self._server.wait(10) == 0
+        self._server.stdout.close()
+
+
+# -- the child ---------------------------------------------------------------------------------------------
+
+
+def act(job):
+    """One request by a client of its own; what came of it."""
+    from onoff.client import Client
+    from onoff.errors import OnOffError
+
+    if "largest_file" in job:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (job["largest_file"], resource.RLIM_INFINITY))
+    try:
+        with Client(
+            job["url"],
+            job["chain"],
+            job["journal"],
+            job.get("scheme", "single"),
+            tick=0,
+            attempts=job.get("attempts", 1),
+            backoff=0,
+            timeout=20,
+            background=job.get("background", False),
+        ) as client:
+            message = client.retry() if "retry" in job else client.get(job["get"], private=job["private"])
+        return {"message": message.decode(), "cost": message.sent.cost, "note": message.sent.note}
+    except OnOffError as error:
+        return {"error": type(error).__name__, "text": str(error)}
+
+
+def child(job, out):
+    from onoff.chain import MarkovChain
+
+    libc.ptrace(TRACEME, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    result = act({**job, "chain": MarkovChain.load(job["chain"])})
+    os.write(out, json.dumps(result).encode())
+    os._exit(0)
+
+
+# -- the tracer --------------------------------------------------------------------------------------------
+
+libc = ctypes.CDLL(None, use_errno=True)
+libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
+libc.ptrace.restype = ctypes.c_long
+
+
+def follow(pid, folder, job):
+    """Let the child run to its end, or to the call at which it is killed; the calls that counted, in order."""
+    failing, writes = set(), 0
+    os.waitpid(pid, WALL)
+    libc.ptrace(SETOPTIONS, pid, 0, OPTIONS)
+    libc.ptrace(SYSCALL, pid, 0, 0)
+    info = ctypes.create_string_buffer(88)
+    calls, killed = [], False
+    while True:
+        try:
+            stopped, status = os.waitpid(-1, WALL)
+        except ChildProcessError:
+            return calls, killed
+        if os.WIFEXITED(status) or os.WIFSIGNALED(status):
+            continue
+        deliver = 0
+        if os.WSTOPSIG(status) == signal.SIGTRAP | 0x80:
+            libc.ptrace(GET_SYSCALL_INFO, stopped, len(info), info)
+            if info.raw[0] == 2 and stopped in failing:
+                failing.remove(stopped)
+                libc.ptrace(POKEUSER, stopped, RESULT_REGISTER, ctypes.c_void_p(-job["error"]))
+            call = counted(pid, folder, info.raw) if info.raw[0] == 1 and not killed else None
+            if call:
+                calls.append(call)
+                if len(calls) == job["kill_at"]:
+                    killed = True
+                    os.kill(pid, signal.SIGKILL)
+                    continue
+                if job["fail_at"] and call[0] in WRITING and call[1] not in {"socket", "query"}:
+                    writes += 1
+                    if writes == job["fail_at"] or (job["for_ever"] and writes > job["fail_at"]):
+                        failing.add(stopped)
+                        libc.ptrace(POKEUSER, stopped, NUMBER_REGISTER, ctypes.c_void_p(-1))
+        elif os.WSTOPSIG(status) not in {signal.SIGSTOP, signal.SIGTRAP}:
+            deliver = os.WSTOPSIG(status)
+        libc.ptrace(SYSCALL, stopped, 0, deliver)
+
+
+def counted(pid, folder, info):
+    """(name, what it touches) if the call touches the journal's folder or a socket."""
+    number, first, second, third = struct.unpack_from("=4Q", info, 24)
+    name = NUMBERS.get(number)
+    if name in BY_PATH:
+        path = text_at(pid, second if name in {"openat", "newfstatat", "statx"} else first)
+        return [name, path[len(folder) :]] if path.startswith(folder) else None
+    if name in BY_FILE:
+        try:
+            target = os.readlink(f"/proc/{pid}/fd/{first}")
+        except OSError:
+            return None
+        if target.startswith("socket:"):
+            asks = name == "sendto" and b"/v1/query" in bytes_at(pid, second, min(third, 40))
+            return [name, "query" if asks else "socket"]
+        return [name, target[len(folder) :]] if target.startswith(folder) else None
+    return None
+
+
+def bytes_at(pid, address, length):
+    try:
+        with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
+            memory.seek(address)
+            return memory.read(length)
+    except (OSError, OverflowError, ValueError):
+        return b""
+
+
+def text_at(pid, address):
+    return bytes_at(pid, address, 512).split(b"\0", 1)[0].decode(errors="replace")
+
+
+def serve():
+    import onoff.client
+    import onoff.schemes.greedy
+    import onoff.schemes.single  # noqa: F401
+
+    for line in sys.stdin:
+        job = json.loads(line)
+        inward, outward = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(inward)
+            child(job, outward)
+        os.close(outward)
+        calls, killed = follow(pid, os.path.dirname(job["journal"]), job)
+        with open(inward, "rb") as pipe:
+            said = pipe.read()
+        result = json.loads(said) if said else None
+        print(json.dumps({"killed": killed, "calls": calls, "result": result}), flush=True)
+
+
+if __name__ == "__main__":
+    serve()

@@ -1,0 +1,235 @@
+"""kill -9 at every system call that touches the journal or a socket; the judge is the server's record.
+
+A child process makes one request and is killed at the k-th such call, k = 1, 2, ... until a run passes. After each
+kill one restart makes another request. Always: one byte string per (session, step); what came over the wire was on
+disk before; what is delivered is right; at most one full fetch brings the client back.
+"""
+
+import errno
+import random
+import shutil
+
+import pytest
+from tests.client.killing import WRITING, Killer
+from tests.client.world import NAMES, P4, World, listening
+
+import onoff
+from onoff import wire
+from onoff.client import Client, Journal
+
+CHAIN = onoff.MarkovChain(P4, names=NAMES)
+KINDS = ("first", "on", "off", "retry", "rolled back", "damaged", "new epoch")
+KILLS_OF_A_ROUND = 300
+"""At least so many system calls count in one run of each kind."""
+
+
+@pytest.fixture(scope="module")
+def killer():
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+class Scene:
+    """A user with a journal and a server, brought into one of the situations."""
+
+    def __init__(self, folder, url, world):
+        self.folder, self.url, self.world = folder, url, world
+        self.journal = folder / "user" / "journal"
+        self.chain = folder / "chain.json"
+        CHAIN.save(self.chain)
+
+    def client(self, **options):
+        settings = {"tick": 0, "attempts": 1, "background": False, **options}
+        return Client(self.url, CHAIN, self.journal, "single", **settings)
+
+    def set(self, kind):
+        """Everything that happened before the request of this kind; the job to be done then."""
+        shutil.rmtree(self.journal.parent, ignore_errors=True)
+        self.journal.parent.mkdir()
+        self.world.rename(NAMES)
+        job = {
+            "url": self.url,
+            "chain": str(self.chain),
+            "journal": str(self.journal),
+            "get": "gamma",
+            "private": False,
+        }
+        if kind == "first":
+            return {**job, "private": True}
+        with self.client() as client:
+            client.get("alpha", private=True)
+            if kind == "rolled back":
+                client.close()
+                older = self.journal.read_bytes()
+        if kind == "rolled back":
+            with self.client() as client:
+                client.get("beta", private=False)
+            self.journal.write_bytes(older)
+        elif kind == "damaged":
+            with self.journal.open("r+b") as file:
+                file.seek(4096)
+                file.write(b"\xff" * 64)
+        elif kind == "new epoch":
+            self.world.rename(("zeta", *reversed(NAMES)))
+        elif kind == "retry":
+            self.world.mute = True
+            with self.client() as client, pytest.raises(onoff.OnOffError):
+                client.get("delta", private=False)
+            self.world.mute = False
+            del job["get"]
+            return {**job, "retry": True}
+        return {**job, "private": kind == "on"}
+
+
+class MutableWorld(World):
+    """A world that can refuse to answer, having seen."""
+
+    mute = False
+
+    def answer(self, method, path, headers, body):
+        reply = super().answer(method, path, headers, body)
+        return self._problem(wire.Problem(503, "later")) if self.mute and path == wire.QUERY_PATH else reply
+
+
+@pytest.fixture
+def scene(quick_folder):
+    world = MutableWorld(journal=quick_folder / "user" / "journal")
+    with listening(world) as server:
+        yield Scene(quick_folder, server.url, world)
+
+
+def judge(scene):
+    """One restart after the fault, by a client in this process: one query, and the right message."""
+    before = len(scene.world.queries)
+    with scene.client() as client:
+        message = client.get("beta", private=False)
+    assert message == b"first of beta"
+    assert len(scene.world.queries) == before + 1
+    scene.world.check()
+    for (_, step), (query,) in scene.world.byte_strings().items():  # every session begins with everything
+        if step == 0 and wire.decode_query_head(query).epoch == scene.world.catalogue.epoch:
+            assert set(scene.world.asked(query)) == set(NAMES)
+
+
+def right(kind, result):
+    wanted = b"first of delta" if kind == "retry" else b"first of gamma"
+    return result["message"].encode() == wanted
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_every_call(scene, killer, kind):
+    kills = 0
+    while True:
+        run = killer.run(scene.set(kind), kill_at=kills + 1)
+        judge(scene)
+        if not run["killed"]:
+            break
+        kills += 1
+        assert run["result"] is None or right(kind, run["result"])
+    assert right(kind, run["result"])
+    assert kills == len(run["calls"]) >= 40
+    assert synced_before_sent(run["calls"])
+
+
+def synced_before_sent(calls):
+    """Every write to the journal was synced before a query left."""
+    unsynced, sent = set(), 0
+    for name, target in calls:
+        if name == "pwrite64":
+            unsynced.add(target)
+        elif name in {"fsync", "fdatasync"}:
+            unsynced.discard(target)
+        elif target == "query":
+            sent += 1
+            if unsynced:
+                return False
+    return sent > 0
+
+
+def test_a_round_of_kills_has_its_size(scene, killer):
+    assert sum(len(killer.run(scene.set(kind))["calls"]) for kind in KINDS) >= KILLS_OF_A_ROUND
+
+
+def test_killed_with_the_thread_that_closes_the_books(scene, killer):
+    for k in range(1, 100, 3):
+        job = {**scene.set("off"), "background": True}
+        run = killer.run(job, kill_at=k)
+        assert run["result"] is None or right("off", run["result"])
+        judge(scene)
+
+
+ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("kind", ["first", "off"])
+def test_a_write_that_fails_sends_nothing(scene, killer, kind, error, for_ever):
+    """At every call that writes: a named error and not one query, or the right message; the journal is as it was."""
+    refused = k = 0
+    while True:
+        k += 1
+        job = scene.set(kind)
+        found = found_in(scene.journal)
+        before = len(scene.world.queries)
+        run = killer.run(job, fail_at=k, error=error, for_ever=for_ever)
+        sent = len(scene.world.queries) - before
+        if "error" in run["result"]:
+            refused += 1
+            assert run["result"]["error"] == "JournalWriteFailed"
+            assert sent == 0
+            if not for_ever:  # a disk that stays broken may keep what it said it could not write: that counts as sent
+                assert found_in(scene.journal) == found
+        else:
+            assert right(kind, run["result"])
+            assert sent == 1
+        judge(scene)
+        if sum(name in WRITING and target not in {"socket", "query"} for name, target in run["calls"]) < k:
+            break
+    assert refused >= 3
+    assert "message" in run["result"]
+
+
+def found_in(journal):
+    if not journal.exists():
+        return None
+    opened = Journal(journal)
+    opened.close()
+    return opened.found
+
+
+def test_a_file_that_may_not_grow_sends_nothing(scene, killer):
+    job = scene.set("off")
+    found = found_in(scene.journal)
+    before = len(scene.world.queries)
+    run = killer.run({**job, "largest_file": 4096})
+    assert run["result"]["error"] == "JournalWriteFailed"
+    assert "nothing was sent" in run["result"]["text"]
+    assert len(scene.world.queries) == before
+    assert found_in(scene.journal) == found
+    judge(scene)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+def test_killed_ten_thousand_times(scene, killer):
+    """Kills in runs of every kind, then again during the restart, and with the thread of its own."""
+    rng = random.Random(5)
+    kills = 0
+    while kills < 10_000:
+        kind = rng.choice(KINDS)
+        job = {**scene.set(kind), "background": rng.random() < 0.5, "scheme": rng.choice(["single", "greedy"])}
+        run = killer.run(job, kill_at=rng.randrange(1, 90))
+        assert run["result"] is None or right(kind, run["result"])
+        kills += run["killed"]
+        again = {**job, "get": "delta", "private": rng.random() < 0.3}
+        again.pop("retry", None)
+        while rng.random() < 0.6:
+            run = killer.run(again, kill_at=rng.randrange(1, 90))
+            kills += run["killed"]
+            assert run["result"] is None or run["result"]["message"] == "first of delta"
+        judge(scene)
+        if len(scene.world.queries) > 2000:
+            scene.world.queries.clear()
+            scene.world.requests.clear()
