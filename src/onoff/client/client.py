@@ -161,6 +161,11 @@ class Client:
             record = self._opened().core.record
             return record is not None and record.pending
 
+    @property
+    def tables(self) -> Tables:
+        """The tables that queries are drawn from, by last query. They depend on nothing secret."""
+        return self._tables
+
     def status(self) -> dict[str, Any]:
         """Where the session stands, as the server knows it: nothing of which source was wanted."""
         with self._lock:

@@ -1,0 +1,259 @@
+"""The HTTP side of the gateway. Everything stands behind the guard.
+
+    GET /v1/sources            the names of the sources                                      app or page token
+    GET /v1/sources/NAME       the latest message of a source: one request, one step         app or page token
+    GET /v1/feeds/NAME         the same as an Atom feed                                      app or page token
+    GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
+    GET /v1/log                what the server saw, as JSON lines                            page token
+    GET /v1/state              all that the page shows                                       page token
+    GET /v1/events             the same whenever it changes (server-sent events)             page token
+    GET / /limits /static/...  the page                                                      page token
+
+Downloads take two optional headers: `Idempotency-Key`, which gives the same step back, and `X-Privacy-Expected: on`
+or `off`, without which the switch decides alone. They answer with `X-Privacy-Mode`, `X-Cost-Messages`,
+`X-Message-Time`, `X-Message-Version` and `X-Step`. Refusals are problem+json with a hint.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from email.utils import formatdate
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import quote
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+import onoff
+from onoff.client import Message
+from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
+from onoff.gateway import feed
+from onoff.gateway.engine import Busy, Changed, Engine, Superseded
+from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, App, Guard, guarded
+
+HERE: Final = Path(__file__).parent
+KEEP_ALIVE_SECONDS: Final = 15.0
+LONGEST_BODY: Final = 4096
+
+STATUS: Final[tuple[tuple[type[OnOffError], int], ...]] = (
+    (UnknownSource, 404),
+    (Changed, 409),
+    (Superseded, 409),
+    (Busy, 503),
+    (CatalogueMismatch, 502),
+    (BadAnswer, 502),
+    (ServerUnreachable, 504),
+    (InvalidInput, 422),
+    (OnOffError, 500),
+)
+
+
+class Turn(BaseModel):
+    """What PUT /v1/privacy takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    private: bool
+    seconds: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    until: str | None = None
+
+
+class Streams:
+    """The open event streams, which all end when the gateway does."""
+
+    def __init__(self) -> None:
+        self.closing = asyncio.Event()
+
+
+def build(engine: Engine, guard: Guard, streams: Streams) -> App:
+    """The application behind its guard."""
+    pages = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
+
+    def page(name: str) -> HTMLResponse:
+        return HTMLResponse(pages.get_template(name).render(server=engine.url, version=onoff.__version__))
+
+    async def home(_: Request) -> Response:
+        return page("page.html")
+
+    async def limits(_: Request) -> Response:
+        return page("limits.html")
+
+    async def sources(_: Request) -> Response:
+        return JSONResponse({"sources": list(engine.chain.names)})
+
+    async def message(request: Request) -> Response:
+        return message_response(await fetch(request))
+
+    async def message_feed(request: Request) -> Response:
+        found = await fetch(request)
+        path = quote(f"{request.scope[PREFIX_KEY]}/v1/feeds/{request.path_params['name']}")
+        address = f"http://{request.headers['host']}{path}"
+        return Response(feed.atom(found, address), headers={"content-type": feed.ATOM_TYPE, **message_headers(found)})
+
+    async def fetch(request: Request) -> Message:
+        expected = request.headers.get("x-privacy-expected")
+        if expected not in {None, "on", "off"}:
+            raise InvalidInput("X-Privacy-Expected is neither on nor off", hint="send one of them, or leave it out")
+        key = request.headers.get("idempotency-key")
+        asked = engine.request(
+            request.path_params["name"], key=key, expected=None if expected is None else expected == "on"
+        )
+        # Shielded: who goes away does not take a request back that may be on its way.
+        return await asyncio.shield(asyncio.wrap_future(asked))
+
+    async def read_privacy(_: Request) -> Response:
+        return JSONResponse(privacy_dict(engine))
+
+    async def turn(request: Request) -> Response:
+        body = await read(request)
+        try:
+            asked = Turn.model_validate_json(body)
+            until = None if asked.until is None else moment(asked.until)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"]) or "the body"
+            raise InvalidInput(f"{where}: {first['msg']}", hint='such as {"private": true, "seconds": 600}') from None
+        # On disk before it is reported, and off the loop.
+        await asyncio.to_thread(engine.turn, private=asked.private, seconds=asked.seconds, until=until)
+        return JSONResponse(privacy_dict(engine))
+
+    async def log(_: Request) -> Response:
+        return Response("".join(engine.log.lines()), media_type="application/jsonl")
+
+    async def state(_: Request) -> Response:
+        return JSONResponse(engine.snapshot())
+
+    async def events(_: Request) -> Response:
+        return StreamingResponse(stream(engine, streams), media_type="text/event-stream")
+
+    routes = [
+        Route("/", home),
+        Route("/limits", limits),
+        Route("/v1/sources", sources),
+        Route("/v1/sources/{name}", message),
+        Route("/v1/feeds/{name}", message_feed),
+        Route("/v1/privacy", read_privacy, methods=["GET"]),
+        Route("/v1/privacy", turn, methods=["PUT"]),
+        Route("/v1/log", log),
+        Route("/v1/state", state),
+        Route("/v1/events", events),
+        Mount("/static", StaticFiles(directory=HERE / "static")),
+    ]
+    handlers: dict[Any, Any] = {OnOffError: our_error, HTTPException: http_error}
+    inner = Starlette(routes=routes, exception_handlers=handlers)
+    inner.router.redirect_slashes = False  # every path has one form
+    return guarded(inner, guard)
+
+
+async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
+    """The state now and after every change; a comment now and then, so that a lost reader is noticed."""
+    loop = asyncio.get_running_loop()
+    news = asyncio.Event()
+
+    def tell() -> None:
+        loop.call_soon_threadsafe(news.set)
+
+    stop = engine.watch(tell)
+    closing = asyncio.create_task(streams.closing.wait())
+    shown = -1
+    try:
+        while not streams.closing.is_set():
+            news.clear()
+            position = engine.position  # a timer that ran out counts as a change
+            if engine.revision == shown:
+                yield ":\n\n"
+            else:
+                state = engine.snapshot()
+                shown = state["revision"]
+                yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
+            patience = KEEP_ALIVE_SECONDS
+            if position.until is not None:
+                patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
+            waiting = asyncio.create_task(news.wait())
+            await asyncio.wait({waiting, closing}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+    finally:
+        stop()
+        closing.cancel()
+
+
+# -- forms -------------------------------------------------------------------------------------------------
+
+
+def message_headers(message: Message) -> dict[str, str]:
+    """Mode, cost and time of a message; and that, wherever it is shown, it loads nothing."""
+    sent = message.sent
+    headers = {
+        "content-security-policy": MESSAGE_POLICY,
+        "x-privacy-mode": "on" if sent.private else "off",
+        "x-cost-messages": str(sent.cost),
+        "x-sources": str(sent.n),
+        "x-step": str(sent.step),
+        "x-message-version": str(message.version),
+    }
+    if sent.note is not None:
+        headers["x-note"] = sent.note
+    if message.version:
+        seconds = message.published / 1000
+        headers["x-message-time"] = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+        headers["last-modified"] = formatdate(seconds, usegmt=True)
+    return headers
+
+
+def message_response(message: Message) -> Response:
+    if not message.version:
+        return Response(status_code=204, headers=message_headers(message))  # nothing was published yet
+    return Response(message.payload, headers={"content-type": message.media_type, **message_headers(message)})
+
+
+def privacy_dict(engine: Engine) -> dict[str, Any]:
+    position = engine.position
+    until = None if position.until is None else datetime.fromtimestamp(position.until, UTC).isoformat()
+    left = None if position.until is None else max(0.0, round(position.until - engine.now(), 3))
+    return {"private": position.private, "until": until, "remaining": left, "ran_out": position.ran_out is not None}
+
+
+def moment(text: str) -> float:
+    """A time of day and date with its zone, as seconds since 1970."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidInput("until: not a time with a zone", hint="such as 2030-01-31T18:00:00+01:00")
+    return found.timestamp()
+
+
+async def read(request: Request) -> bytes:
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST_BODY:
+            raise InvalidInput("the body is too long", hint='such as {"private": true}')
+    return body
+
+
+def problem(status: int, title: str, hint: str | None) -> Response:
+    body = json.dumps({"status": status, "title": title, "hint": hint}, ensure_ascii=False)
+    return Response(body, status, media_type="application/problem+json")
+
+
+async def our_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, OnOffError)
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    return problem(status, error.message, error.hint)
+
+
+async def http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, None)

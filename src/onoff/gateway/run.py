@@ -1,0 +1,129 @@
+"""Starting and stopping a gateway: in this process until a signal comes, or in a thread of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import uvicorn
+
+from onoff.errors import InvalidInput, OnOffError
+from onoff.gateway.app import Streams, build
+from onoff.gateway.engine import Engine
+from onoff.gateway.guard import PREFIX, Guard
+
+GRACE_SECONDS: Final = 2
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket on loopback, and nowhere else; port 0 takes a free one."""
+    try:
+        inside = ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        inside = False
+    if not inside:
+        raise InvalidInput(
+            f"{host} is not a loopback address", hint="use 127.0.0.1 or ::1; the gateway is for one machine"
+        )
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        sock.bind((host, port))
+        sock.listen(128)
+    except OSError as error:
+        sock.close()
+        raise OnOffError(
+            f"cannot listen on {host} port {port}: {error.strerror}", hint="choose another --port, or 0"
+        ) from None
+    return sock
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a gateway is found. `page` opens the page; below `apps` stand downloads and feeds."""
+
+    base: str
+    guard: Guard
+
+    @classmethod
+    def of(cls, sock: socket.socket, engine: Engine) -> Address:
+        host, port = sock.getsockname()[:2]
+        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        guard = Guard(frozenset({shown, f"localhost:{port}"}), port, app=engine.switch.app_token)
+        return cls(f"http://{shown}", guard)
+
+    @property
+    def page(self) -> str:
+        return f"{self.base}{PREFIX}{self.guard.page}/"
+
+    @property
+    def apps(self) -> str:
+        return f"{self.base}{PREFIX}{self.guard.app}/v1"
+
+    def as_dict(self) -> dict[str, str]:
+        return {"page": self.page, "apps": self.apps, "token": self.guard.page, "app_token": self.guard.app}
+
+
+class Server(uvicorn.Server):
+    """uvicorn that ends the event streams before it waits for connections to end."""
+
+    def __init__(self, engine: Engine, address: Address) -> None:
+        self.streams = Streams()
+        self.up = threading.Event()
+        config = uvicorn.Config(
+            build(engine, address.guard, self.streams),
+            http="h11",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=GRACE_SECONDS,
+        )
+        super().__init__(config)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self.streams.closing.set()
+        await super().shutdown(sockets)
+
+
+def serve_here(engine: Engine, sock: socket.socket, address: Address) -> None:
+    """Serve in this process until a signal comes, and close the engine."""
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            Server(engine, address).run([sock])
+    finally:
+        engine.close()
+
+
+@contextlib.contextmanager
+def running(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
+    """A gateway in a thread of this process, stopped and its engine closed at the end of the block."""
+    with listen(host, port) as sock:
+        address = Address.of(sock, engine)
+        server = Server(engine, address)
+        thread = threading.Thread(
+            target=lambda: asyncio.run(server.serve([sock])), name="onoff-gateway-http", daemon=True
+        )
+        thread.start()
+        try:
+            while not server.up.wait(0.1):
+                if not thread.is_alive():
+                    raise OnOffError("the gateway did not start", hint="see its log")
+            yield address
+        finally:
+            server.should_exit = True
+            thread.join()
+            engine.close()

@@ -1,0 +1,134 @@
+"""The switch: ON or OFF, for good or until a time, and the file that remembers it.
+
+    position   private, until       until is in seconds since 1970; from then on the position is the opposite one
+
+A turn is on disk before it is reported. The timer is a moment, not a count, so it goes on while the gateway does not
+run: whoever looks first after that moment finds the switch turned, and that the timer ran out. What cannot be read
+is ON: in doubt, hidden.
+
+The file stands beside the journal, for its owner only, and is replaced whole. It also keeps the token for apps, so
+that the address of a feed stays the same from one start to the next; without the file there is a new one.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from onoff.errors import InvalidInput, JournalWriteFailed
+from onoff.gateway.guard import new_token
+
+VERSION: Final = 1
+LONGEST: Final = 366 * 86400.0
+"""Seconds that a timer may run."""
+UNREADABLE: Final = "the file of the switch could not be read: privacy is ON"
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where the switch stands. `ran_out`: when the timer turned it, if that was the last to turn it."""
+
+    private: bool = True
+    until: float | None = None
+    ran_out: float | None = None
+
+    def at(self, now: float) -> Position:
+        """Where it stands at a later time."""
+        if self.until is None or now < self.until:
+            return self
+        return Position(not self.private, ran_out=self.until)
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"private": self.private, "until": self.until, "ran_out": self.ran_out}
+
+
+class Switch:
+    """The switch that is kept at `path`. Threads may share it."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self.path = path
+        self.note: str | None = None
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._position, self.app_token = self._load()
+
+    @property
+    def position(self) -> Position:
+        """Where it stands now."""
+        with self._lock:
+            self._position = self._position.at(self._clock())
+            return self._position
+
+    def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
+        """Turn it; for so many seconds, or until a time, after which it turns back. Raises JournalWriteFailed."""
+        now = self._clock()
+        if seconds is not None and until is not None:
+            raise InvalidInput("both a duration and a time", hint="give seconds or until")
+        end = now + seconds if seconds is not None else until
+        if end is not None and not (math.isfinite(end) and now < end <= now + LONGEST):
+            raise InvalidInput("a timer must end in the future, within a year", hint="give seconds, or a later time")
+        with self._lock:
+            position = Position(private, end)
+            self._save(position)
+            self._position, self.note = position, None
+            return position
+
+    def _load(self) -> tuple[Position, str]:
+        try:
+            kept = json.loads(self.path.read_bytes())
+            return _position(kept), _token(kept)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError):
+            self.note = UNREADABLE
+            with suppress(OSError):
+                os.replace(self.path, f"{self.path}.damaged")
+        self.app_token = new_token()
+        self._save(Position())
+        return Position(), self.app_token
+
+    def _save(self, position: Position) -> None:
+        kept = {"version": VERSION, "private": position.private, "until": position.until, "app_token": self.app_token}
+        fresh = self.path.with_name(f"{self.path.name}.new")
+        try:
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                fresh.unlink()
+            with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+                file.write(json.dumps(kept).encode())
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(fresh, self.path)
+            directory = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(directory)
+            finally:
+                os.close(directory)
+        except OSError as error:
+            raise JournalWriteFailed(
+                f"{self.path}: {error.strerror}; the switch was not turned", hint="make room on the disk"
+            ) from None
+
+
+def _position(kept: dict[str, Any]) -> Position:
+    private, until = kept["private"], kept["until"]
+    if kept["version"] != VERSION or not isinstance(private, bool):
+        raise ValueError("not the file of a switch")
+    if until is not None and not (isinstance(until, int | float) and math.isfinite(until)):
+        raise ValueError("not a time")
+    return Position(private, until)
+
+
+def _token(kept: dict[str, Any]) -> str:
+    token = kept["app_token"]
+    if not isinstance(token, str) or len(token) < len(new_token()) or not token.isascii():
+        raise ValueError("not a token")
+    return token
