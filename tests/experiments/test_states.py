@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 from onoff.chain import MarkovChain
 from onoff.experiments.families import out_degree
@@ -64,3 +65,24 @@ def test_a_scheme_without_a_table_cannot_be_walked(monkeypatch):
     monkeypatch.setitem(private.__dict__, "source", object())
     with pytest.raises(NoTable):
         _ = private.following
+
+
+class WithoutTable:
+    """A scheme that only draws."""
+
+    def __init__(self, table):
+        self.draw = table.draw
+
+
+@pytest.mark.statistical
+@pytest.mark.parametrize("without", [False, True])
+def test_draws_follow_the_masses(without, monkeypatch):
+    """Chi-square at alpha = 1e-9, with and without a table; the seed is fixed besides."""
+    states = States(CHAIN, "greedy")
+    private = states[states[0].after_private]
+    chances, _, following = private.following
+    if without:
+        monkeypatch.setitem(private.__dict__, "source", WithoutTable(private.source))
+    drawn = private.draws(5000, np.random.default_rng(3))
+    assert set(drawn) <= set(following.tolist())
+    assert chisquare([drawn[number] for number in following.tolist()], 5000 * chances).pvalue > 1e-9

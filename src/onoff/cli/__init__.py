@@ -36,6 +36,7 @@ app.command("onoff.cli.publish:publish", name="publish")
 app.command("onoff.cli.reproduce:reproduce", name="reproduce")
 app.command("onoff.cli.serve:serve", name="serve")
 app.command("onoff.cli.simulate:simulate", name="simulate")
+app.command("onoff.cli.sweep:sweep", name="sweep")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

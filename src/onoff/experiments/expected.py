@@ -13,7 +13,7 @@ the bound is None rather than the paper's, which fails there.
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -98,12 +98,15 @@ def sampled_costs(
                 met.append((on, len(state.possible)))
                 after[state.after_private, True] += on
             if count > on:
-                met.append((count - on, state.cost))
-                if t + 1 < switching.steps:
-                    chances, _, following = state.following
-                    drawn = rng.multinomial(count - on, chances / chances.sum())
-                    for k in np.flatnonzero(drawn).tolist():
-                        after[int(following[k]), False] += int(drawn[k])
+                following = Counter[int]()
+                if t + 1 < switching.steps or not state.has_table:
+                    following = state.draws(count - on, rng)
+                    for number_after, drawn in following.items():
+                        after[number_after, False] += drawn
+                if state.has_table:
+                    met.append((count - on, state.cost))
+                else:  # only the queries themselves tell what they cost
+                    met.extend((drawn, len(states[number_after].anchor)) for number_after, drawn in following.items())
         mean = math.fsum(count * cost for count, cost in met) / descents
         variance = math.fsum(count * (cost - mean) ** 2 for count, cost in met) / max(descents - 1, 1)
         found.append(ExpectedCost(mean, math.sqrt(variance / descents)))

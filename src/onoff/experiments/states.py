@@ -14,6 +14,7 @@ the last private request.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Hashable
 from functools import cached_property
 from typing import Any, cast
@@ -21,6 +22,7 @@ from typing import Any, cast
 import numpy as np
 
 from onoff.chain import MarkovChain
+from onoff.experiments.seeded import SeededEntropy
 from onoff.memory import LastQuery, Memory, start
 from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows
 from onoff.table import QuerySource, QueryTable
@@ -107,6 +109,26 @@ class State:
             raise NoTable(self._states.tables.scheme)
         after = [self._states.after(self, query, private=False) for query in table.queries]
         return table.mass / UNIT, table.sizes, np.array(after, dtype=np.int64)
+
+    @property
+    def has_table(self) -> bool:
+        """Whether the law of the next query is known."""
+        return self.plain or isinstance(self.source, QueryTable)
+
+    def draws(self, count: int, rng: np.random.Generator) -> Counter[int]:
+        """How often each state follows in `count` OFF requests.
+
+        The query has the same law whatever the secret is, so a scheme without a table is asked with the first one.
+        """
+        if self.has_table:
+            chances, _, following = self.following
+            drawn = rng.multinomial(count, chances / chances.sum())
+            return Counter({int(following[k]): int(drawn[k]) for k in np.flatnonzero(drawn)})
+        entropy = SeededEntropy(rng)
+        sources, units = self._states.chain.row_units(self.anchor[0])
+        wanted = rng.choice(sources, size=count, p=units / UNIT)
+        queries = (self.source.draw(0, int(x), entropy) for x in wanted)
+        return Counter(self._states.after(self, query, private=False) for query in queries)
 
 
 class NoTable(Exception):

@@ -1,0 +1,40 @@
+"""`onoff sweep`: many chains, schemes and horizons at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onoff.cli.output import Json, emit, progress
+from onoff.experiments.sweep import read_spec
+from onoff.experiments.sweep import sweep as run_sweep
+
+
+def sweep(
+    spec: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="By default SPEC.parquet.")] = None,
+    cluster: Annotated[str | None, Parameter(help="Run on the Dask scheduler at this address.")] = None,
+    json: Json = False,
+) -> int:
+    """Sweep over everything that SPEC lists, one row each, into a Parquet file.
+
+    A sweep that was stopped goes on where it was when it is run again.
+
+    Examples
+    --------
+    onoff sweep spec.toml -o result.parquet
+
+    onoff sweep spec.toml --cluster tcp://127.0.0.1:8786
+    """
+    tasks = read_spec(spec)
+    out = spec.with_suffix(".parquet") if output is None else output
+    with progress("rows", len(tasks)) as done:
+        found = run_sweep(tasks, out, cluster=cluster, progress=done)
+    data = {"file": str(found.path), "rows": found.rows, "computed": found.computed, "failed": found.failed}
+    text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} of these failed"
+    emit(data, json, lambda console: console.print(text, markup=False))
+    return 1 if found.failed else 0

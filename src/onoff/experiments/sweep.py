@@ -1,0 +1,345 @@
+"""Sweeps: chains x schemes x memories x horizons x seeds, one row each, to Parquet.
+
+    [[chain]]                        a family of `experiments.families` at some sizes ...
+    family = "dirichlet 1"
+    n = [4, 8, 16]
+    [[chain]]                        ... or a chain file
+    file = "chain.json"
+
+    schemes  = ["greedy", "optimal"]
+    memories = ["last-query"]        optional
+    horizons = [1, 10]               OFF requests after a private one
+    seeds    = [1, 2, 3]             of random chains, and of descents where the states are too many
+    descents = 200                   optional
+
+(The keys that are not tables come first in a TOML file.) Every task has a key, the hash of what it is. Each finished
+row is written at once as a part `KEY.parquet` beside the result, under a temporary name and then renamed; a part that
+is there is never computed again, so a killed sweep goes on where it was and no row can be lost or doubled. At the end
+the parts become one file. With a Dask cluster the rows are computed by its workers and written by this process; a
+worker that dies has its tasks done by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import shutil
+import time
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onoff.bounds import bounds, step_bounds
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput, MissingExtra, OnOffError, nearest
+from onoff.experiments.expected import expected_costs, sampled_costs
+from onoff.experiments.families import FAMILIES
+from onoff.experiments.states import States
+from onoff.experiments.switching import Pattern
+from onoff.memory import MEMORIES
+from onoff.schemes import known
+
+KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents")
+DESCENTS = 200
+EXACT_STATES = 1_000
+"""Public states up to which the expected cost is exact."""
+MOST_TASKS = 1_000_000
+CONNECT_SECONDS = 10
+"""How long the scheduler of a cluster may take to answer."""
+Task = dict[str, Any]
+
+
+class ClusterLost(OnOffError):
+    """The cluster went away; the rows that were done are kept."""
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A finished sweep."""
+
+    path: Path
+    rows: int
+    computed: int
+    failed: int
+
+
+# -- what is to be done ------------------------------------------------------------------------------------
+
+
+def read_spec(path: Path) -> list[Task]:
+    """Every task of a specification. Raises InvalidInput that names the key at fault."""
+    try:
+        spec = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}", hint="give a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidInput(f"{path}: {error}", hint="not TOML") from None
+    try:
+        return list(_tasks(spec, path.parent))
+    except InvalidInput as error:
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
+    for key in spec:
+        if key not in KEYS:
+            raise InvalidInput(f"unknown key {key!r}", hint=nearest(key, KEYS))
+    chains = spec.get("chain")
+    if not isinstance(chains, list) or not chains:
+        raise InvalidInput("no [[chain]]", hint='e.g. [[chain]] family = "dirichlet 1", n = [4, 8]')
+    schemes = [known(str(scheme)) for scheme in _listed(spec, "schemes", str)]
+    memories = _listed(spec, "memories", str, ["last-query"])
+    for memory in memories:
+        if memory not in MEMORIES:
+            raise InvalidInput(f"no memory called {memory!r}", hint=nearest(memory, MEMORIES))
+    horizons, seeds = _listed(spec, "horizons", int, [1]), _listed(spec, "seeds", int, [1])
+    if min(horizons) < 1 or min(seeds) < 0:
+        raise InvalidInput("horizons count from 1 and seeds from 0")
+    descents = spec.get("descents", DESCENTS)
+    if not isinstance(descents, int) or descents < 2:
+        raise InvalidInput(f"descents = {descents!r}", hint="give a number from 2 up")
+    sources = [one for chain in chains for one in _chains(chain, folder)]
+    size = len(sources) * len(schemes) * len(memories) * len(horizons) * len(seeds)
+    if size > MOST_TASKS:
+        raise InvalidInput(f"{size} tasks, more than {MOST_TASKS}", hint="sweep less at once")
+    for source, scheme, memory, horizon, seed in itertools.product(sources, schemes, memories, horizons, seeds):
+        task = {**source, "scheme": scheme, "memory": memory, "horizon": horizon, "seed": seed, "descents": descents}
+        yield {**task, "key": key_of(task)}
+
+
+def _chains(chain: Any, folder: Path) -> Iterator[Task]:
+    if not isinstance(chain, dict) or ("family" in chain) == ("file" in chain):
+        raise InvalidInput("a [[chain]] has either a family or a file")
+    for key in chain:
+        if key not in ("family", "n", "file"):
+            raise InvalidInput(f"unknown key {key!r} in [[chain]]", hint=nearest(key, ("family", "n", "file")))
+    if "file" in chain:
+        path = (folder / str(chain["file"])).resolve()
+        loaded = MarkovChain.load(path)
+        yield {"family": path.name, "n": loaded.n, "file": str(path), "digest": loaded.digest()}
+        return
+    if chain["family"] not in FAMILIES:
+        raise InvalidInput(f"no family {chain['family']!r}", hint=nearest(str(chain["family"]), FAMILIES))
+    sizes = _listed(chain, "n", int)
+    if min(sizes) < 2:
+        raise InvalidInput("a chain has at least 2 sources")
+    for n in sizes:
+        yield {"family": chain["family"], "n": n, "file": None, "digest": None}
+
+
+def _listed(spec: Mapping[str, Any], key: str, kind: type, default: list[Any] | None = None) -> list[Any]:
+    value = spec.get(key, default)
+    listed = value if isinstance(value, list) else [value]
+    if not listed or not all(type(one) is kind for one in listed):
+        raise InvalidInput(f"{key!r} is not a list of {'names' if kind is str else 'numbers'}")
+    return list(dict.fromkeys(listed))
+
+
+def key_of(task: Mapping[str, Any]) -> str:
+    """What a task is, as one word; where a chain file lies does not matter, what it holds does."""
+    told = {key: value for key, value in task.items() if key not in ("key", "file")}
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:24]
+
+
+# -- one row -----------------------------------------------------------------------------------------------
+
+
+def run_task(task: Task) -> dict[str, Any]:
+    """The row of one task. What goes wrong inside a scheme becomes the row's `error`."""
+    begun = time.perf_counter()
+    row: dict[str, Any] = {key: value for key, value in task.items() if key not in ("file", "digest", "descents")}
+    row |= dict.fromkeys(FIGURES)
+    try:
+        row |= _figures(task)
+    except OnOffError as error:
+        row["error"] = error.message
+    row["seconds"] = time.perf_counter() - begun
+    return row
+
+
+FIGURES = (
+    "first_cost", "first_lower", "inner", "outer", "queries", "build_seconds",
+    "last_cost", "last_lower", "total", "stderr", "total_lower", "error", "seconds",
+)  # fmt: skip
+"""Of the first OFF request: cost, best lower bound, the paper's bounds, the table; of the last and of all: costs."""
+
+
+def _figures(task: Task) -> dict[str, Any]:
+    chain = chain_of(task)
+    states = States(chain, task["scheme"], task["memory"])
+    private = states[states[0].after_private]
+    begun = time.perf_counter()
+    queries = 1 if private.plain else len(getattr(private.source, "mass", ())) or None
+    built = time.perf_counter() - begun
+    first = bounds(chain)
+    pattern = Pattern((True, *[False] * task["horizon"]))
+    walked = expected_costs(states, pattern, most_states=EXACT_STATES)
+    if walked is None:
+        walked = sampled_costs(states, pattern, task["descents"], np.random.default_rng(task["seed"]))
+    later = step_bounds(chain, task["horizon"])
+    return {
+        "first_cost": walked[1].cost,
+        "first_lower": first.lower,
+        "inner": first.inner,
+        "outer": first.outer,
+        "queries": queries,
+        "build_seconds": built,
+        "last_cost": walked[-1].cost,
+        "last_lower": later[-1].lower,
+        "total": sum(step.cost for step in walked[1:]),
+        "stderr": max(step.stderr for step in walked),
+        "total_lower": sum(step.lower for step in later),
+    }
+
+
+def chain_of(task: Task) -> MarkovChain:
+    """The chain of a task: from its file, or of its family with the task's seed."""
+    if task["file"] is not None:
+        chain = MarkovChain.load(task["file"])
+        if chain.digest() != task["digest"]:
+            raise InvalidInput(f"{task['file']} has changed since the sweep began")
+        return chain
+    return MarkovChain(FAMILIES[task["family"]](task["n"], np.random.default_rng(task["seed"])))
+
+
+# -- parts and the result ----------------------------------------------------------------------------------
+
+
+class Parts:
+    """The rows that are done: in the result, or still as parts beside it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.folder = path.with_name(path.name + ".parts")
+
+    def keys(self) -> set[str]:
+        """What need not be computed again."""
+        done = {part.stem for part in self.folder.glob("*.parquet")}
+        if self.path.exists():
+            done |= set(_parquet().read_table(self.path, columns=["key"])["key"].to_pylist())
+        return done
+
+    def write(self, row: dict[str, Any]) -> None:
+        """Keep one row, whole or not at all."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._put(self.folder / f"{row['key']}.parquet", [row])
+
+    def finish(self, wanted: Sequence[str]) -> int:
+        """Make the parts one file, ordered as the tasks are; the number of rows in it."""
+        rows = {} if not self.path.exists() else {row["key"]: row for row in read_rows(self.path)}
+        for part in self.folder.glob("*.parquet"):
+            rows |= {row["key"]: row for row in read_rows(part)}
+        order = [key for key in wanted if key in rows]
+        order += sorted(rows.keys() - set(order))
+        self._put(self.path, [rows[key] for key in order])
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return len(order)
+
+    def _put(self, path: Path, rows: list[dict[str, Any]]) -> None:
+        import pyarrow
+
+        temporary = path.with_name(f".{path.name}.{os.getpid()}")
+        try:
+            _parquet().write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), temporary)
+            temporary.replace(path)
+        except OSError as error:
+            temporary.unlink(missing_ok=True)
+            raise OnOffError(
+                f"{path}: {error.strerror or error}", hint="the rows before this one are kept; run it again to go on"
+            ) from None
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a result of a sweep."""
+    import pyarrow
+
+    try:
+        rows: list[dict[str, Any]] = _parquet().read_table(path).to_pylist()
+    except (OSError, pyarrow.ArrowInvalid) as error:
+        raise InvalidInput(f"{path}: {error}", hint="not a result of `onoff sweep`") from None
+    if rows and not {"key", "scheme", "first_cost"} <= rows[0].keys():
+        raise InvalidInput(f"{path}: columns of something else", hint="not a result of `onoff sweep`")
+    return rows
+
+
+def _schema() -> Any:
+    import pyarrow
+
+    texts, whole = ("family", "scheme", "memory", "key", "error"), ("n", "horizon", "seed", "queries")
+    order = ("family", "n", "scheme", "memory", "horizon", "seed", "key", *FIGURES)
+    kinds = {**dict.fromkeys(texts, pyarrow.string()), **dict.fromkeys(whole, pyarrow.int64())}
+    return pyarrow.schema([(name, kinds.get(name, pyarrow.float64())) for name in order])
+
+
+def _parquet() -> Any:
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise MissingExtra("sweeps need pyarrow", hint="pip install 'onoff[sweep]'") from None
+    return parquet
+
+
+# -- the sweep ---------------------------------------------------------------------------------------------
+
+
+def sweep(
+    tasks: Sequence[Task],
+    out: Path,
+    *,
+    cluster: str | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Swept:
+    """Compute every row that is not there yet, here or on a Dask cluster, and leave one Parquet file at `out`."""
+    parts = Parts(out)
+    done = parts.keys()
+    missing = [task for task in tasks if task["key"] not in done]
+    finished = len(tasks) - len(missing)
+    failed = 0
+    rows = _here(missing) if cluster is None else _on_cluster(missing, cluster)
+    for row in rows:
+        parts.write(row)
+        finished += 1
+        failed += row["error"] is not None
+        if progress is not None:
+            progress(finished)
+    total = parts.finish([task["key"] for task in tasks])
+    return Swept(out, total, len(missing), failed)
+
+
+def _here(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:
+    for task in tasks:
+        yield run_task(task)
+
+
+def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]:
+    try:
+        from distributed import Client, as_completed
+        from distributed.client import FutureCancelledError
+    except ImportError:
+        raise MissingExtra("a cluster needs Dask", hint="pip install 'onoff[sweep]'") from None
+    try:
+        client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise ClusterLost(f"no Dask scheduler at {address}: {error}", hint="start one with `dask scheduler`") from None
+    with client, client.as_current():
+        # A key for each task makes it one task whatever happens to the worker that has it.
+        futures = [client.submit(run_task, task, key=f"onoff-{task['key']}", pure=True) for task in tasks]
+        try:
+            for future in as_completed(futures):
+                if future.status in ("cancelled", "lost"):
+                    raise ClusterLost("the cluster went away", hint=GO_ON)
+                if future.status == "error":
+                    raise ClusterLost(f"a task could not be run: {future.exception()}", hint=GO_ON)
+                yield future.result()
+                future.release()
+        except (OSError, FutureCancelledError) as error:  # what Dask raises once its scheduler is gone
+            raise ClusterLost(f"the cluster went away: {error}", hint=GO_ON) from None
+
+
+GO_ON = "the rows that were done are kept; run it again to go on"

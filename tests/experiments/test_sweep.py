@@ -1,0 +1,295 @@
+"""Sweeps: the rows are right, a stopped sweep goes on, and a cluster may lose workers and clients."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from onoff.bounds import bounds
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput, OnOffError, UnknownScheme
+from onoff.experiments import sweep as module
+from onoff.experiments.families import FAMILIES
+from onoff.experiments.sweep import ClusterLost, Parts, chain_of, key_of, read_rows, read_spec, run_task, sweep
+
+SPEC = """
+schemes = ["greedy", "single"]
+horizons = [1, 3]
+seeds = [1, 2]
+[[chain]]
+family = "dirichlet 1"
+n = [3, 4]
+"""
+
+
+def tasks_of(tmp_path, text=SPEC):
+    path = tmp_path / "spec.toml"
+    path.write_text(text)
+    return read_spec(path)
+
+
+def without_times(rows):
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
+
+
+def test_every_combination_is_one_task(tmp_path):
+    tasks = tasks_of(tmp_path)
+    assert len(tasks) == 2 * 2 * 2 * 2
+    assert len({task["key"] for task in tasks}) == len(tasks)
+    again = tasks_of(tmp_path)
+    assert [task["key"] for task in again] == [task["key"] for task in tasks]
+    assert all(task["key"] == key_of(task) for task in tasks)
+
+
+def test_a_row_has_the_figures_of_its_chain(tmp_path):
+    task = next(t for t in tasks_of(tmp_path) if t["n"] == 4 and t["horizon"] == 3 and t["scheme"] == "greedy")
+    row = run_task(task)
+    P = FAMILIES["dirichlet 1"](4, np.random.default_rng(task["seed"]))
+    b = bounds(P)
+    assert (row["first_lower"], row["inner"], row["outer"]) == (b.lower, b.inner, b.outer)
+    assert b.lower - 1e-12 <= row["first_cost"] <= b.inner + 1e-12
+    assert row["total_lower"] - 1e-9 <= row["total"]
+    assert row["last_lower"] - 1e-9 <= row["last_cost"] <= row["first_cost"]
+    assert (row["error"], row["stderr"]) == (None, 0)
+    assert row["queries"] >= 2
+
+
+def test_many_states_are_sampled(tmp_path, monkeypatch):
+    task = next(t for t in tasks_of(tmp_path) if t["n"] == 4 and t["horizon"] == 3 and t["scheme"] == "greedy")
+    exact = run_task(task)
+    monkeypatch.setattr(module, "EXACT_STATES", 1)
+    drawn = run_task({**task, "descents": 500})
+    assert drawn["stderr"] > 0
+    assert abs(drawn["total"] - exact["total"]) <= 6 * 3 * drawn["stderr"]
+
+
+def test_chains_come_from_files_too(tmp_path):
+    MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
+    (task,) = tasks_of(tmp_path, 'schemes = ["single"]\n[[chain]]\nfile = "c.json"\n')
+    assert run_task(task)["first_cost"] == pytest.approx(1.6)
+    assert task["family"] == "c.json"
+    MarkovChain([[0.7, 0.3], [0.2, 0.8]]).save(tmp_path / "c.json")
+    with pytest.raises(InvalidInput, match="has changed"):
+        chain_of(task)
+    assert "has changed" in run_task(task)["error"]
+
+
+def test_the_result_is_one_file_in_the_order_of_the_tasks(tmp_path):
+    tasks = tasks_of(tmp_path)
+    told = []
+    found = sweep(tasks, tmp_path / "r.parquet", progress=told.append)
+    assert (found.rows, found.computed, found.failed) == (16, 16, 0)
+    assert told == list(range(1, 17))
+    rows = read_rows(found.path)
+    assert [row["key"] for row in rows] == [task["key"] for task in tasks]
+    assert not Parts(found.path).folder.exists()
+    assert sweep(tasks, found.path).computed == 0
+    more = tasks_of(tmp_path, SPEC.replace("[3, 4]", "[3, 4, 5]"))
+    assert sweep(more, found.path).computed == 8
+    assert len(read_rows(found.path)) == 24
+
+
+def test_a_stopped_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
+    tasks = tasks_of(tmp_path)
+    whole = sweep(tasks, tmp_path / "whole.parquet")
+    done = []
+
+    def tired(task):
+        if len(done) == 5:
+            raise KeyboardInterrupt
+        done.append(task["key"])
+        return run_task(task)
+
+    monkeypatch.setattr(module, "run_task", tired)
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tasks, tmp_path / "r.parquet")
+    assert Parts(tmp_path / "r.parquet").keys() == set(done)
+    monkeypatch.setattr(module, "run_task", run_task)
+    assert sweep(tasks, tmp_path / "r.parquet").computed == 11
+    assert without_times(read_rows(tmp_path / "r.parquet")) == without_times(read_rows(whole.path))
+
+
+def test_a_full_disk_keeps_what_was_done(tmp_path, monkeypatch):
+    tasks = tasks_of(tmp_path)
+    parquet = module._parquet()
+    write, written = parquet.write_table, []
+
+    def full(table, path, **options):
+        if len(written) == 3:
+            Path(path).write_bytes(b"half")
+            raise OSError(28, "No space left on device")
+        written.append(path)
+        write(table, path, **options)
+
+    monkeypatch.setattr(parquet, "write_table", full)
+    with pytest.raises(OnOffError, match="No space left") as caught:
+        sweep(tasks, tmp_path / "r.parquet")
+    assert "run it again" in caught.value.hint
+    monkeypatch.undo()
+    assert len(Parts(tmp_path / "r.parquet").keys()) == 3
+    assert not list(tmp_path.glob("r.parquet.parts/.*"))
+    assert sweep(tasks, tmp_path / "r.parquet").computed == 13
+
+
+def test_a_scheme_that_fails_is_a_row_with_its_error(tmp_path, monkeypatch):
+    def broken(*_, **__):
+        raise OnOffError("too hard")
+
+    monkeypatch.setattr(module, "_figures", broken)
+    found = sweep(tasks_of(tmp_path), tmp_path / "r.parquet")
+    assert found.failed == 16
+    assert {row["error"] for row in read_rows(found.path)} == {"too hard"}
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("schemes = [", "not TOML|Invalid"),
+        ('schemes = ["greedy"]\n', "no \\[\\[chain\\]\\]"),
+        (SPEC + 'colour = "red"\n', "unknown key 'colour'"),
+        ("horizon = [1]\n" + SPEC, "unknown key 'horizon'"),
+        (SPEC.replace("dirichlet 1", "dirichlet"), "no family 'dirichlet'"),
+        (SPEC.replace("[3, 4]", "[1]"), "at least 2 sources"),
+        (SPEC.replace("[3, 4]", '["x"]'), "not a list of numbers"),
+        (SPEC.replace("[1, 3]", "[0]"), "horizons count from 1"),
+        ('memories = ["bayes"]\n' + SPEC, "no memory called 'bayes'"),
+        ("descents = 1\n" + SPEC, "descents = 1"),
+        (SPEC + 'file = "x.json"\n', "either a family or a file"),
+        (SPEC.replace("seeds = [1, 2]", "seeds = [true]"), "not a list of numbers"),
+    ],
+)
+def test_a_specification_that_is_none_is_refused(tmp_path, text, complaint):
+    with pytest.raises(InvalidInput, match=complaint):
+        tasks_of(tmp_path, text)
+
+
+def test_unknown_names_and_files_are_refused(tmp_path):
+    with pytest.raises(UnknownScheme, match="gredy"):
+        tasks_of(tmp_path, SPEC.replace("greedy", "gredy"))
+    with pytest.raises(InvalidInput, match="No such file"):
+        read_spec(tmp_path / "nowhere.toml")
+    with pytest.raises(InvalidInput, match="more than"):
+        tasks_of(tmp_path, SPEC.replace("[1, 2]", str(list(range(200_000)))))
+    (tmp_path / "x.parquet").write_bytes(b"nonsense")
+    with pytest.raises(InvalidInput, match=r"x\.parquet"):
+        read_rows(tmp_path / "x.parquet")
+
+
+# -- a real cluster on loopback: a scheduler and two worker processes --------------------------------------
+
+LOOPBACK = ["--host", "127.0.0.1"]
+NOBODY = "tcp://127.0.0.1:9"
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def cluster(tmp_path):
+    """The address, and the processes: the scheduler first, then two workers of one thread each."""
+    address = f"tcp://127.0.0.1:{free_port()}"
+    environment = {**os.environ, "DASK_DISTRIBUTED__DASHBOARD__LINK": "", "PYTHONWARNINGS": "ignore"}
+    started = []
+
+    def start(*command):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "distributed.cli." + command[0], *command[1:]],
+            env=environment,
+            cwd=tmp_path,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        started.append(process)
+        return process
+
+    start("dask_scheduler", *LOOPBACK, "--port", address.rsplit(":", 1)[1], "--no-dashboard", "--no-show")
+    for _ in range(2):
+        start("dask_worker", address, *LOOPBACK, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+    wait_for_workers(address, 2)
+    yield address, started
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def wait_for_workers(address, count):
+    from distributed import Client
+
+    with Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=60)
+
+
+CLUSTER_SPEC = """
+schemes = ["greedy", "single"]
+horizons = [1, 2, 3, 4]
+seeds = [1, 2, 3, 4, 5]
+[[chain]]
+family = "dirichlet 1"
+n = [4, 5]
+"""
+
+
+def test_a_sweep_survives_a_killed_worker(tmp_path, cluster):
+    """80 rows, none lost or doubled, the same as in this process."""
+    address, processes = cluster
+    tasks = tasks_of(tmp_path, CLUSTER_SPEC)
+
+    def kill_one(finished):
+        if finished == 10:
+            processes[1].send_signal(signal.SIGKILL)
+            processes[1].wait()
+
+    found = sweep(tasks, tmp_path / "cluster.parquet", cluster=address, progress=kill_one)
+    assert processes[1].returncode == -signal.SIGKILL
+    rows = read_rows(found.path)
+    assert [row["key"] for row in rows] == [task["key"] for task in tasks]
+    here = sweep(tasks, tmp_path / "here.parquet")
+    assert without_times(rows) == without_times(read_rows(here.path))
+
+
+def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, cluster):
+    address, processes = cluster
+    spec = tmp_path / "spec.toml"
+    tasks = tasks_of(tmp_path, CLUSTER_SPEC.replace("[1, 2, 3, 4, 5]", str(list(range(12)))))
+    out = tmp_path / "r.parquet"
+    command = [str(Path(sys.executable).with_name("onoff")), "sweep", str(spec), "-o", str(out), "--cluster", address]
+    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    parts = Parts(out)
+    deadline = time.monotonic() + 60
+    while len(parts.keys()) < 5 and client.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    client.kill()
+    client.communicate()
+    kept = parts.keys()
+    assert 5 <= len(kept) < len(tasks)
+
+    def end_scheduler(finished):
+        if finished == len(kept) + 5:
+            processes[0].kill()
+            processes[0].wait()
+            for worker in processes[1:]:
+                worker.kill()
+
+    with pytest.raises(ClusterLost, match="went away") as caught:
+        sweep(tasks, out, cluster=address, progress=end_scheduler)
+    assert "run it again" in caught.value.hint
+    assert len(parts.keys()) >= len(kept) + 5
+    assert sweep(tasks, out).rows == len(tasks)
+    rows = read_rows(out)
+    assert [row["key"] for row in rows] == [task["key"] for task in tasks]
+
+
+def test_nobody_at_the_address(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "CONNECT_SECONDS", 1)
+    with pytest.raises(ClusterLost, match="no Dask"):
+        sweep(tasks_of(tmp_path), tmp_path / "r.parquet", cluster=NOBODY)
+    assert not (tmp_path / "r.parquet").exists()
