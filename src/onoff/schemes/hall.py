@@ -17,6 +17,11 @@ its value is the optimum. Both pools grow: cuts are separated by maximum flows, 
 which is the dual in terms of belief: the complement of C is a set A, 1 - P(C) the least p_u(A), and "S misses C" is
 "S lies in A". A cut that most sets of the pool meet is handed to the solver in the form "sum of m_S over S that
 miss C <= 1 - P(C)"; it is the same cut with fewer coefficients.
+
+Softness. Early duals jump about and price useless sets. So cuts may be missed at a price, which bounds their duals:
+y_C <= 1 + softness for the cuts that carry the simple lower bound (single columns for the outer bound, all but one for
+2 - lam_1), where the dual of an optimum at that bound is just 1; y_C <= softness for all others, where it is 0. Where
+nothing is missed in the end the prices did not matter; else they are raised.
 """
 
 from __future__ import annotations
@@ -39,9 +44,13 @@ NOTICED = 1e-11
 
 
 class HallProgram:
-    """The master program for `rows`, on the columns 0 ... C - 1 that some row can reach."""
+    """The master program for `rows`, on the columns 0 ... C - 1 that some row can reach.
 
-    def __init__(self, rows: Rows) -> None:
+    softness: see above; None for cuts that must be met. bound_size: the size of the cuts whose dual is 1 in the proof
+    of the simple bound.
+    """
+
+    def __init__(self, rows: Rows, softness: float | None = None, bound_size: int = 1) -> None:
         import highspy
 
         self.weights = rows.weights
@@ -55,6 +64,11 @@ class HallProgram:
         self.t = 0.0
         self.value = float("inf")
         self.iterations = 0
+        self.missed = 0.0
+        self.softness = softness
+        self._bound_size = bound_size
+        self._set_columns: Integers = np.zeros(0, dtype=np.int64)  # where sets and slacks stand in the model
+        self._slack_columns: Integers = np.zeros(0, dtype=np.int64)
         self._by_missing = np.zeros(0, dtype=bool)  # which cuts stand in the model by the sets that miss them
         self._known_sets: set[bytes] = set()
         self._known_cuts: set[bytes] = set()
@@ -82,6 +96,7 @@ class HallProgram:
         entries = np.vstack([every, meets(self.cuts, added) != self._by_missing[:, None]]).T
         starts, indices, ones = _csr(entries)
         free = np.full(len(added), self._infinity)
+        self._set_columns = np.append(self._set_columns, self._model.getNumCol() + np.arange(len(added)))
         self._model.addCols(len(added), cost, np.zeros(len(added)), free, len(indices), starts, indices, ones)
         self.sets = np.vstack([self.sets, added])
         self.costs = np.append(self.costs, cost)
@@ -100,10 +115,33 @@ class HallProgram:
         low = np.where(by_missing, -self._infinity, needed)
         high = np.where(by_missing, 1 - needed, self._infinity)
         starts, indices, ones = _csr(met != by_missing[:, None])
-        self._model.addRows(len(added), low, high, len(indices), starts, indices, ones)
+        columns = self._set_columns[indices].astype(np.int32)
+        self._model.addRows(len(added), low, high, len(indices), starts, columns, ones)
         self.cuts = np.vstack([self.cuts, added])
         self._by_missing = np.append(self._by_missing, by_missing)
+        if self.softness is not None:
+            self._add_slacks(added)
         return len(added)
+
+    def soften(self, softness: float) -> None:
+        """Let cuts be missed at a price: `softness`, and 1 more for the cuts that the simple bound rests on."""
+        self.softness = softness
+        prices = self._prices(self.cuts)
+        self._model.changeColsCost(len(prices), self._slack_columns.astype(np.int32), prices)
+
+    def _prices(self, cuts: Sets) -> Floats:
+        carry_the_bound = cuts.sum(axis=1) == self._bound_size
+        return np.where(carry_the_bound, 1.0, 0.0) + (self.softness or 0.0)
+
+    def _add_slacks(self, cuts: Sets) -> None:
+        count = len(cuts)
+        row = 1 + len(self.cuts) - count + np.arange(count)
+        sign = np.where(self._by_missing[-count:], -1.0, 1.0)
+        place, free = np.arange(count), np.full(count, self._infinity)
+        self._slack_columns = np.append(self._slack_columns, self._model.getNumCol() + place)
+        self._model.addCols(
+            count, self._prices(cuts), np.zeros(count), free, count, place.astype(np.int32), row.astype(np.int32), sign
+        )
 
     # -- solving -------------------------------------------------------------------------------------------
 
@@ -119,7 +157,9 @@ class HallProgram:
         if self._model.getModelStatus() not in (Status.kOptimal, Status.kUnknown):
             return False
         solution, info = self._model.getSolution(), self._model.getInfo()
-        self.masses = np.maximum(np.array(solution.col_value), 0.0)
+        values = np.array(solution.col_value)
+        self.masses = np.maximum(values[self._set_columns], 0.0)
+        self.missed = float(values[self._slack_columns].sum())
         dual = np.array(solution.row_dual)
         # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
         self.y = np.maximum(np.where(self._by_missing, -dual[1:], dual[1:]), 0.0)

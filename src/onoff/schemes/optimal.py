@@ -30,7 +30,7 @@ from onoff.rows import Floats, Rows
 from onoff.schemes import certificate as proofs
 from onoff.schemes.certificate import Certificate
 from onoff.schemes.hall import NOTICED, HallProgram, Sets
-from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_greed, by_program
+from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
 from onoff.schemes.proposals import races, systematic
 from onoff.schemes.rebuild import rebuild
 from onoff.schemes.single import build as single
@@ -43,6 +43,10 @@ MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the program counts as solved."""
 FOR_THE_PROOF = 0.25
 """The part of the time that is kept for a better bound where the search does not come to an end."""
+SOFTNESS = 2.0
+"""How far the duals may be from those of the simple bound at first; see `hall`."""
+SHAKING = (0.05, 0.2, 0.5, 1.0)
+"""By how much the duals are shaken where climbing finds nothing."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
@@ -95,10 +99,12 @@ class _Search:
         self.gap = gap
         self.rng = rng
         self.progress = progress
-        self.program = HallProgram(rows)
         self.best: Proposal | None = None
         self.proof = proofs.simplest(rows)
         self.lower = float(self.proof.bound(rows))
+        self.softness = SOFTNESS
+        size = len(rows.columns)
+        self.program = HallProgram(rows, self.softness, 1 if len(self.proof.sets[0]) == size - 1 else size - 1)
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
 
@@ -132,36 +138,55 @@ class _Search:
         missing, violated = program.short_rows()
         short = np.flatnonzero(missing > NOTICED)
         cuts = program.add_cuts(violated[short[np.argsort(-missing[short], kind="stable")]])
-        if not cuts and (self.best is None or program.value < self.best.value):
+        feasible = not cuts and program.missed <= NOTICED
+        if feasible and (self.best is None or program.value < self.best.value):
             used = program.masses > 0
             self.best = Proposal(program.value, program.sets[used], program.masses[used])
-        if program.value <= self.lower * (1 + MET):
-            return not cuts
         if self._met():
             return True
-        return not self._price() and not cuts
+        if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
+            return False  # cheap enough already: only cuts are wanting
+        if self._price() or cuts:
+            return False
+        if program.missed > NOTICED:
+            self.softness *= 2
+            program.soften(self.softness)
+            return False
+        return self._price_exactly() == 0
 
     def _met(self) -> bool:
         return self.best is not None and self.best.value <= self.lower * (1 + self.gap)
 
     def _price(self) -> int:
-        """Add sets that the present duals call cheap; none where it is proved that there are none."""
-        duals = Duals.of(self.program.t, self.program.y, self.program.cuts)
-        if self.program.size <= ALL_SUBSETS:
+        """Add sets that the present duals call cheap, as far as climbing finds any; how many."""
+        program = self.program
+        if program.size <= ALL_SUBSETS:
+            return 0
+        duals = Duals.of(program.t, program.y, program.cuts)
+        starts = np.vstack([np.eye(program.size, dtype=bool), program.sets[: len(program.masses)][program.masses > 0]])
+        sets, gains = by_climbing(duals, starts, 0.0, self.rng)
+        estimate = program.value - max(float(gains[0]), 0.0)
+        if self.promising is None or estimate > self.promising[0]:
+            self.promising = estimate, duals
+        added = program.add_sets(sets[gains > WORTHWHILE][: 2 * program.size])
+        for noise in SHAKING:
+            if added:
+                break
+            sets, gains = by_climbing(duals, np.tile(starts[: program.size], (5, 1)), noise, self.rng)
+            added = program.add_sets(sets[gains > WORTHWHILE][: 2 * program.size])
+        return added
+
+    def _price_exactly(self) -> int:
+        """Add sets until it is proved that none is cheap; how many."""
+        program = self.program
+        duals = Duals.of(program.t, program.y, program.cuts)
+        if program.size <= ALL_SUBSETS:
             sets, gains = by_all_subsets(duals)
             most = float(gains[0])
         else:
-            sets, gains = by_greed(duals, 2, 0.1, self.rng)
-            most = float(gains[0])
-            estimate = self.program.value - max(most, 0.0)
-            if self.promising is None or estimate > self.promising[0]:
-                self.promising = estimate, duals
-        added = self.program.add_sets(sets[gains > WORTHWHILE][: 2 * self.program.size])
-        if added:
-            return added
-        if self.program.size > ALL_SUBSETS:
+            self._tell("exact pricing: ")
             sets, most = by_program(duals, self.deadline - monotonic())
-            added = self.program.add_sets(sets[duals.gains(sets) > WORTHWHILE])
+        added = program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
         self._prove_with(duals, most)
         return added
 

@@ -1,4 +1,4 @@
-"""Sets that would make the master program cheaper: by greedy search, by all subsets, or by a small integer program.
+"""Sets that would make the master program cheaper: by climbing, by all subsets, or by a small integer program.
 
 Given the duals t and y_A >= 0 over sets A of columns (see `hall`), a set S not in the pool is worth adding where
 
@@ -6,7 +6,7 @@ Given the duals t and y_A >= 0 over sets A of columns (see `hall`), a set S not 
 
 To gain, S must leave many A: adding x to S leaves every A that does not hold x. This is facility location, so
 
-    greedy      from every single start, add the best x as long as it gains, drop what no longer pays; quick, no proof
+    climbing    from many starts, add the best x as long as it gains, swap or drop one; quick, no proof
     all subsets the sums over A containing S for all S at once (a transform over the lattice of subsets): small C
     program     an integer program in HiGHS; its bound on the largest gain is a proof at any time
 
@@ -50,20 +50,20 @@ class Duals:
         return np.asarray(self.t - sets.sum(axis=1) - contained @ self.y, dtype=np.float64)
 
 
-def by_greed(duals: Duals, repeats: int, noise: float, rng: np.random.Generator) -> tuple[Sets, Floats]:
-    """Sets found from every single start, and again `repeats` times with shaken duals; best first, with gains."""
+def by_climbing(duals: Duals, starts: Sets, noise: float, rng: np.random.Generator) -> tuple[Sets, Floats]:
+    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken."""
     columns = duals.inside.shape[1]
-    starts = np.tile(np.arange(columns, dtype=np.int64), 1 + repeats)
-    shaken = np.tile(duals.y, (1 + repeats, 1))
-    shaken[1:] *= np.maximum(1 + noise * rng.standard_normal((repeats, len(duals.y))), 0)
+    shaken = np.tile(duals.y, (len(starts) if noise else 1, 1))
+    if noise:
+        shaken *= np.maximum(1 + noise * rng.standard_normal(shaken.shape), 0)
     # Each A by its sparser side: the members where they are few, else those left out.
     by_members = duals.inside.sum(axis=1) <= columns / 2
     side = np.where(by_members[:, None], duals.inside, ~duals.inside)
     owner, members = np.nonzero(side)
     offsets = np.searchsorted(owner, np.arange(len(side) + 1)).astype(np.int64)
-    chosen = np.zeros((len(starts), columns), dtype=bool)
+    chosen = starts.copy()
     effort = len(starts) * len(members)
-    _grow(offsets, members.astype(np.int64), by_members, shaken, starts, chosen, effort=effort)
+    _climb(offsets, members.astype(np.int64), by_members, shaken, chosen, effort=effort)
     sets = np.unique(chosen[chosen.any(axis=1)], axis=0)
     gains = duals.gains(sets)
     order = np.argsort(-gains, kind="stable")
@@ -122,15 +122,15 @@ def by_program(duals: Duals, seconds: float) -> tuple[Sets, float]:
 
 
 @kernel
-def _grow(offsets, members, by_members, shaken, starts, chosen):  # type: ignore[no-untyped-def]
-    """Greedy sets from `starts`, written to `chosen`; A is given by its members or by what it leaves out.
+def _climb(offsets, members, by_members, shaken, chosen):  # type: ignore[no-untyped-def]
+    """Climb from each line of `chosen`, in place: add while it gains, then swap or drop one element, and again.
 
-    worth[x] + base is what adding x gains: the y of all A that still contain S and do not hold x, less 1.
-    left[A] counts the elements of S that are not in A.
+    A is given by its members or by what it leaves out. left[A] counts the elements of S that are not in A, so S lies in
+    A where it is 0; worth[x] + base is what adding x gains: the y of all A that contain S but not x, less 1.
     """
     count = len(offsets) - 1
     columns = chosen.shape[1]
-    first = np.zeros(columns + 1, np.int64)
+    first = np.zeros(columns + 1, np.int64)  # which A list each element, as CSR
     for e in range(len(members)):
         first[members[e] + 1] += 1
     for x in range(columns):
@@ -145,8 +145,9 @@ def _grow(offsets, members, by_members, shaken, starts, chosen):  # type: ignore
     worth = np.empty(columns)
     left = np.empty(count, np.int64)
     named = np.zeros(count, np.bool_)
-    for at in range(len(starts)):
-        y = shaken[at // columns]
+    waiting = np.empty(columns, np.int64)
+    for at in range(len(chosen)):
+        y = shaken[at % len(shaken)]
         inside = chosen[at]
         left[:] = 0
         worth[:] = -1.0
@@ -159,11 +160,49 @@ def _grow(offsets, members, by_members, shaken, starts, chosen):  # type: ignore
             else:
                 for e in range(offsets[a], offsets[a + 1]):
                     worth[members[e]] += y[a]
-        change = starts[at]
-        adding = True
+        entering = 0  # the elements of the start come in one after the other
+        for x in range(columns):
+            if inside[x]:
+                waiting[entering] = x
+                entering += 1
+                inside[x] = False
+        trying = -1  # the place among `waiting` of the element that is out on trial, when swapping
+        change = -1
         steps = 0
-        while change >= 0 and steps < 4 * columns:
+        while steps < 50 * columns:
             steps += 1
+            if entering > 0:
+                entering -= 1
+                change = waiting[entering]
+                trial = False
+            elif trying < 0 or change < 0:
+                trial = False
+                change = -1
+                best = 1e-9
+                for x in range(columns):
+                    if not inside[x] and worth[x] + base > best:
+                        best = worth[x] + base
+                        change = x
+                if change < 0:  # nothing to add: take elements out on trial, one after the other
+                    if trying < 0:
+                        trying = 0
+                        size = 0
+                        for x in range(columns):
+                            if inside[x]:
+                                waiting[size] = x
+                                size += 1
+                    if trying >= size:
+                        break
+                    change = waiting[trying]
+                    trying += 1
+                    trial = True
+                else:
+                    trying = -1
+            else:
+                trial = False
+
+            # Toggle `change`.
+            adding = not inside[change]
             inside[change] = adding
             for i in range(first[change], first[change + 1]):
                 named[listed[i]] = True
@@ -181,29 +220,20 @@ def _grow(offsets, members, by_members, shaken, starts, chosen):  # type: ignore
             for i in range(first[change], first[change + 1]):
                 named[listed[i]] = False
 
-            # What no longer pays goes first, then the best comes in.
-            change = -1
-            best = 1e-9
-            if adding:
+            if trial:  # `change` is out: does another do better, or none at all?
+                back = worth[change] + base
+                best = max(back, 0.0) + 1e-9
+                other = -1
                 for x in range(columns):
-                    if inside[x]:
-                        saved = 1.0
-                        for i in range(first[x], first[x + 1]):
-                            named[listed[i]] = True
-                        for a in range(count):
-                            if left[a] == 1 and named[a] != by_members[a]:
-                                saved -= y[a]
-                        for i in range(first[x], first[x + 1]):
-                            named[listed[i]] = False
-                        if saved > best:
-                            best = saved
-                            change = x
-                if change >= 0:
-                    adding = False
-                    continue
-            adding = True
-            best = 1e-9
-            for x in range(columns):
-                if not inside[x] and worth[x] + base > best:
-                    best = worth[x] + base
-                    change = x
+                    if not inside[x] and worth[x] + base > best:
+                        best = worth[x] + base
+                        other = x
+                if other >= 0:
+                    trying = -1  # `other` is added in the next step, as the best there is
+                    change = -1
+                elif back < -1e-9:
+                    trying = -1
+                    change = -1
+                # else it comes back in: `change` is toggled again in the next step, and the trials go on
+            else:
+                change = -1
