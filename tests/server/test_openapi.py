@@ -42,6 +42,7 @@ OPERATIONS = [
     ("/readyz", "GET"),
     (wire.CATALOGUE_PATH, "GET"),
     (wire.QUERY_PATH, "POST"),
+    (wire.SEEN_PATH, "POST"),
     ("/v1/sources/{name}/message", "PUT"),
 ]
 quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -74,6 +75,8 @@ def fuzz(server, operation, how: settings) -> Counter[int]:
             case.path_parameters["name"] = known.names[source]
         if lead == 3 and operation.path == wire.QUERY_PATH:
             case.body = query(known, source)
+        if lead == 3 and operation.path == wire.SEEN_PATH:
+            case.body = bytes(wire.SESSION_BYTES)
         response = case.call(timeout=30)
         case.validate_response(response, checks=CHECKS)
         statuses[response.status_code] += 1
@@ -100,7 +103,7 @@ def test_generated_requests_get_described_answers(server, api, path, method):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_ten_thousand_generated_requests_get_described_answers(server, api, path, method):
-    count = 4500 if method != "GET" else 250
+    count = 3000 if method != "GET" else 250
     how = settings(max_examples=count, deadline=None, database=None, suppress_health_check=quiet)
     statuses = fuzz(server, api[path][method], how)
     assert statuses[200]
