@@ -30,7 +30,9 @@ NAMES = tuple(f"source-{k}" for k in range(PUBLISHERS))
 KNOWN = wire.Catalogue(NAMES, FRAME)
 
 context = multiprocessing.get_context("forkserver")
-context.set_forkserver_preload(["onoff.server.run", "onoff.server.sqlite", "onoff.server.valkey", "uvloop"])
+context.set_forkserver_preload(
+    ["__main__", "pytest", __name__, "onoff.server.run", "onoff.server.sqlite", "onoff.server.valkey", "uvloop"]
+)
 
 
 def _serve(where: str, sock: socket.socket, ready) -> None:

@@ -64,10 +64,10 @@ def test_what_is_not_a_feed_is_told(data):
         newest_entry(data)
 
 
-def test_a_thousand_injured_feeds_are_read_or_refused():
+def test_hundreds_of_injured_feeds_are_read_or_refused():
     rng = random.Random(5)
     verdicts = set()
-    for _ in range(1000):
+    for _ in range(300):
         data = bytearray(rng.choice([RSS.format(n=1), ATOM]).encode())
         for _ in range(rng.randint(1, 5)):
             at = rng.randrange(len(data))
