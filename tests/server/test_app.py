@@ -5,6 +5,7 @@ import gzip
 import hashlib
 import json
 import logging
+import os
 import re
 import resource
 import secrets
@@ -251,6 +252,10 @@ def test_a_changed_catalogue_is_a_new_epoch_and_never_remaps(tmp_path):
         for extra in ["", "x-unusual: 1\r\n"]:
             refused = line.query(stale, extra=extra).problem
             assert (refused.status, refused.type, refused.epoch) == (409, wire.EPOCH_CHANGED, new.epoch)
+            # Nothing of it is kept: the session may still send its first step, and under the new catalogue.
+            unseen = os.urandom(16)
+            assert line.query(query(old, 1, session=unseen, step=9), extra=extra).status == 409
+            assert line.query(query(new, 0, session=unseen, step=8), extra=extra).status == 200
         assert catalogue(server.url) == new == wire.Catalogue(("b", "c"), FRAME)
         reply = line.query(query(new, 0, 1))
         read = wire.decode_answer(reply.body, (0, 1), epoch=new.epoch, frame_size=FRAME)
@@ -258,6 +263,8 @@ def test_a_changed_catalogue_is_a_new_epoch_and_never_remaps(tmp_path):
         bigger = asyncio.run(edit(frame_size=2 * FRAME))
         assert line.query(query(new, 0)).problem.epoch == bigger.epoch
         assert len(line.query(query(bigger, 0)).body) == 2 * FRAME
+        longer = asyncio.run(edit(add=[f"more {k}" for k in range(20)]))  # bitmaps of another length
+        assert line.query(query(bigger, 0)).problem.epoch == longer.epoch
 
 
 # Pages.

@@ -1,6 +1,9 @@
 """The table of steps: bounded, and it forgets the session seen longest ago."""
 
 import os
+import subprocess
+import sys
+import threading
 from itertools import count
 
 import pytest
@@ -60,3 +63,25 @@ def test_it_outlives_the_process_and_the_bell_is_shared(tmp_path):
     third = StepTable(tmp_path / "s")
     assert third.admit(b"a" * 16, 5, b"y" * 32) == LastStep(5, b"x" * 32)
     third.close()
+
+
+def test_a_bucket_that_another_process_holds_is_waited_for(table, tmp_path):
+    program = (
+        "import fcntl, sys\n"
+        "file = open(sys.argv[1], 'r+b')\n"
+        "fcntl.lockf(file, fcntl.LOCK_EX)\n"
+        "print('held', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    other = subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert other.stdout.readline() == b"held\n"
+    verdicts = []
+    waiting = threading.Thread(target=lambda: verdicts.append(table.admit(b"a" * 16, 1, b"d" * 32)))
+    waiting.start()
+    waiting.join(0.3)
+    assert verdicts == []
+    other.communicate(b"")
+    waiting.join()
+    assert verdicts == [None]
