@@ -114,8 +114,24 @@ def test_a_request_without_answer_stays_pending_and_retry_sends_its_bytes():
         assert not client.pending
         with pytest.raises(OnOffError, match="nothing is waiting"):
             client.retry()
-    world.check()
     assert len(world.queries) == 1 + 4 + 1
+    assert len(set(world.queries[1:])) == 1
+
+
+def test_a_retry_that_meets_a_new_catalogue_asks_for_everything():
+    world = World()
+    down = False
+    with client_of(world, fault=queries_only(lambda request: "before" if down else None)) as client:
+        client.get("alpha", private=True)
+        down = True
+        with pytest.raises(ServerUnreachable):
+            client.get("delta", private=False)
+        down = False
+        world.rename(("zeta", *NAMES))
+        message = client.retry()
+    assert message == b"first of delta"
+    assert message.sent.note == "the server's catalogue has changed: everything was asked"
+    assert set(world.asked(world.queries[-1])) == set(NAMES)
 
 
 def test_an_abandoned_request_counts_as_sent():

@@ -123,7 +123,11 @@ def right(kind, result):
 def test_killed_at_every_call(scene, killer, kind):
     kills = 0
     while True:
-        run = killer.run(scene.set(kind), kill_at=kills + 1)
+        job = scene.set(kind)
+        before = len(scene.world.queries)
+        run = killer.run(job, kill_at=kills + 1)
+        if kind == "retry":
+            assert set(scene.world.queries[before:]) <= {scene.world.queries[before - 1]}
         judge(scene)
         if not run["killed"]:
             break

@@ -82,9 +82,9 @@ class World:
             return self._problem(wire.Problem(404, "no such path"))
 
     def _query(self, body):
-        self.queries.append(body)
-        if self.journal is not None and not _on_disk(self.journal, body):
+        if self.journal is not None and body not in self.queries and not _on_disk(self.journal, body):
             self.not_durable.append(body)
+        self.queries.append(body)
         head = wire.decode_query_head(body)
         epoch = self.catalogue.epoch
         if head.epoch != epoch:

@@ -203,7 +203,7 @@ class Core:
             raise OnOffError("nothing is waiting for an answer", hint="make a request")
         if self.doubt is not None:
             raise OnOffError(f"the last request cannot be repeated: {self.doubt}", hint="make a new request")
-        return (yield from self._deliver(record))
+        return (yield from self._carry_out(record, self.session.memory))
 
     def sent(self, record: Record) -> Sent:
         """What the server sees of a record."""
@@ -270,9 +270,11 @@ class Core:
         return Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
 
     def _carry_out(self, record: Record, memory: Memory) -> Steps:
+        """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""
         for _ in range(RECOVERIES + 1):
-            yield Store(record)
-            self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
+            if record is not self.record:
+                yield Store(record)
+                self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
             yield Tick()
             try:
                 return (yield from self._deliver(record))

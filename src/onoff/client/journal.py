@@ -158,6 +158,9 @@ class Journal:
         except sqlite3.Error as error:
             self._database.close()
             raise self._translated(error) from None
+        except UnicodeError:  # sqlite3 cannot even say what is wrong with the schema
+            self._database.close()
+            raise _Damaged("its schema is not text") from None
         except BaseException:
             self._database.close()
             raise

@@ -1,0 +1,232 @@
+"""A machine of requests and misfortunes, with the server's record as the judge of every step.
+
+Requests ON and OFF, lost requests and answers, duplicates, crashes around the send, restarts, journals restored from
+backups, copied, a second process, new catalogues, new messages, in any order that hypothesis thinks of.
+"""
+
+import contextlib
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.client.world import Direct, World
+
+import onoff
+from onoff import wire
+from onoff.client import Client
+from onoff.client.core import Reply
+from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
+
+NAMES = ("a", "b", "c")
+CHAINS = {
+    "dense": [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]],
+    "zeros": [[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]],
+}
+FAULTS = ["none"] * 4 + ["before", "after", "busy", "damaged", "crash before", "crash after"]
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+class Misfortunes(RuleBasedStateMachine):
+    """One user, one journal, one server."""
+
+    chain_name = "dense"
+    scheme = "single"
+
+    @initialize()
+    def begin(self):
+        memory = Path("/dev/shm")
+        self.folder = Path(tempfile.mkdtemp(prefix="onoff-", dir=memory if memory.exists() else None))
+        self.journal = self.folder / "journal"
+        self.world = World(NAMES, journal=self.journal)
+        self.chain = onoff.MarkovChain(CHAINS[self.chain_name], names=NAMES)
+        self.backups = []
+        self.fault = "none"
+        self.photo = None
+        self.judged = 0
+        self.latest = {}
+        self.client = self.new_client()
+
+    def teardown(self):
+        if hasattr(self, "client"):
+            self.client.close()
+            shutil.rmtree(self.folder)
+
+    def new_client(self):
+        options = {"tick": 0, "background": False, "attempts": 2, "sleep": lambda seconds: None}
+        transport = Direct(self.world, self.misfortune)
+        return Client("http://server.test", self.chain, self.journal, self.scheme, transport=transport, **options)
+
+    # -- the line ------------------------------------------------------------------------------------------
+
+    def misfortune(self, request):
+        if request.path != wire.QUERY_PATH:
+            return None
+        if self.fault.startswith("crash"):
+            self.photo = self.files()
+            if self.fault == "crash after":
+                self.world.answer(request.method, request.path, request.headers, request.body)
+            raise Crash
+        if self.fault == "busy":
+            return Reply(503, (), b"")
+        if self.fault == "damaged":
+            return Reply(200, wire.ANSWER_HEADERS, b"\0" * 256)
+        return self.fault if self.fault in {"before", "after"} else None
+
+    def files(self):
+        paths = (self.journal, self.journal.with_name("journal-wal"))
+        return {path: path.read_bytes() for path in paths if path.exists()}
+
+    def put_back(self, files):
+        self.journal.with_name("journal-wal").unlink(missing_ok=True)
+        for path, content in files.items():
+            path.write_bytes(content)
+
+    # -- what happens --------------------------------------------------------------------------------------
+
+    @rule(source=st.sampled_from(NAMES), private=st.booleans(), fault=st.sampled_from(FAULTS))
+    def request(self, source, private, fault):
+        self.attempt(lambda: self.client.get(source, private=private), fault, source, private)
+
+    @rule(fault=st.sampled_from(FAULTS))
+    def retry(self, fault):
+        self.attempt(lambda: self.client.retry(), fault, None, None)
+
+    def attempt(self, act, fault, source, private):
+        self.fault = fault
+        before = len(self.world.queries)
+        try:
+            message = act()
+        except Crash:
+            self.client.close()
+            self.put_back(self.photo)  # what the crash left, not what closing made of it
+            self.client = self.new_client()
+        except (ServerUnreachable, BadAnswer):
+            assert fault != "none"
+        except OnOffError:
+            assert source is None  # nothing is waiting, or it cannot be repeated
+        else:
+            assert message == self.world.messages[message.source].body
+            assert source is None or message.source == source
+        finally:
+            self.fault = "none"
+        if source is not None:
+            for query in self.world.queries[before:]:
+                if wire.decode_query_head(query).epoch == self.world.catalogue.epoch:
+                    assert source in self.world.asked(query)
+                    if private and self.chain_name == "dense":
+                        assert set(self.world.asked(query)) >= set(NAMES)
+
+    @rule()
+    def restart(self):
+        self.client.close()
+        self.client = self.new_client()
+
+    @rule()
+    def crash(self):
+        files = self.files()
+        self.client.close()
+        self.put_back(files)
+        self.client = self.new_client()
+
+    @rule()
+    def back_up(self):
+        self.backups.append(self.files())
+
+    @precondition(lambda self: self.backups)
+    @rule(data=st.data(), copied=st.booleans())
+    def restore(self, data, copied):
+        self.client.close()
+        if copied:
+            self.journal.unlink(missing_ok=True)
+        self.put_back(data.draw(st.sampled_from(self.backups)))
+        self.client = self.new_client()
+
+    @rule()
+    def lose_the_journal(self):
+        self.client.close()
+        self.put_back({})
+        self.journal.unlink(missing_ok=True)
+        self.client = self.new_client()
+
+    @rule()
+    def a_second_process(self):
+        self.client.status()  # opens the journal
+        with contextlib.closing(self.new_client()) as second, pytest.raises(JournalBusy):
+            second.get("a", private=True)
+
+    @rule(order=st.permutations(NAMES), more=st.booleans())
+    def new_epoch(self, order, more):
+        self.world.rename((*order, "more") if more else order)
+
+    @rule(name=st.sampled_from(NAMES), body=st.binary(max_size=20))
+    def publish(self, name, body):
+        self.world.publish(name, body)
+
+    @precondition(lambda self: self.world.queries)
+    @rule()
+    def duplicate(self):
+        """The network delivers the last query once more."""
+        self.world.answer("POST", wire.QUERY_PATH, (), self.world.queries[-1])
+
+    @rule()
+    def the_server_forgets(self):
+        self.world.seen.clear()
+        self.backups.clear()  # an old journal and a server without memory at once is beyond what can be noticed
+
+    # -- what must hold ------------------------------------------------------------------------------------
+
+    @invariant()
+    def one_byte_string_per_step_and_everything_first(self):
+        if not hasattr(self, "world"):
+            return
+        for query in self.world.queries[self.judged :]:
+            head = wire.decode_query_head(query)
+            key = (head.session, head.step)
+            assert self.latest.setdefault(key, query) == query
+            if head.step == 0:
+                bitmap = query[wire.QUERY_HEAD_BYTES :]
+                assert sum(byte.bit_count() for byte in bitmap) >= len(NAMES)
+        self.judged = len(self.world.queries)
+        assert self.world.not_durable == []
+
+    @invariant()
+    def the_memory_is_the_last_query(self):
+        opened = getattr(getattr(self, "client", None), "_open", None)
+        if opened is None or opened.core.record is None or opened.core.doubt is not None:
+            return
+        record = opened.core.record
+        assert opened.core.session.memory.last == wire.decode_bitmap(record.asked, len(NAMES))
+        assert opened.core.session.memory.secret == record.wanted
+
+
+def machine(chain, scheme, examples, *, random=False):
+    kind = type(f"Misfortunes_{chain}_{scheme}", (Misfortunes,), {"chain_name": chain, "scheme": scheme})
+    case = kind.TestCase
+    case.settings = settings(
+        max_examples=examples,
+        stateful_step_count=50,
+        deadline=None,
+        derandomize=not random,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return case
+
+
+TestDenseSingle = machine("dense", "single", 250)
+TestDenseGreedy = machine("dense", "greedy", 250)
+TestZerosSingle = machine("zeros", "single", 250)
+TestZerosGreedy = machine("zeros", "greedy", 250)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(7200)
+class TestDeep(machine("dense", "greedy", 10_000, random=True)):
+    """The same, many times, and other ones every time."""
