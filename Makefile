@@ -20,7 +20,7 @@ $(VENV)/ready: pyproject.toml constraints.txt
 system:  ## install what the tests drive besides Python: Chromium, Redis, nginx (apt, as root)
 	@sh tests/system-packages.sh
 
-demo: setup  ## run a scripted session and show what the server saw
+demo: setup  ## server, gateway, page and a scripted reader, on this machine
 	$(BIN)/onoff demo
 
 test: setup system lint  ## everything that must hold, in minutes

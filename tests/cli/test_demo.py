@@ -1,23 +1,61 @@
 """`onoff demo`: every request answered, nothing leaked, and naive switching shown for what it is."""
 
 import json
+import re
+import signal
+import subprocess
+import sys
+from urllib.request import ProxyHandler, build_opener
 
 from onoff.cli import run
+from onoff.cli.demo import news_chain
 
 
 def test_the_demo_shows_what_it_promises(capsys):
-    assert run(["demo", "--scheme", "single", "--json"]) == 0
-    steps = json.loads(capsys.readouterr().out)["steps"]
+    assert run(["demo", "--exit", "--scheme", "single", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    steps = shown["steps"]
     assert len(steps) == 20
-    for step in steps:
+    assert len(shown["sources"]) == 12
+    for t, step in enumerate(steps):
+        assert step["t"] == t
         assert step["wanted"] in step["seen"]
         assert step["cost"] == len(step["seen"])
         assert step["bits"] == 0
+        assert not step["private"] or step["cost"] == 12
     assert sum(step["naive"] for step in steps) > 0.5
+    assert sum(step["cost"] for step in steps) < 240
 
 
 def test_the_demo_draws(capsys):
-    assert run(["demo", "--scheme", "single"]) == 0
+    assert run(["demo", "--exit", "--scheme", "single"]) == 0
     shown = capsys.readouterr().out
     assert "naive switching" in shown.lower()
     assert "█" in shown
+    assert "told 0 bits" in shown
+
+
+def test_the_demo_keeps_serving_until_it_is_stopped():
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        found = next(
+            match for line in process.stderr if (match := re.match(r"open +(http://127\.0\.0\.1:\d+/t/\S+/)", line))
+        )
+        feeds = next(line for line in process.stderr if line.startswith("feeds")).split()[1]
+        opener = build_opener(ProxyHandler({}))
+        with opener.open(feeds.replace("NAME", "weather"), timeout=30) as answer:
+            assert answer.headers["content-type"].startswith("application/atom+xml")
+            assert "Weather, edition" in answer.read().decode()
+        assert found
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_the_readers_chain_stays_with_a_subject():
+    chain = news_chain()
+    assert (chain.transition.diagonal() > 0.2).all()
+    assert (chain.transition > 0).all()
+
+
+def test_a_port_that_is_none(capsys):
+    assert run(["demo", "--port", "70000"]) == 3

@@ -1,93 +1,239 @@
-"""`onoff demo`: a scripted session, and what the server saw of it."""
+"""`onoff demo`: a server, a gateway with its page, a reader who switches privacy ON and OFF, and what the server saw.
+
+Everything is real and on this machine: a message server with SQLite whose sources publish new editions all the time, a
+gateway with its client and journal, and a scripted reader who downloads from the gateway as any app would.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import contextlib
+import itertools
+import json as jsons
+import os
+import signal
+import sys
+import tempfile
+import threading
+import time
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 from cyclopts import Parameter
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.text import Text
 
-from onoff.audit.step import NaiveObserver, table_leak
 from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, table
+from onoff.errors import InvalidInput, MissingExtra
 from onoff.pattern import parse
-from onoff.session import Session
-from onoff.table import QueryTable
 
-SOURCES = ("world", "politics", "business", "science", "health", "sport", "culture", "weather")
+if TYPE_CHECKING:
+    from onoff.gateway.run import Address
+    from onoff.server import Running
+
 PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
+FRAME_SIZE = 4096
+NEW_EDITION_SECONDS = 1.0
+SOURCES: dict[str, tuple[str, ...]] = {
+    "world": ("Talks go on into the night", "A bridge between two shores is opened", "Harbour reopens after the storm"),
+    "politics": ("Committee votes on the budget", "Two parties agree to talk", "A long session ends early"),
+    "business": ("Markets end the day where they began", "A mill becomes a workshop", "Fewer trucks, more trains"),
+    "science": ("A comet returns on time", "How lichens keep count", "A quieter way to cool a laptop"),
+    "health": ("Walking is still good for you", "A clinic on a boat", "Sleep studied in daylight"),
+    "sport": ("A draw nobody expected", "The relay is run in the rain", "Record holds for another year"),
+    "culture": ("A small museum of keys", "The choir sings in the station", "An old film, in colour at last"),
+    "weather": ("Fog in the morning, sun by noon", "Wind from the west", "First frost in the valleys"),
+    "travel": ("The slow train is worth it", "An island without cars", "Nine benches with a view"),
+    "technology": ("A keyboard made of wood", "Radios that listen better", "Maps that work offline"),
+    "local": ("The market moves to the square", "A tree is planted", "Library open on Sundays"),
+    "opinion": ("In favour of doing less", "On the use of waiting", "Why the queue is fair"),
+}
+FAVOUR = (5.0, 4, 3, 2, 2, 4, 2, 3, 2, 3, 2, 2)
+SUBJECTS = (0, 0, 0, 1, 1, 2, 2, 1, 2, 1, 2, 0)
 
 
 def demo(
     *,
     scheme: str = "auto",
     seed: Annotated[int, Parameter(help="For the scripted reader; queries draw from the system.")] = 7,
+    port: Annotated[int, Parameter(help="The port of the page; 0 takes a free one.")] = 0,
+    stop: Annotated[bool, Parameter(name="--exit", negative="", help="Stop after the table.")] = False,
+    browser: Annotated[bool, Parameter(negative="--no-browser", help="Open the page.")] = True,
     json: Json = False,
 ) -> None:
-    """Watch a reader of eight news sources switch privacy ON and OFF, and see what the server sees.
+    """Watch a reader of a dozen news sources switch privacy ON and OFF, and see what the server sees.
 
     Examples
     --------
     onoff demo
 
-    onoff demo --scheme greedy --json
+    onoff demo --exit --scheme greedy --json
     """
+    if not 0 <= port < 65536:
+        raise InvalidInput(f"no port {port}", hint="use 0 to 65535")
     chain = news_chain()
     statuses = parse(PATTERN)
     wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
-    session, naive = Session(chain, scheme), NaiveObserver(chain)
-    steps = []
-    for t, (x, private) in enumerate(zip(wanted, statuses, strict=True)):
-        expected = session.expected_cost(private=private)
-        drawn = None if private or session.memory.rows.distinct == 1 else session.tables.of(session.memory)
-        query = session.request(x, private=private)
-        steps.append(
-            {
-                "t": t,
-                "private": private,
-                "wanted": chain.names[x],
-                "seen": [chain.names[s] for s in query.sources],
-                "cost": len(query),
-                "expected": expected,
-                "bits": table_leak(drawn) if isinstance(drawn, QueryTable) else 0.0,
-                "naive": naive.request(x, private=private),
-            }
+    with _everything_running(chain, scheme, port) as address:
+        reader = _Reader(address)
+        steps: list[dict[str, Any]] = []
+        console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+        live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
+        with contextlib.nullcontext() if json or not console.is_terminal else live:
+            for x, private in zip(wanted, statuses, strict=True):
+                steps.append(reader.step(chain.names[x], private))
+                if live.is_started:
+                    live.update(_steps_table(chain, steps), refresh=True)
+        emit(
+            {"steps": steps, "sources": list(chain.names), "page": address.page},
+            json,
+            lambda shown: shown.print(
+                Group(_steps_table(chain, steps), *_strip(chain, steps), Text(_sum(chain, steps)))
+            ),
         )
-    emit({"steps": steps, "sources": list(chain.names)}, json, lambda console: _show(console, chain, steps))
+        if not stop:
+            _keep_serving(address, browser=browser)
 
 
 def news_chain() -> MarkovChain:
-    """A reader who stays with a subject for a while and otherwise goes where most people go."""
-    favour = np.array([5.0, 4, 3, 2, 2, 4, 2, 1])
-    P = 0.55 * np.eye(len(SOURCES)) + 0.45 * favour / favour.sum()
-    return MarkovChain(P, names=SOURCES, initial=favour / favour.sum())
+    """A reader who stays, or goes on with the same subject, or goes where most people go."""
+    favour, subjects = np.array(FAVOUR), np.array(SUBJECTS)
+    alike = (subjects[:, None] == subjects) * favour
+    P = 0.2 * np.eye(len(SOURCES)) + 0.45 * alike / alike.sum(axis=1, keepdims=True) + 0.35 * favour / favour.sum()
+    return MarkovChain(P, names=tuple(SOURCES), initial=favour / favour.sum())
 
 
-def _show(console: Console, chain: MarkovChain, steps: list[dict[str, object]]) -> None:
+# -- what runs ---------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[Address]:
+    """A server whose messages change, and a gateway before it; thrown away at the end of the block."""
+    try:
+        from onoff.gateway.engine import Engine
+        from onoff.gateway.run import running as running_gateway
+        from onoff.server import running as running_server
+    except ModuleNotFoundError as missing:
+        raise MissingExtra(f"{missing.name} is not installed", hint="pip install 'onoff[gateway]'") from None
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onoff-demo-")))
+        first = {name: edition(name, 1) for name in SOURCES}
+        server = stack.enter_context(running_server(first, store=folder / "messages.db", frame_size=FRAME_SIZE))
+        stack.enter_context(_publishing(server))
+        engine = Engine(server.url, chain, folder / "journal.sqlite", scheme=scheme)
+        yield stack.enter_context(running_gateway(engine, port=port))
+
+
+def edition(name: str, number: int) -> bytes:
+    """One edition of a source."""
+    titles = SOURCES[name]
+    rest = "\n".join(f"· {titles[(number + k) % len(titles)]}" for k in range(1, len(titles)))
+    return f"{titles[number % len(titles)]}\n\n{name.capitalize()}, edition {number}. Also today:\n{rest}\n".encode()
+
+
+@contextlib.contextmanager
+def _publishing(server: Running) -> Iterator[None]:
+    """Sources publish in turn until the block ends."""
+    over = threading.Event()
+
+    def publish() -> None:
+        for number in itertools.count(2):
+            for name in SOURCES:
+                if over.wait(NEW_EDITION_SECONDS):
+                    return
+                server.publish(name, edition(name, number))
+
+    thread = threading.Thread(target=publish, name="onoff-demo-publisher", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+class _Reader:
+    """An app that downloads from the gateway, and turns its switch."""
+
+    def __init__(self, address: Address) -> None:
+        self._base, self._token = address.base, address.guard.page
+        self._opener = build_opener(ProxyHandler({}))
+
+    def step(self, source: str, private: bool) -> dict[str, Any]:
+        """Make one request; what became of it."""
+        self._call("PUT", "/v1/privacy", {"private": private})
+        self._call("GET", f"/v1/sources/{quote(source)}")
+        state = jsons.loads(self._call("GET", "/v1/state"))
+        names, told = state["names"], state["steps"][-1]
+        return {
+            "t": state["totals"]["requests"] - 1,
+            "private": told["private"],
+            "wanted": source,
+            "seen": [names[s] for s in told["sources"]],
+            "cost": told["cost"],
+            "expected": told["expected"],
+            "bits": told["bits"],
+            "naive": told["naive"],
+        }
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else jsons.dumps(body).encode()
+        with self._opener.open(Request(self._base + path, data, headers, method=method), timeout=60) as answer:
+            return bytes(answer.read())
+
+
+def _keep_serving(address: Address, *, browser: bool) -> None:
+    print(f"\nopen   {address.page}\nfeeds  {address.apps}/feeds/NAME\nCtrl-C ends it.", file=sys.stderr, flush=True)
+    seen = sys.platform in {"win32", "darwin"} or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
+    if browser and seen:
+        webbrowser.open(address.page)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with contextlib.suppress(KeyboardInterrupt):
+        while True:
+            time.sleep(3600)
+
+
+# -- what is shown -----------------------------------------------------------------------------------------
+
+
+def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
     lines = [
         (
             step["t"],
             "ON" if step["private"] else "OFF",
             step["wanted"],
-            "everything" if step["cost"] == chain.n else ", ".join(step["seen"]),  # type: ignore[arg-type]
+            "everything" if step["cost"] == chain.n else ", ".join(step["seen"]),
             step["cost"],
             step["bits"],
             step["naive"],
         )
         for step in steps
     ]
-    columns = ("t", "privacy", "wanted", "the server saw", "messages", "bits leaked", "naive switching leaks")
-    console.print(table(columns, lines))
-    console.print("What the server saw (█ asked for, ● wanted, known only here):")
+    columns = ("t", "privacy", "wanted", "the server saw", "messages", "bits leaked", "naive leaks")
+    return table(columns, lines)
+
+
+def _strip(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
+    yield Text("What the server saw (█ asked for, ● wanted, known only here):")
     width = max(len(name) for name in chain.names)
-    console.print(Text(" " * width + "  " + "".join("▲" if step["private"] else " " for step in steps) + "  ▲ ON"))
+    yield Text(" " * width + "  " + "".join("▲" if step["private"] else " " for step in steps) + "  ▲ ON")
     for name in chain.names:
-        cells = ["●" if s["wanted"] == name else "█" if name in s["seen"] else "·" for s in steps]  # type: ignore[operator]
-        console.print(Text(name.rjust(width) + "  " + "".join(cells)))
-    total = sum(int(str(step["cost"])) for step in steps)
-    console.print(
+        cells = ["●" if s["wanted"] == name else "█" if name in s["seen"] else "·" for s in steps]
+        yield Text(name.rjust(width) + "  " + "".join(cells))
+
+
+def _sum(chain: MarkovChain, steps: list[dict[str, Any]]) -> str:
+    total = sum(step["cost"] for step in steps)
+    told = sum(step["bits"] for step in steps)
+    return (
         f"{total} messages for {len(steps)} requests; asking for everything would take {chain.n * len(steps)}. "
-        f"Naive switching would have told {sum(float(str(s['naive'])) for s in steps):.3f} bits about private requests."
+        f"The server was told {told:g} bits about private requests; "
+        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}."
     )
