@@ -22,7 +22,7 @@ import numpy as np
 
 from onoff.bounds import step_bounds
 from onoff.chain import MarkovChain
-from onoff.experiments.states import NoTable, States
+from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
 from onoff.rows import Floats
 
@@ -53,23 +53,22 @@ def expected_costs(
     for t in range(switching.steps):
         cost = 0.0
         after: dict[tuple[int, bool | None], float] = defaultdict(float)
-        try:
-            for (number, before), weight in law.items():
-                state = states[number]
-                on = switching.chance(t, before)
-                if on > 0:
-                    cost += weight * on * len(state.possible)
-                    after[state.after_private, True] += weight * on
-                if on < 1:
-                    cost += weight * (1 - on) * state.cost
-                    if t + 1 < switching.steps:
-                        chances, _, following = state.following
-                        for chance, number_after in zip(chances.tolist(), following.tolist(), strict=True):
-                            after[number_after, False] += weight * (1 - on) * chance
-                if len(after) > most_states:
+        for (number, before), weight in law.items():
+            state = states[number]
+            on = switching.chance(t, before)
+            if on > 0:
+                cost += weight * on * len(state.possible)
+                after[state.after_private, True] += weight * on
+            if on < 1:
+                if not state.has_table:
                     return None
-        except NoTable:
-            return None
+                cost += weight * (1 - on) * state.cost
+                if t + 1 < switching.steps:
+                    chances, _, following = state.following
+                    for chance, number_after in zip(chances.tolist(), following.tolist(), strict=True):
+                        after[number_after, False] += weight * (1 - on) * chance
+            if len(after) > most_states:
+                return None
         found.append(ExpectedCost(cost, 0.0))
         law = after
         if progress is not None:

@@ -47,7 +47,7 @@ from onoff.schemes import known
 
 KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents")
 DESCENTS = 200
-EXACT_STATES = 1_000
+EXACT_STATES = 200
 """Public states up to which the expected cost is exact."""
 MOST_TASKS = 1_000_000
 CONNECT_SECONDS = 10

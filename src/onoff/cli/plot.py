@@ -1,0 +1,39 @@
+"""`onoff plot`: figures of a result file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from onoff.cli.output import Json, emit
+from onoff.errors import InvalidInput
+from onoff.experiments.plots import figures_of, save
+
+
+def plot(
+    result: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="A folder; by default RESULT's.")] = None,
+    format: Literal["png", "svg", "pdf"] = "png",
+    message_bytes: Annotated[int, Parameter(help="The size of a message, for figures in bytes.")] = 1024,
+    json: Json = False,
+) -> None:
+    """Draw the figures of RESULT: what `simulate --json`, `sweep`, `learn` or `reproduce --json` wrote.
+
+    Examples
+    --------
+    onoff simulate chain.json --json > run.json && onoff plot run.json
+
+    onoff plot sweep.parquet -o figures --format svg
+    """
+    figures = figures_of(result, message_bytes=message_bytes)
+    folder = result.parent if output is None else output
+    try:
+        written = save({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
+    except OSError as error:
+        raise InvalidInput(f"{folder}: {error.strerror}", hint="give a folder that can be written to") from None
+    paths = [str(path) for path in written]
+    emit({"figures": paths}, json, lambda console: console.print("\n".join(paths), markup=False))

@@ -1,0 +1,314 @@
+"""Figures of every result file: simulations, sweeps, learnt chains, the reproduction of the paper.
+
+One look for all: Okabe and Ito's colours, which the colour-blind can tell apart, and besides a marker and a dash for
+each line, so that nothing hangs on colour. Nothing is drawn on a screen; the same numbers give the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onoff.errors import InvalidInput, MissingExtra
+from onoff.experiments.sweep import read_rows
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INCHES = (7.2, 4.4)
+DOTS_PER_INCH = 130
+GREY = "0.55"
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one quantity is drawn, wherever it appears."""
+
+    colour: str
+    marker: str
+    dash: str
+
+    def style(self, **more: Any) -> dict[str, Any]:
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash, "markersize": 5, **more}
+
+
+LINES = {
+    "everything": Line("#000000", "", ":"),
+    "paper": Line("#D55E00", "s", "--"),
+    "greedy": Line("#E69F00", "^", "-."),
+    "race": Line("#CC79A7", "v", "--"),
+    "single": Line("#56B4E9", "<", "-."),
+    "optimal": Line("#0072B2", "o", "-"),
+    "auto": Line("#0072B2", "o", "-"),
+    "enumerated": Line("#0072B2", "D", "-"),
+    "full": Line("#000000", "x", ":"),
+    "naive": Line("#999999", "P", ":"),
+    "lower": Line("#009E73", "", "-"),
+    "inner": Line("#F0E442", "", "-"),
+}
+LABELS = {
+    "everything": "everything, always",
+    "paper": "paper (Algorithm 1, Bayes filter)",
+    "naive": "naive switching (leaks)",
+    "lower": "lower bound: nobody does better",
+    "inner": "paper's inner bound",
+}
+
+
+def label(name: str) -> str:
+    """What a line is called in legends."""
+    return LABELS.get(name, name)
+
+
+def new_figure(columns: int = 1, rows: int = 1, inches: tuple[float, float] = INCHES) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("figures need matplotlib", hint="pip install 'onoff[plot]'") from None
+    figure = Figure(figsize=inches, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.grid(axis="y", color="0.9", linewidth=0.8)
+        one.set_axisbelow(True)
+    return figure, axes
+
+
+def save(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> list[Path]:
+    """Write every figure as `folder`/NAME.kind; the paths."""
+    from matplotlib import rc_context
+
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name, figure in figures.items():
+        path = folder / f"{name}.{kind}"
+        metadata = {"Date": None} if kind == "svg" else {"Software": None} if kind == "png" else {"CreationDate": None}
+        with rc_context({"svg.hashsalt": "onoff"}):
+            figure.savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
+        written.append(path)
+    return written
+
+
+# -- result files ------------------------------------------------------------------------------------------
+
+
+def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
+    """The figures of a result file, by name. Raises InvalidInput where it is none."""
+    if path.suffix == ".parquet":
+        return sweep_figures(read_rows(path))
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInput(f"{path}: {error}", hint=RESULTS) from None
+    if isinstance(document, dict) and {"steps", "baselines"} <= document.keys():
+        return simulation_figures(document, message_bytes)
+    if isinstance(document, dict) and "transition" in document:
+        return chain_figures(document)
+    if isinstance(document, list) and document and isinstance(document[0], dict) and "expected" in document[0]:
+        from onoff.experiments.paper.figures import rate_figure, symmetric_figure
+
+        return {"paper-symmetric": symmetric_figure(), "paper-rate": rate_figure()}
+    raise InvalidInput(f"{path}: not a result", hint=RESULTS)
+
+
+RESULTS = "give what `onoff simulate --json`, `sweep`, `learn` or `reproduce --json` wrote"
+
+
+def simulation_figures(data: Mapping[str, Any], message_bytes: int) -> dict[str, Figure]:
+    """Cost against time, total bytes, and the distribution of query sizes."""
+    return {
+        "cost": cost_figure(data),
+        "bytes": bytes_figure(data, message_bytes),
+        "sizes": sizes_figure(data),
+    }
+
+
+def cost_figure(data: Mapping[str, Any]) -> Figure:
+    """Messages per request against time, with the bound and the baselines; shaded while privacy is ON."""
+    figure, (axes,) = new_figure()
+    steps, base = data["steps"], data["baselines"]
+    times = [step["t"] for step in steps]
+    curves: dict[str, Sequence[float | None]] = {
+        "everything": base["everything"]["cost"],
+        "naive": base["naive"]["cost"],
+        "lower": [step["lower"] for step in steps],
+    }
+    if base["paper"] is not None:
+        curves["paper"] = base["paper"]["cost"]
+    draw_costs(axes, times, curves)
+    axes.errorbar(
+        times,
+        [step["cost"] for step in steps],
+        yerr=[2 * (step["stderr"] or 0) for step in steps],
+        label=f"{data['scheme']} (bars: 2 standard errors)",
+        **LINES.get(data["scheme"], LINES["auto"]).style(),
+    )
+    shade_private(axes, [step["private"] for step in steps])
+    leak = base["naive"]["leak"]
+    told = "" if leak is None else f"; naive switching leaks {leak:.2f} bits"
+    axes.set_title(f"{data['n']} sources, {data['users']} users, seed {data['seed']}{told}", fontsize=10)
+    axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
+    axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def draw_costs(axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float | None]]) -> None:
+    """One line for each curve, in its own colour, marker and dash; None leaves a hole."""
+    for name, values in curves.items():
+        shown = [float("nan") if value is None else value for value in values]
+        axes.plot(times, shown, label=label(name), **LINES[name].style())
+
+
+def shade_private(axes: Axes, statuses: Sequence[bool | float]) -> None:
+    """Grey behind the times at which privacy is ON, deeper where more users have it ON."""
+    labelled = False
+    for t, status in enumerate(statuses):
+        if status:
+            text = None if labelled else "privacy ON"
+            axes.axvspan(t - 0.5, t + 0.5, color="0.5", alpha=0.25 * float(status), linewidth=0, label=text)
+            labelled = True
+
+
+def bytes_figure(data: Mapping[str, Any], message_bytes: int) -> Figure:
+    """What a user downloads in all, beside the alternatives."""
+    figure, (axes,) = new_figure()
+    base = data["baselines"]
+    bars = {"everything": base["everything"]["total"]}
+    if base["paper"] is not None:
+        bars["paper"] = base["paper"]["total"]
+    bars |= {data["scheme"]: data["total"], "naive": base["naive"]["total"]}
+    names = list(bars)
+    sizes = [bars[name] * message_bytes / 1024 for name in names]
+    drawn = axes.barh(range(len(names)), sizes, color=[LINES.get(name, LINES["auto"]).colour for name in names])
+    axes.bar_label(drawn, labels=[f"{size:.1f} KiB" for size in sizes], padding=3, fontsize=9)
+    axes.set_yticks(range(len(names)), [label(name) for name in names])
+    axes.invert_yaxis()
+    axes.grid(axis="y", visible=False)
+    axes.set(xlabel=f"KiB per user over {len(data['steps'])} requests, messages of {message_bytes} bytes")
+    axes.set_xlim(0, 1.2 * max(sizes))
+    return figure
+
+
+def sizes_figure(data: Mapping[str, Any]) -> Figure:
+    """How large queries are at every step."""
+    figure, (axes,) = new_figure()
+
+    steps, n = data["steps"], data["n"]
+    share = [[step["sizes"].get(str(size), 0) / data["users"] for step in steps] for size in range(1, n + 1)]
+    drawn = axes.imshow(
+        share,
+        origin="lower",
+        aspect="auto",
+        cmap="cividis",
+        vmin=0,
+        vmax=1,
+        extent=(-0.5, len(steps) - 0.5, 0.5, n + 0.5),
+    )
+    axes.plot([step["t"] for step in steps], [step["cost"] for step in steps], color="w", marker="o", label="mean")
+    axes.grid(visible=False)
+    axes.legend(labelcolor="w", facecolor="0.3", fontsize=8)
+    axes.set(xlabel="request", ylabel="messages in the query", title="Distribution of query sizes")
+    figure.colorbar(drawn, ax=axes, label="share of users")
+    return figure
+
+
+def sweep_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
+    """Cost over the number of sources for each family, totals where the horizon is longer, and build times."""
+    good = [row for row in rows if row["error"] is None]
+    if not good:
+        raise InvalidInput("the sweep has no row that worked")
+    found = {"first": families_figure(good), "build": build_figure(good)}
+    if max(row["horizon"] for row in good) > 1:
+        found["total"] = families_figure(good, of="total")
+    return found
+
+
+def families_figure(rows: Sequence[Mapping[str, Any]], of: str = "first") -> Figure:
+    """Mean cost over N for each family: of the first OFF request, or of the whole (longest) horizon."""
+    families = list(dict.fromkeys(row["family"] for row in rows))
+    longest = max(row["horizon"] for row in rows)
+    kept = rows if of == "first" else [row for row in rows if row["horizon"] == longest]
+    columns = min(len(families), 3)
+    lines = -(-len(families) // columns)
+    figure, axes = new_figure(columns, lines, inches=(3.6 * columns + 0.4, 2.7 * lines + 0.8))
+    cost, bound = ("first_cost", "first_lower") if of == "first" else ("total", "total_lower")
+    for place, family in zip(axes, families, strict=False):
+        mine = [row for row in kept if row["family"] == family]
+        if of == "first":
+            place.plot(*_mean(mine, "inner"), **LINES["inner"].style(linewidth=4), label=label("inner"))
+        for scheme in dict.fromkeys(row["scheme"] for row in mine):
+            same = [row for row in mine if row["scheme"] == scheme]
+            place.plot(*_mean(same, cost), **LINES[scheme].style(), label=scheme)
+        place.plot(*_mean(mine, bound), **LINES["lower"].style(), label=label("lower"))
+        place.set_title(family, fontsize=10)
+        place.set_xscale("log", base=2)
+        sizes = sorted({row["n"] for row in mine})
+        place.set_xticks(sizes, [str(n) for n in sizes])
+        place.minorticks_off()
+        place.set_ylim(bottom=0)
+    for place in axes[len(families) :]:
+        place.set_visible(False)
+    figure.supxlabel("number of sources N", fontsize=10)
+    figure.supylabel("messages of the first OFF request" if of == "first" else f"messages of {longest} OFF requests")
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 5), frameon=False, fontsize=9)
+    return figure
+
+
+def build_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Seconds to build the first table, over N; a point for each chain, a line through the medians."""
+    figure, (axes,) = new_figure()
+    for scheme in dict.fromkeys(row["scheme"] for row in rows):
+        mine = [row for row in rows if row["scheme"] == scheme]
+        style = LINES[scheme]
+        axes.plot(
+            [row["n"] for row in mine],
+            [max(row["build_seconds"], 1e-5) for row in mine],
+            color=style.colour, marker=style.marker, linestyle="", alpha=0.35, markersize=4,
+        )  # fmt: skip
+        sizes = sorted({row["n"] for row in mine})
+        middle = [sorted(row["build_seconds"] for row in mine if row["n"] == n) for n in sizes]
+        axes.plot(sizes, [max(times[len(times) // 2], 1e-5) for times in middle], **style.style(), label=scheme)
+    axes.set(xscale="log", yscale="log", xlabel="number of sources N", ylabel="seconds to build (line: median)")
+    sizes = sorted({row["n"] for row in rows})
+    axes.set_xticks(sizes, [str(n) for n in sizes])
+    axes.minorticks_off()
+    axes.legend(frameon=False)
+    return figure
+
+
+def _mean(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[float]]:
+    sizes = sorted({row["n"] for row in rows})
+    groups = [[row[key] for row in rows if row["n"] == n] for n in sizes]
+    return sizes, [sum(values) / len(values) for values in groups]
+
+
+def chain_figures(document: Mapping[str, Any]) -> dict[str, Figure]:
+    """The transition matrix and, where the file was learnt, how well the models of order 0, 1 and 2 fit."""
+    figure, (axes,) = new_figure(inches=(6.4, 5.4))
+    matrix = document["transition"]
+    names = document.get("names") or [str(x + 1) for x in range(len(matrix))]
+    drawn = axes.imshow(matrix, cmap="cividis", vmin=0, vmax=1)
+    axes.grid(visible=False)
+    if len(names) <= 40:
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set(xlabel="next request", ylabel="this request")
+    figure.colorbar(drawn, ax=axes, label="probability")
+    found = {"transition": figure}
+    fit = (document.get("about") or {}).get("fit")
+    if fit:
+        figure, (axes,) = new_figure(inches=(5.6, 3.6))
+        orders = [order for order in range(3) if f"order_{order}" in fit]
+        bits = [fit[f"order_{order}"]["bits_held_out"] for order in orders]
+        bars = axes.bar(range(len(orders)), bits, color=["0.6", "#0072B2", "#56B4E9"][: len(orders)])
+        axes.bar_label(bars, labels=[f"{value:.3f}" for value in bits])
+        axes.set_xticks(range(len(orders)), [f"order {order}" for order in orders])
+        axes.set(ylabel="bits per request, held-out users")
+        found["fit"] = figure
+    return found

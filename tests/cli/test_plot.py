@@ -1,0 +1,27 @@
+"""`onoff plot`: files, their paths, bad input named."""
+
+import json
+
+from onoff.chain import MarkovChain
+from onoff.cli import run
+
+
+def test_a_simulation_is_drawn(tmp_path, capsys):
+    MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
+    assert run(["simulate", str(tmp_path / "c.json"), "--scheme", "greedy", "--users", "50", "--json"]) == 0
+    (tmp_path / "run.json").write_text(capsys.readouterr().out)
+    assert run(["plot", str(tmp_path / "run.json"), "-o", str(tmp_path / "f"), "--format", "svg", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["figures"]
+    assert found == [str(tmp_path / "f" / f"run-{name}.svg") for name in ("cost", "bytes", "sizes")]
+    assert run(["plot", str(tmp_path / "run.json")]) == 0
+    assert (tmp_path / "run-cost.png").exists()
+    assert "run-cost.png" in capsys.readouterr().out
+
+
+def test_bad_input_is_named(tmp_path, capsys):
+    assert run(["plot", str(tmp_path / "nowhere.json")]) == 3
+    assert "nowhere.json" in capsys.readouterr().err
+    MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
+    (tmp_path / "file").write_text("")
+    assert run(["plot", str(tmp_path / "c.json"), "-o", str(tmp_path / "file" / "x")]) == 3
+    assert run(["plot", str(tmp_path / "c.json"), "--format", "bmp"]) == 2

@@ -1,0 +1,121 @@
+"""Figures: every result file has some, with all its lines, told apart without colour."""
+
+import numpy as np
+import pytest
+
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput
+from onoff.experiments.comparison import compare
+from onoff.experiments.learn import learn
+from onoff.experiments.plots import LINES, chain_figures, figures_of, save, simulation_figures, sweep_figures
+from onoff.experiments.sweep import read_spec, sweep
+from onoff.experiments.switching import Pattern, RandomSwitching
+from onoff.experiments.traces import Trace
+
+EXAMPLE = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
+SPEC = 'schemes = ["greedy", "single"]\nhorizons = [1, 2]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
+
+
+def simulated(switching, **options):
+    found = compare(EXAMPLE, "greedy", switching, 200, 1, **options).as_dict()
+    return {"scheme": "greedy", "memory": "last-query", "seed": 1, **found}
+
+
+def swept(tmp_path, text=SPEC):
+    (tmp_path / "s.toml").write_text(text)
+    return sweep(read_spec(tmp_path / "s.toml"), tmp_path / "s.parquet").path
+
+
+def legend(axes):
+    return axes.get_legend_handles_labels()[1]
+
+
+def test_a_simulation_has_cost_bytes_and_sizes():
+    data = simulated(Pattern.parse("ON OFF OFF"))
+    figures = simulation_figures(data, message_bytes=2048)
+    assert figures.keys() == {"cost", "bytes", "sizes"}
+    (axes,) = figures["cost"].axes
+    assert len(legend(axes)) == 6  # everything, naive, bound, paper, ours, the shade
+    drawn = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
+    assert drawn["lower bound: nobody does better"] == [step["lower"] for step in data["steps"]]
+    assert axes.get_xlabel() == "request"
+    bars = [bar.get_width() for bar in figures["bytes"].axes[0].patches]
+    assert bars == pytest.approx([2 * 9, 2 * data["baselines"]["paper"]["total"], 2 * data["total"], 2 * 5])
+    (picture,) = figures["sizes"].axes[0].images
+    assert picture.get_array()[:, 0].tolist() == [0, 0, 1]
+
+
+def test_holes_and_missing_baselines_can_be_drawn():
+    sparse = MarkovChain([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
+    found = compare(sparse, "greedy", RandomSwitching(4, 0.5, 0.5), 50, 1, paper=False).as_dict()
+    assert found["steps"][2]["lower"] is None
+    figures = simulation_figures({"scheme": "greedy", "seed": 1, **found}, 1024)
+    assert len(figures["bytes"].axes[0].patches) == 3
+
+
+def test_a_sweep_has_costs_over_n_and_build_times(tmp_path):
+    figures = figures_of(swept(tmp_path))
+    assert figures.keys() == {"first", "build", "total"}
+    (axes,) = [a for a in figures["first"].axes if a.get_visible()]
+    labels = ["paper's inner bound", "greedy", "single", "lower bound: nobody does better"]
+    assert legend(axes) == labels
+    assert axes.lines[1].get_xdata().tolist() == [3, 4]
+    assert legend(figures["build"].axes[0]) == ["greedy", "single"]
+
+
+def test_families_stand_side_by_side(tmp_path):
+    text = SPEC + '[[chain]]\nfamily = "zipf"\nn = 3\n' + '[[chain]]\nfamily = "sticky"\nn = 3\n'
+    text += '[[chain]]\nfamily = "browsing"\nn = 3\n'
+    figures = figures_of(swept(tmp_path, text.replace("[1, 2]", "[1]")))
+    assert "total" not in figures
+    titles = [axes.get_title() for axes in figures["first"].axes if axes.get_visible()]
+    assert titles == ["ring", "zipf", "sticky", "browsing"]
+
+
+def test_a_learnt_chain_has_its_matrix_and_fit(tmp_path):
+    (tmp_path / "t.txt").write_text("a b a b b\n" * 30)
+    learn(Trace(tmp_path / "t.txt")).save(tmp_path / "c.json")
+    figures = figures_of(tmp_path / "c.json")
+    assert figures.keys() == {"transition", "fit"}
+    assert len(figures["fit"].axes[0].patches) == 3
+    plain = chain_figures({"transition": np.eye(50).tolist()})
+    assert plain.keys() == {"transition"}
+
+
+def test_the_reproduction_has_the_papers_figures(tmp_path):
+    (tmp_path / "r.json").write_text('[{"item": "x", "expected": 1, "got": 1, "ok": true}]')
+    assert figures_of(tmp_path / "r.json").keys() == {"paper-symmetric", "paper-rate"}
+
+
+def test_lines_are_told_apart_without_colour():
+    """Where two lines can share an axis, marker and dash differ."""
+    shown = ["everything", "paper", "greedy", "race", "auto", "naive", "lower"]
+    assert len({(LINES[name].marker, LINES[name].dash) for name in shown}) == len(shown)
+    assert len({LINES[name].colour for name in shown}) == len(shown)
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_numbers_give_the_same_file(tmp_path, kind):
+    data = simulated(Pattern.parse("ON OFF"))
+    for folder in ("one", "two"):
+        figures = simulation_figures(data, 1024)
+        (path,) = save({"cost": figures["cost"]}, tmp_path / folder, kind)
+        assert path.stat().st_size > 1000
+    assert (tmp_path / f"one/cost.{kind}").read_bytes() == (tmp_path / f"two/cost.{kind}").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("x.json", "{"), ("x.json", "{}"), ("x.json", "[]"), ("x.json", "[1]"), ("x.parquet", "no"), ("x.txt", "\x00")],
+)
+def test_what_is_no_result_is_refused(tmp_path, name, content):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(InvalidInput, match=name):
+        figures_of(tmp_path / name)
+
+
+def test_a_sweep_that_failed_has_no_figures(tmp_path):
+    with pytest.raises(InvalidInput, match="no row that worked"):
+        sweep_figures([{"error": "too hard"}])
+    with pytest.raises(InvalidInput, match="nowhere"):
+        figures_of(tmp_path / "nowhere.json")
