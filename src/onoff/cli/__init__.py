@@ -24,14 +24,13 @@ app = App(
     name="onoff",
     help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
     version=__version__,
+    help_format="markdown",
 )
 app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
 app.command("onoff.cli.catalogue:catalogue", name="catalogue")
 app.command("onoff.cli.demo:demo", name="demo")
-app.command("onoff.cli.doctor:doctor", name="doctor")
 app.command("onoff.cli.gateway:gateway", name="gateway")
-app.command("onoff.cli.get:get", name="get")
 app.command("onoff.cli.learn:learn", name="learn")
 app.command("onoff.cli.design:design", name="design")
 app.command("onoff.cli.publish:publish", name="publish")
@@ -39,7 +38,6 @@ app.command("onoff.cli.plot:plot", name="plot")
 app.command("onoff.cli.reproduce:reproduce", name="reproduce")
 app.command("onoff.cli.serve:serve", name="serve")
 app.command("onoff.cli.simulate:simulate", name="simulate")
-app.command("onoff.cli.state:app", name="state")
 app.command("onoff.cli.sweep:sweep", name="sweep")
 
 
@@ -50,8 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Our own errors become one line on stderr."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if not words or words[0] in app.help_flags:
+        for name in app:  # the list of commands shows the first line of each, so here they are all loaded
+            app[name].help  # noqa: B018
     try:
-        outcome = app(arguments, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
+        outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
         sys.stdout.flush()  # a reader that is gone shows here, not at exit
     except CycloptsError:
         return USAGE_ERROR
