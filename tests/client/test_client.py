@@ -7,9 +7,17 @@ from tests.client.world import NAMES, P4, Direct, World, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client, MemoryJournal
+from onoff.client import Client, Journal, MemoryJournal
 from onoff.client.core import Reply
-from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
+from onoff.errors import (
+    BadAnswer,
+    CatalogueMismatch,
+    InvalidInput,
+    JournalWriteFailed,
+    OnOffError,
+    ServerUnreachable,
+    UnknownSource,
+)
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 
@@ -297,8 +305,25 @@ def test_expected_costs_of_the_next_request():
         assert client.expected_cost(private=True) == client.expected_cost(private=False) == 4
         client.get("alpha", private=True)
         assert client.expected_cost(private=True) == 4
+        assert client.expected_cost(private=False, wait=False) is None  # it would have to be built
         table = onoff.design(CHAIN, "single")
         assert client.expected_cost(private=False) == table.cost < 4
+        assert client.expected_cost(private=False, wait=False) == table.cost
+
+
+def test_books_that_cannot_be_closed_do_not_keep_the_message_back(monkeypatch, tmp_path):
+    world = World()
+    with client_of(world, tmp_path / "journal") as client:
+        client.get("alpha", private=True)
+        with monkeypatch.context() as broken:
+            broken.setattr(Journal, "tidy", _no_room)
+            assert client.get("beta", private=False) == b"first of beta"
+        assert client.get("beta", private=False).sent.step == 2
+    world.check()
+
+
+def _no_room(journal):
+    raise JournalWriteFailed("no room")
 
 
 def test_progress_and_observer_tell_what_goes_on():

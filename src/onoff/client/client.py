@@ -107,10 +107,10 @@ class Client:
         sleep: Callable[[float], None] = time.sleep,
         **options: Any,
     ) -> None:
-        self.url = check_url(url)
+        self.url = check_url(url).rstrip("/")
         self.chain = chain if isinstance(chain, MarkovChain) else MarkovChain.load(Path(chain))
         self.origin = "given by the program" if isinstance(chain, MarkovChain) else str(Path(chain).absolute())
-        self.journal = default_journal(url) if journal is None else journal
+        self.journal = default_journal(self.url) if journal is None else journal
         self._transport = Http(url, timeout=timeout) if transport is None else transport
         self._tables = Tables(self.chain, scheme, **options)
         self._everything = everything
@@ -183,9 +183,8 @@ class Client:
             session = core.session.fork(self._entropy)
         if private:
             return session.expected_cost(private=True)
-        if not self._building.acquire(blocking=wait):
+        if not wait and session.memory.rows.distinct > 1 and not self._tables.has(session.memory):
             return None
-        self._building.release()
         self._build(session.memory)
         return session.expected_cost(private=False)
 
@@ -217,6 +216,7 @@ class Client:
             raise OnOffError("this client is closed", hint="make a new one")
         if os.getpid() != self._process:
             raise JournalBusy("this client belongs to the process that made it", hint="make a client after forking")
+        self._pay()
         if self._open is None:
             journal = self.journal
             keeper = Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
@@ -230,9 +230,6 @@ class Client:
             )
             core.opened(keeper.found, keeper.doubt)
             self._open = _Open(core, keeper)
-        elif self._owed is not None:
-            self._owed()
-            self._owed = None
         return self._open
 
     def _run(self, opened: _Open, steps: Steps) -> Message:
@@ -293,11 +290,14 @@ class Client:
         self._jobs.put(opened.core.session.memory)
 
     def _pay(self) -> None:
-        """Close the books if that is owed. If it fails it stays owed, and the next request says so."""
-        if self._owed is not None:
-            with suppress(JournalError):
-                self._owed()
-                self._owed = None
+        """Close the books if that is owed. A disk that failed once is not believed again: the journal is dropped."""
+        if self._owed is None:
+            return
+        try:
+            self._owed()
+            self._owed = None
+        except JournalError:
+            self._drop()
 
     def _work(self) -> None:
         while (memory := self._jobs.get()) is not None:
@@ -339,7 +339,7 @@ def default_journal(url: str) -> Path:
     """Where the journal for a server is kept unless told otherwise: one file per address, in the state directory."""
     from platformdirs import user_state_path
 
-    return user_state_path("onoff") / f"journal-{hashlib.sha256(url.encode()).hexdigest()[:12]}.sqlite"
+    return user_state_path("onoff") / f"journal-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:12]}.sqlite"
 
 
 def _forbid_core_dumps() -> None:
