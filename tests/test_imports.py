@@ -112,7 +112,10 @@ def loaded_by(statement):
 HEAVY = {"scipy", "highspy", "numba", "fastapi", "starlette", "uvicorn", "matplotlib", "dask", "distributed", "pyarrow"}
 
 
-@pytest.mark.parametrize("statement", ["import onoff", "from onoff import Session, MarkovChain, design, bounds"])
+@pytest.mark.parametrize(
+    "statement",
+    ["import onoff", "from onoff import Session, MarkovChain, design, bounds", "from onoff import Client"],
+)
 def test_importing_the_library_loads_numpy_at_most(statement):
     assert not loaded_by(statement) & HEAVY
 

@@ -218,6 +218,17 @@ class Journal:
             raise JournalWriteFailed(f"{self.path}: damaged, and cannot be put aside: {error.strerror}") from None
 
 
+def remove(path: Path) -> list[Path]:
+    """Delete a journal that nobody holds, and what was put aside of it; the files that were there."""
+    if path.exists():
+        Journal(path).close()
+    names = (path.name, f"{path.name}-wal", f"{path.name}.damaged", f"{path.name}.damaged-wal")
+    found = [path.with_name(name) for name in names if path.with_name(name).exists()]
+    for file in found:
+        file.unlink()
+    return found
+
+
 class _Damaged(Exception):
     """What is in the file cannot be believed."""
 

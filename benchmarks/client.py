@@ -1,0 +1,145 @@
+"""The client: draw and commit against a bare durable commit of SQLite, in one run; and what importing it takes.
+
+Both commit one row of the same size to a file on the same disk, with WAL and synchronous=FULL, in turns, so that
+whatever else the disk does meets both alike. A request is open (OFF), so that there is a draw. Closing the books after
+an answer happens while nobody waits (in the thread of its own); here it is done between the timed parts.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onoff import MarkovChain
+from onoff.client.core import Core
+from onoff.client.journal import Journal
+from onoff.client.record import Record
+from onoff.experiments.families import dirichlet
+from onoff.session import Session
+from onoff.wire import Catalogue
+
+WANTED_RATIO = 2.0
+"""Draw and commit take at most so many bare commits."""
+SOURCES = 12
+ROUNDS = 400
+IMPORTS = 5
+HEAVY = ("numba", "scipy", "highspy", "fastapi", "uvicorn", "matplotlib")
+
+
+class Bare:
+    """SQLite alone: one row, replaced and durable."""
+
+    def __init__(self, path: Path) -> None:
+        self._database = sqlite3.connect(path, isolation_level=None)
+        for setting in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL"):
+            self._database.execute(f"PRAGMA {setting}").fetchall()
+        names = [column.name for column in fields(Record)]
+        self._database.execute(f"CREATE TABLE request (id INTEGER PRIMARY KEY, {', '.join(names)}, checksum)")
+        marks = ", ?" * (len(names) + 1)
+        self._statement = f"INSERT OR REPLACE INTO request VALUES (1{marks})"
+
+    def commit(self, record: Record) -> None:
+        """One transaction."""
+        values = [getattr(record, column.name) for column in fields(Record)]
+        self._database.execute(self._statement, (*values, bytes(32)))
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def commits(rounds: int) -> dict[str, float]:
+    """Median seconds of a bare commit, of a draw and commit, and of closing the books."""
+    chain = MarkovChain(dirichlet(SOURCES, 1.0, np.random.default_rng(1)))
+    session = Session(chain, "greedy")
+    core = Core(session, server="http://x.test", origin="", new_session=lambda: bytes(16), attempts=1, backoff=0)
+    core.catalogue = Catalogue(chain.names)
+    times: dict[str, list[float]] = {"bare": [], "request": [], "books": []}
+    with tempfile.TemporaryDirectory(prefix="onoff-", dir=Path.cwd()) as folder:
+        bare, journal = Bare(Path(folder) / "bare"), Journal(Path(folder) / "journal")
+        core.opened(journal.found, journal.doubt)
+        for number in range(rounds + 1):
+            session.prepare()
+            start = time.perf_counter()
+            steps = core.request(number % SOURCES, private=False)
+            command: Any = next(steps)
+            while not hasattr(command, "record"):
+                command = steps.send(None)
+            journal.store(command.record)
+            steps.send(None)
+            stored = time.perf_counter()
+            journal.settle()
+            settled = time.perf_counter()
+            bare.commit(command.record)
+            end = time.perf_counter()
+            if number:  # the first one opens files
+                for name, seconds in zip(times, (end - settled, stored - start, settled - stored), strict=True):
+                    times[name].append(seconds)
+        bare.close()
+        journal.close()
+    return {name: statistics.median(seconds) for name, seconds in times.items()}
+
+
+def importing(statement: str) -> tuple[float, list[str]]:
+    """Seconds that a fresh interpreter takes for a statement, best of a few, and what heavy things it loaded."""
+    timed = f"start = time.perf_counter()\n{statement}\nprint(time.perf_counter() - start)"
+    program = f"import sys, time\n{timed}\nprint(*sys.modules)"
+    best, loaded = float("inf"), []
+    for _ in range(IMPORTS):
+        done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+        seconds, modules = done.stdout.splitlines()
+        best, loaded = min(best, float(seconds)), [name for name in HEAVY if name in modules.split()]
+    return best, loaded
+
+
+def run(rounds: int = ROUNDS) -> dict[str, Any]:
+    """Ratio of a request's draw and commit to a bare commit; seconds and heavy modules of the import."""
+    medians = commits(rounds)
+    seconds, heavy = importing("import onoff.client")
+    numpy_alone, _ = importing("import numpy")
+    ratio = medians["request"] / medians["bare"]
+    return {
+        "benchmark": "client",
+        "bare_commit_ms": medians["bare"] * 1e3,
+        "draw_and_commit_ms": medians["request"] * 1e3,
+        "closing_the_books_ms": medians["books"] * 1e3,
+        "ratio": ratio,
+        "import_seconds": seconds,
+        "import_numpy_seconds": numpy_alone,
+        "heavy_imports": heavy,
+        "ok": ratio <= WANTED_RATIO and not heavy,
+    }
+
+
+def show(result: dict[str, Any]) -> str:
+    """The figures as text."""
+    return "\n".join(
+        [
+            f"bare durable commit          {result['bare_commit_ms']:8.3f} ms",
+            f"draw and commit of a request {result['draw_and_commit_ms']:8.3f} ms"
+            f"   {result['ratio']:.2f} times (at most {WANTED_RATIO:g})",
+            f"closing the books, later     {result['closing_the_books_ms']:8.3f} ms",
+            f"import onoff.client          {result['import_seconds'] * 1e3:8.0f} ms"
+            f"   of which numpy {result['import_numpy_seconds'] * 1e3:.0f} ms;"
+            f" heavy: {', '.join(result['heavy_imports']) or 'none'}",
+        ]
+    )
+
+
+def main() -> int:
+    """Run it alone."""
+    result = run()
+    print(show(result))
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What the commands of a user share: which server, which chain, which journal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from onoff.client.client import default_journal
+from onoff.errors import InvalidInput
+
+Server = Annotated[
+    str | None, Parameter(name="--server", env_var="ONOFF_SERVER", help="The server's address, such as https://host.")
+]
+ChainFile = Annotated[
+    Path | None, Parameter(name="--chain", env_var="ONOFF_CHAIN", help="The file of the chain of requests.")
+]
+JournalFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--journal",
+        env_var="ONOFF_JOURNAL",
+        help="The journal; unless given, one per server in the user's state directory.",
+    ),
+]
+Scheme = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
+
+
+def need_server(server: str | None) -> str:
+    """The address, which was given one way or the other."""
+    if server is None:
+        raise InvalidInput("no server was given", hint="use --server URL, or set ONOFF_SERVER")
+    return server
+
+
+def need_chain(chain: Path | None) -> Path:
+    """The path, which was given one way or the other."""
+    if chain is None:
+        raise InvalidInput("no chain was given", hint="use --chain FILE, or set ONOFF_CHAIN; `onoff learn` makes one")
+    return chain
+
+
+def journal_path(journal: Path | None, server: str | None) -> Path:
+    """The journal that was given, or the one of the server."""
+    if journal is not None:
+        return journal
+    if server is None:
+        raise InvalidInput("no journal was given", hint="use --journal PATH or --server URL")
+    return default_journal(server)

@@ -1,0 +1,137 @@
+"""`onoff doctor`: is everything in place for private requests, and what will they cost?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from onoff import wire
+from onoff.chain import MarkovChain
+from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
+from onoff.cli.output import Json, emit
+from onoff.client.core import LARGEST_CATALOGUE, Reply
+from onoff.client.journal import Journal
+from onoff.client.transport import Http, Request
+from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, ServerUnreachable
+from onoff.schemes import design
+
+TINY = 1e-4
+"""A transition rarer than this makes surprises expensive, and learnt chains rarely mean it."""
+
+
+def doctor(
+    *,
+    server: Server = None,
+    chain: ChainFile = None,
+    journal: JournalFile = None,
+    scheme: Scheme = "auto",
+    json: Json = False,
+) -> int:
+    """Check chain, server, catalogue and journal, and say what requests will cost. Sends no query.
+
+    The exit code is that of the first fault: 3 for the chain or the catalogue, 4 for the server, 1 for the journal.
+
+    Examples
+    --------
+    onoff doctor --server http://127.0.0.1:8000 --chain chain.json
+    """
+    address = need_server(server)
+    checks = list(_examine(address, need_chain(chain), journal_path(journal, server), scheme))
+    emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
+    return next((check["exit_code"] for check in checks if not check["ok"]), 0)
+
+
+def _examine(server: str, chain: Path, journal: Path, scheme: str) -> Iterator[dict[str, Any]]:
+    """The checks, one after the other; those that need a chain are left out where there is none."""
+    loaded: list[MarkovChain] = []
+    names: list[tuple[str, ...]] = []
+
+    def read_chain() -> str:
+        loaded.append(MarkovChain.load(chain))
+        return f"{loaded[0].n} sources, every row sums to 1"
+
+    def reach_server() -> str:
+        catalogue = _catalogue(server)
+        names.append(catalogue.names)
+        return f"{catalogue.n} sources, frames of {catalogue.frame_size} bytes"
+
+    yield _checked("chain", read_chain)
+    if loaded:
+        yield _checked("smallest probability", lambda: _smallest(loaded[0]))
+    yield _checked("server", reach_server)
+    if loaded and names:
+        yield _checked("catalogue", lambda: _compare(loaded[0].names, names[0]))
+    yield _checked("journal", lambda: _sound(journal))
+    if loaded:
+        yield _checked("expected cost", lambda: _cost(loaded[0], scheme))
+
+
+def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
+    try:
+        return {"check": name, "ok": True, "detail": work(), "hint": None, "exit_code": 0}
+    except OnOffError as error:
+        return {"check": name, "ok": False, "detail": error.message, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def _smallest(chain: MarkovChain) -> str:
+    """The smallest transition probability. Zero is possible, and is said."""
+    smallest = 0.0 if chain.is_sparse else float(np.min(np.asarray(chain.transition)))
+    if smallest == 0.0:
+        return "some requests are impossible under this chain; if they occur, everything is asked"
+    if smallest < TINY:
+        raise InvalidChain(
+            f"the smallest transition probability is {smallest:.3g}", hint="smooth the chain: such a request costs much"
+        )
+    return f"{smallest:.3g}"
+
+
+def _catalogue(server: str) -> wire.Catalogue:
+    request = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
+    reply = Http(server, timeout=10.0).exchange(request)
+    if not isinstance(reply, Reply):
+        raise ServerUnreachable(f"{server}: {reply.reason}", hint="is the server running? `onoff serve` starts one")
+    if reply.status != 200:
+        raise ServerUnreachable(f"{server}: HTTP {reply.status}", hint="is this a message server?")
+    try:
+        return wire.decode_catalogue(reply.body)
+    except OnOffError as error:
+        raise ServerUnreachable(f"{server}: {error.message}", hint=error.hint) from None
+
+
+def _compare(chain: tuple[str, ...], catalogue: tuple[str, ...]) -> str:
+    missing = [name for name in chain if name not in set(catalogue)]
+    if missing:
+        raise CatalogueMismatch(
+            f"{len(missing)} of the chain's {len(chain)} sources are not in the catalogue, such as {missing[0]!r}",
+            hint="use a chain whose names are the catalogue's",
+        )
+    more = len(catalogue) - len(chain)
+    return "all sources of the chain" + (f"; {more} more, which cannot be asked for" if more else "")
+
+
+def _sound(path: Path) -> str:
+    if not path.exists():
+        return "none yet: the first request asks for everything"
+    journal = Journal(path, repair=False)
+    journal.close()
+    if journal.doubt is not None:
+        raise JournalUnusable(f"{path}: {journal.doubt}", hint="the next request will ask for everything, once")
+    return f"{path}: sound"
+
+
+def _cost(chain: MarkovChain, scheme: str) -> str:
+    table = design(chain, scheme)
+    return f"{table.cost:.4g} messages for an open request after a private one, {chain.n} for a private one"
+
+
+def _show(console: Console, checks: list[dict[str, Any]]) -> None:
+    for check in checks:
+        mark = "[green]ok[/]" if check["ok"] else "[red]no[/]"
+        console.print(f"{mark}  {check['check']}: ", end="")
+        console.print(check["detail"], markup=False)
+        if check["hint"]:
+            console.print(f"    {check['hint']}", markup=False)

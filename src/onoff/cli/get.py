@@ -1,0 +1,90 @@
+"""`onoff get`: the latest message of one source."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
+from onoff.cli.output import Json, emit
+from onoff.client import Client, Message, Progress
+
+VISIBLE_CONTROLS = "\n\t"
+
+
+def get(
+    name: Annotated[
+        str,
+        Parameter(allow_leading_hyphen=True, help="The source; - reads its name from standard input, out of history."),
+    ],
+    /,
+    *,
+    private: Annotated[
+        bool, Parameter(name="--private", negative="--open", help="Hide which source is wanted, or only the past.")
+    ] = True,
+    server: Server = None,
+    chain: ChainFile = None,
+    journal: JournalFile = None,
+    scheme: Scheme = "auto",
+    timeout: Annotated[float, Parameter(help="Seconds before an attempt is given up.")] = 30.0,
+    json: Json = False,
+) -> None:
+    """Fetch the latest message of a source and print it.
+
+    Privacy is ON unless --open is given. With --open the server may learn which source is wanted now, and still
+    nothing of what was wanted before. A request that failed counts as sent; run the command again for a new one.
+
+    Examples
+    --------
+    onoff get NAME --server http://127.0.0.1:8000 --chain chain.json
+    onoff get NAME --open --json
+    """
+    address = need_server(server)
+    wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
+    with Client(
+        address,
+        need_chain(chain),
+        journal_path(journal, server),
+        scheme,
+        timeout=timeout,
+        background=False,
+        progress=_say,
+    ) as client:
+        message = client.get(wanted, private=private)
+    if message.sent.note:
+        print(f"onoff: {message.sent.note}", file=sys.stderr)
+    if not json and not sys.stdout.isatty():
+        sys.stdout.flush()
+        sys.stdout.buffer.write(message)
+        return
+    emit(_as_dict(message), json, lambda console: _show(console, message))
+
+
+def _say(progress: Progress) -> None:
+    if progress.state == "building" and sys.stderr.isatty():
+        print(f"onoff: building the table for {progress.sources} sources ...", file=sys.stderr)
+
+
+def _as_dict(message: Message) -> dict[str, Any]:
+    try:
+        content = {"text": message.decode()}
+    except UnicodeDecodeError:
+        content = {"base64": base64.b64encode(message).decode()}
+    return {
+        "source": message.source,
+        "version": message.version,
+        "published": message.published,
+        "media_type": message.media_type,
+        **content,
+        "sent": message.sent.as_dict(),
+    }
+
+
+def _show(console: Console, message: Message) -> None:
+    """The message on a terminal, which must not obey what a publisher wrote."""
+    text = message.decode(errors="replace")
+    console.print("".join(c for c in text if c.isprintable() or c in VISIBLE_CONTROLS), markup=False, highlight=False)

@@ -1,0 +1,51 @@
+"""AsyncClient: the client from an event loop. The same names, each carried out in a thread.
+
+Requests queue as they do in `Client`. Who stops waiting for a request does not stop it: it counts as sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Any
+
+from onoff.client.client import Client
+from onoff.client.message import Message
+
+
+class AsyncClient:
+    """`Client`, with the same arguments."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._client = Client(*arguments, **options)
+
+    def __repr__(self) -> str:
+        return f"<AsyncClient: {self._client.chain.n} sources>"
+
+    async def get(self, source: str | int, *, private: bool) -> Message:
+        """See `Client.get`."""
+        return await asyncio.to_thread(self._client.get, source, private=private)
+
+    async def retry(self) -> Message:
+        """See `Client.retry`."""
+        return await asyncio.to_thread(self._client.retry)
+
+    async def status(self) -> dict[str, Any]:
+        """See `Client.status`."""
+        return await asyncio.to_thread(self._client.status)
+
+    async def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
+        """See `Client.expected_cost`."""
+        return await asyncio.to_thread(self._client.expected_cost, private=private, wait=wait)
+
+    async def close(self) -> None:
+        """See `Client.close`."""
+        await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,16 @@
+"""The benchmark of the client measures what it says, in few rounds."""
+
+import json
+
+from benchmarks import client
+
+
+def test_it_times_both_in_turns_and_imports_nothing_heavy(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(client, "IMPORTS", 1)
+    result = client.run(rounds=5)
+    assert result["ratio"] == result["draw_and_commit_ms"] / result["bare_commit_ms"]
+    assert result["heavy_imports"] == []
+    assert json.loads(json.dumps(result)) == result
+    assert "draw and commit of a request" in client.show(result)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,169 @@
+"""`onoff get`, `onoff doctor` and `onoff state` against a server on loopback: output, exit codes, nothing private."""
+
+import io
+import json
+import sys
+from contextlib import contextmanager
+
+import pytest
+from tests.client.world import NAMES, P4, World, listening
+
+import onoff
+from onoff.cli import run
+
+
+@contextmanager
+def setting(tmp_path, monkeypatch, world):
+    with listening(world) as server:
+        onoff.MarkovChain(P4, names=NAMES).save(tmp_path / "chain.json")
+        monkeypatch.setenv("ONOFF_SERVER", server.url)
+        monkeypatch.setenv("ONOFF_CHAIN", str(tmp_path / "chain.json"))
+        monkeypatch.setenv("ONOFF_JOURNAL", str(tmp_path / "journal"))
+        monkeypatch.setenv("ONOFF_SCHEME", "greedy")
+        yield server
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture(autouse=True)
+def connected(tmp_path, monkeypatch, world):
+    with setting(tmp_path, monkeypatch, world) as server:
+        yield server
+
+
+def out_of(capfd, *arguments, code=0):
+    assert run(list(arguments)) == code
+    return capfd.readouterr()
+
+
+def test_get_prints_the_message_as_it_is(capfd, world):
+    world.publish("beta", b"\x00\xff raw \x1b[31m")
+    captured = capfd
+    assert run(["get", "beta"]) == 0
+    written = captured.readouterr()
+    assert "raw" in written.out
+    assert "there was no journal: everything was asked" in written.err
+
+
+def test_get_as_json_tells_the_message_and_what_was_seen(capfd):
+    out_of(capfd, "get", "alpha")
+    told = json.loads(out_of(capfd, "get", "beta", "--open", "--json").out)
+    assert (told["source"], told["text"], told["version"]) == ("beta", "first of beta", 1)
+    assert told["sent"]["step"] == 1
+    assert told["sent"]["private"] is False
+    assert 1 in told["sent"]["sources"]
+
+
+def test_get_is_private_unless_told_otherwise(capfd, world):
+    for _ in range(3):
+        assert json.loads(out_of(capfd, "get", "beta", "--json").out)["sent"]["private"] is True
+    assert world.sets() == [NAMES] * 3
+
+
+def test_a_name_can_come_from_standard_input(capfd, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("gamma\n"))
+    assert json.loads(out_of(capfd, "get", "--json", "--open", "-").out)["text"] == "first of gamma"
+
+
+def test_binary_messages_are_base64_in_json(capfd, world):
+    world.publish("beta", b"\xff\x00")
+    assert json.loads(out_of(capfd, "get", "beta", "--json").out)["base64"] == "/wA="
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["get", "betta"], 3, "no such source"),
+        (["get", "beta", "--server", "nowhere"], 3, "not the address"),
+        (["get", "beta", "--chain", "/no/chain"], 3, "No such file"),
+        (["get", "beta", "--scheme", "best"], 3, "no scheme"),
+        (["get", "beta", "--journal", "/proc/journal"], 1, "/proc/journal"),
+        (["get"], 2, ""),
+    ],
+)
+def test_faults_are_named_and_nothing_is_sent(capfd, world, arguments, code, says):
+    told = out_of(capfd, *arguments, code=code)
+    assert says in told.err
+    assert "Traceback" not in told.err
+    assert world.queries == []
+
+
+def test_a_server_that_is_not_there_is_exit_4(capfd, connected):
+    connected.close()
+    connected.close = lambda: None
+    assert "connection refused" in out_of(capfd, "get", "beta", code=4).err
+
+
+def test_doctor_finds_everything_in_place(capfd, world):
+    told = json.loads(out_of(capfd, "doctor", "--json").out)
+    assert told["ok"]
+    assert [check["check"] for check in told["checks"]] == [
+        "chain",
+        "smallest probability",
+        "server",
+        "catalogue",
+        "journal",
+        "expected cost",
+    ]
+    cost = onoff.design(P4, "greedy").cost
+    assert told["checks"][-1]["detail"].startswith(f"{cost:.4g} messages for an open request")
+    assert world.queries == []
+    assert "ok  server" in out_of(capfd, "doctor").out
+
+
+def test_doctor_names_each_fault(capfd, tmp_path, monkeypatch, world):
+    world.rename(("other", *NAMES[1:]))
+    told = json.loads(out_of(capfd, "doctor", "--json", code=3).out)
+    assert [check["check"] for check in told["checks"] if not check["ok"]] == ["catalogue"]
+    (tmp_path / "journal").write_bytes(b"damaged")
+    told = json.loads(out_of(capfd, "doctor", "--json", "--server", "http://127.0.0.1:9", code=4).out)
+    assert [check["check"] for check in told["checks"] if not check["ok"]] == ["server", "journal"]
+    assert (tmp_path / "journal").read_bytes() == b"damaged"
+    (tmp_path / "bad.json").write_text("[[1, 1]]")
+    told = json.loads(out_of(capfd, "doctor", "--json", "--chain", str(tmp_path / "bad.json"), code=3).out)
+    assert [check["check"] for check in told["checks"] if not check["ok"]] == ["chain", "journal"]
+
+
+def test_doctor_warns_of_tiny_probabilities(capfd, tmp_path):
+    onoff.MarkovChain([[1 - 1e-6, 1e-6], [0.5, 0.5]], names=NAMES[:2]).save(tmp_path / "tiny.json")
+    told = out_of(capfd, "doctor", "--chain", str(tmp_path / "tiny.json"), code=3)
+    assert "no  smallest probability: the smallest transition probability is 1e-06" in told.out
+
+
+def test_state_shows_verifies_and_resets(capfd, tmp_path):
+    assert "there is no journal" in out_of(capfd, "state", "show", "--json").out
+    out_of(capfd, "state", "verify", code=1)
+    assert not (tmp_path / "journal").exists()
+    out_of(capfd, "get", "gamma")
+    shown = json.loads(out_of(capfd, "state", "show", "--json").out)
+    assert shown["doubt"] is None
+    assert shown["last"]["step"] == 0
+    assert shown["last"]["asked"] == 4
+    assert shown["last"]["pending"] is False
+    assert shown["last"]["origin"] == str(tmp_path / "chain.json")
+    text = out_of(capfd, "state", "show").out
+    assert "gamma" not in text + str(shown)
+    assert "wanted" not in text + str(shown)
+    assert json.loads(out_of(capfd, "state", "verify", "--json").out)["sound"]
+    assert json.loads(out_of(capfd, "state", "reset", "--yes", "--json").out)["removed"] == [str(tmp_path / "journal")]
+    assert not (tmp_path / "journal").exists()
+    assert "There was no journal" in out_of(capfd, "state", "reset", "--yes").out
+
+
+def test_state_verify_refuses_damage_and_leaves_it_alone(capfd, tmp_path):
+    (tmp_path / "journal").write_bytes(b"damaged")
+    assert "damaged" in out_of(capfd, "state", "verify", code=1).err
+    assert (tmp_path / "journal").read_bytes() == b"damaged"
+
+
+def test_reset_asks_first(capfd, tmp_path, monkeypatch):
+    out_of(capfd, "get", "gamma")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))
+    out_of(capfd, "state", "reset", code=3)
+    assert (tmp_path / "journal").exists()
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    out_of(capfd, "state", "reset")
+    assert not (tmp_path / "journal").exists()
