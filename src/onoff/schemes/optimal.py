@@ -33,7 +33,7 @@ from onoff.schemes.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
 from onoff.schemes.proposals import races, systematic
 from onoff.schemes.rebuild import rebuild
-from onoff.schemes.single import build as single
+from onoff.schemes.repair import repaired
 from onoff.table import OPTIMAL_GAP, QueryTable
 
 NAME = "optimal"
@@ -210,9 +210,7 @@ class _Search:
             made = self.best
         else:  # no masses yet that all rows can follow: what the rebuild saves of them
             made = Proposal(program.value, program.sets[: len(program.masses)], program.masses)
-        table = rebuild(self.rows, [self.rows.columns[s].tolist() for s in made.sets], made.masses)
-        if self.best is None:
-            table = min(table, single(self.rows), key=lambda one: one.exact_cost)
+        table = repaired(rebuild(self.rows, [self.rows.columns[s].tolist() for s in made.sets], made.masses))
         details = {
             "rounds": self.rounds,
             "iterations": program.iterations,
