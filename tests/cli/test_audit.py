@@ -176,3 +176,13 @@ def test_a_log_is_recomputed(chain, capsys, tmp_path):
 def test_a_page_that_cannot_be_written_is_named(chain, capsys, tmp_path):
     assert run(["audit", "explain", chain, "--scheme", "single", "--html", str(tmp_path / "no" / "page.html")]) == 3
     assert "No such file" in capsys.readouterr().err
+
+
+def test_the_client_with_every_fault(chain, capsys):
+    arguments = ["audit", "exact", chain, "--scheme", "single", "--client", "--pattern", "ON OFF"]
+    report = run_json(capsys, *arguments)
+    assert report["leak"] == 0
+    assert len(report["faults"]) == 8
+    assert all(line["leak"] == 0 and line["breach"] is None for line in report["faults"])
+    assert run(arguments) == 0
+    assert "crash after sending" in capsys.readouterr().out

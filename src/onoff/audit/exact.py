@@ -65,7 +65,8 @@ class Observation(Protocol):
 class Auditable(Protocol):
     """What the audit drives: a session, the shipped client, or a deliberately broken twin of one.
 
-    state: with what was seen so far it decides all that follows.
+    state: with what was seen so far it decides all that follows; where an attribute `self_contained` is true, it does
+    so alone, and worlds that differ only in what was seen are driven once.
     """
 
     @property
@@ -253,7 +254,8 @@ def _advance(chain: MarkovChain, worlds: Worlds, private: bool) -> tuple[Worlds,
 
 def _decides_all(session: Auditable, seen: tuple[Seen, ...]) -> Hashable:
     """A value such that two sessions with the same one answer the same request alike."""
-    if type(session) is Session and isinstance(session.memory, LastQuery):
+    alone = type(session) is Session and isinstance(session.memory, LastQuery)
+    if alone or getattr(session, "self_contained", False):
         return session.state  # holds all there is; a twin, or the paper's filter, may depend on what was seen
     return session.state, seen
 

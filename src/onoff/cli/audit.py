@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter, validators
 from rich.console import Console
@@ -14,6 +15,9 @@ from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import PrivacyBreach
 from onoff.pattern import parse
+
+if TYPE_CHECKING:
+    from onoff.audit.shipped import Fault
 
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
 Pattern = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
@@ -40,12 +44,16 @@ def exact(
             help="For many sources: verify every table met in this many simulated sessions, instead of enumerating.",
         ),
     ] = None,
+    client: Annotated[
+        bool, Parameter(negative="", help="Drive the shipped client with its journal, and break it at every step.")
+    ] = False,
     html: Html = None,
     json: Json = False,
 ) -> int:
     """Enumerate every request path and every random branch, and decide by equality.
 
-    With --sessions the integer identities of every table met in simulated sessions are checked instead.
+    With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
+    the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step.
 
     Examples
     --------
@@ -54,6 +62,8 @@ def exact(
     onoff audit exact chain.json --scheme naive --json
 
     onoff audit exact large.json --scheme greedy --sessions 10000 --pattern 'ON OFF*10'
+
+    onoff audit exact chain.json --client --pattern 'ON OFF OFF'
     """
     loaded, statuses = MarkovChain.load(chain), parse(pattern)
     if sessions is not None:
@@ -61,6 +71,8 @@ def exact(
             met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
+    if client:
+        return _client(loaded, scheme, statuses, json)
     audit = audit_exact(loaded, scheme, statuses, memory, everything=everything)
     if html is not None:
         _write_exact(html, audit, chain.name, scheme, pattern)
@@ -100,6 +112,33 @@ def _write_exact(path: Path, audit: ExactAudit, chain: str, scheme: str, pattern
     )
     part = Part(f"{chain}, {scheme}, {pattern}", [explained], EXACT_COLUMNS, _lines(audit), plot_exact(audit))
     write(path, page("Exact audit", _verdict(audit), audit.private, [part]))
+
+
+def _client(chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bool) -> int:
+    from onoff.audit.shipped import EVERY_FAULT, Fault, audit_client
+
+    audits: dict[Fault, ExactAudit] = {}
+    with progress("faults", len(EVERY_FAULT) + 1) as done:
+        for fault in (Fault.NONE, *EVERY_FAULT):
+            audits[fault] = audit_client(chain, scheme, pattern, () if fault is Fault.NONE else (fault,))
+            done(len(audits))
+    calm = audits[Fault.NONE]
+    faults = [
+        {"fault": str(fault), "leak": audit.leak or 0, "worlds": audit.steps[-1].worlds, "breach": audit.breach}
+        for fault, audit in audits.items()
+    ]
+    leaking = next((audit for audit in audits.values() if not audit.private), calm)
+
+    def show(console: Console) -> None:
+        console.print(table(("fault at every step", "worlds", "bits leaked"), _fault_lines(audits)))
+        console.print(_verdict(leaking))
+
+    emit({**calm.as_dict(), "faults": faults, "breach": leaking.breach}, json, show)
+    return 0 if leaking.private else PrivacyBreach.exit_code
+
+
+def _fault_lines(audits: Mapping[Fault, ExactAudit]) -> list[tuple[str, int, float]]:
+    return [(str(fault), audit.steps[-1].worlds, audit.leak) for fault, audit in audits.items()]
 
 
 def _met(met: IdentitiesAudit) -> str:

@@ -1,0 +1,119 @@
+"""A message server in place of the socket that writes down every byte it is sent.
+
+It answers as a server does (catalogue, last step seen, frames, 409 for a step that went back or changed), and judges
+while it listens, whatever the client believes of itself:
+
+    one byte string per step   a step never comes again with other bytes, and never after a later one
+    stored before sent         the bytes of a query stand in the journal's files when they arrive
+    one length                 queries have one length, and are canonical
+
+What it saw of a request is a tuple of `Event`s: address, headers, body, and how much of the answer was to be read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable
+from pathlib import Path
+from typing import NamedTuple
+
+from onoff import wire
+from onoff.client.core import Failure, Reply
+from onoff.client.transport import Request
+from onoff.errors import InvalidWire, PrivacyBreach
+
+FRAME_SIZE = 256
+URL = "http://audit.invalid"
+
+
+class Event(NamedTuple):
+    """One exchange, as the server sees it."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes
+    limit: int
+
+    def __repr__(self) -> str:
+        return f"{self.method} {self.path} {self.body.hex()}".rstrip()
+
+
+class Recorder:
+    """The server of an audit.
+
+    journal: where queries must be stored before they come. judging: whether a broken rule raises PrivacyBreach.
+    fault(request, seen): may raise, or lose the answer by returning True; it is called twice for each query, before
+    the server sees it (`seen` False) and after.
+    """
+
+    def __init__(self, names: tuple[str, ...], journal: Path | None = None, *, judging: bool = True) -> None:
+        self.catalogue = wire.Catalogue(names, FRAME_SIZE)
+        self.journal = journal
+        self.judging = judging
+        self.events: list[Event] = []
+        self.asked = 0
+        """Messages asked for since the last `take`."""
+        self.last: dict[bytes, tuple[int, str]] = {}
+        self.fault: Callable[[Request, bool], bool] = lambda request, seen: False
+
+    @staticmethod
+    def message(source: int) -> bytes:
+        """What the server holds for a source."""
+        return b"message of source %d" % source
+
+    @property
+    def state(self) -> Hashable:
+        return tuple(sorted(self.last.items()))
+
+    def take(self) -> tuple[tuple[Event, ...], int]:
+        """What was seen since the last time, and how many messages that asked for."""
+        taken, asked = tuple(self.events), self.asked
+        self.events, self.asked = [], 0
+        return taken, asked
+
+    def exchange(self, request: Request) -> Reply | Failure:
+        query = request.path == wire.QUERY_PATH
+        if query and self.fault(request, False):
+            return Failure("lost on the way")
+        self.events.append(Event(request.method, request.path, request.headers, request.body, request.limit))
+        if request.path == wire.CATALOGUE_PATH:
+            return _json(200, wire.encode_catalogue(self.catalogue))
+        if request.path == wire.SEEN_PATH:
+            seen = self.last.get(request.body)
+            return _json(200, wire.encode_seen(None if seen is None else wire.Seen(*seen)))
+        reply = self._answer(request.body)
+        return Failure("lost on the way back") if query and self.fault(request, True) else reply
+
+    def _answer(self, body: bytes) -> Reply:
+        try:
+            query = wire.decode_query(body, self.catalogue.n)
+        except InvalidWire as error:
+            raise PrivacyBreach(f"a query that is not canonical: {error.message}") from None
+        self.asked += len(query.sources)
+        if self.judging and self.journal is not None and not stored(self.journal, body):
+            raise PrivacyBreach(f"step {query.step} of a session was sent before it was stored")
+        step, digest = self.last.get(query.session, (-1, ""))
+        mine = hashlib.sha256(body).hexdigest()
+        if query.step < step or (query.step == step and mine != digest):
+            if self.judging:
+                raise PrivacyBreach(f"step {query.step} of a session was sent again with another set")
+            problem = wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=digest)
+            return Reply(409, (("content-type", wire.PROBLEM_TYPE),), wire.encode_problem(problem))
+        self.last[query.session] = (query.step, mine)
+        frames = (self._frame(source) for source in query.sources)
+        return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+
+    def _frame(self, source: int) -> bytes:
+        message = wire.Message(1, 1, "text/plain", self.message(source))
+        return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=FRAME_SIZE)
+
+
+def stored(journal: Path, body: bytes) -> bool:
+    """Whether these bytes stand in the journal's files."""
+    files = (journal, journal.with_name(journal.name + "-wal"))
+    return any(body in path.read_bytes() for path in files if path.exists())
+
+
+def _json(status: int, body: bytes) -> Reply:
+    return Reply(status, (("content-type", "application/json"),), body)

@@ -1,0 +1,80 @@
+"""Leaky twins of the client's core, each put in its place by `as_client`: see `sessions` for the others."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from unittest.mock import patch
+
+from onoff.client.core import Core, Failure, Send, Store, Tick, _InDoubt
+
+
+@contextmanager
+def as_client(core):
+    """The shipped client with another core."""
+    with patch("onoff.client.client.Core", core):
+        yield
+
+
+class RedrawsOnRetry(Core):
+    """m6: an answer is lost, and the query is drawn anew instead of sent again."""
+
+    def request(self, wanted, *, private):
+        before, steps, event = self.session.memory, super().request(wanted, private=private), None
+        while True:
+            try:
+                command = steps.send(event)
+            except StopIteration as done:
+                return done.value
+            event = yield command
+            if isinstance(command, Send) and isinstance(event, Failure) and before.last is not None:
+                self.session.memory = before
+                query, self.session.memory = self.session.propose(wanted, private=private)
+                again = self._composed(
+                    self.record.session, self.record.step, query.sources, wanted, private, query.note
+                )
+                yield Store(again)
+                self.record = again
+                yield replace(command, query=again.query)
+
+
+class SendsFirst(Core):
+    """m7: the query leaves before it is stored."""
+
+    def _carry_out(self, record, memory):
+        yield Tick()
+        try:
+            message = yield from self._deliver(record)
+        except _InDoubt as doubt:
+            record, memory = self._everything(record.wanted, record.private, str(doubt))
+            message = yield from self._deliver(record)
+        yield Store(record)
+        self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
+        return message
+
+
+class Trusting(Core):
+    """m10: believes its journal, however old it is: the server is not asked what it saw last."""
+
+    def _compare_steps(self, record):
+        return None
+        yield
+
+
+class SendsFirstAndTrusts(SendsFirst, Trusting):
+    """m7 without the net below it: after a crash the journal is believed."""
+
+
+class ClosesEarly(Core):
+    """m12: reads no more of the answer than it takes to have the wanted frame."""
+
+    def _deliver(self, record):
+        steps, event = super()._deliver(record), None
+        columns = self._columns(record)
+        position = columns.index(self._offered.index[self.chain.names[record.wanted]])
+        while True:
+            try:
+                command = steps.send(event)
+            except StopIteration as done:
+                return done.value
+            if isinstance(command, Send):
+                command = replace(command, limit=(position + 1) * self._offered.frame_size)
+            event = yield command

@@ -1,0 +1,112 @@
+"""The shipped client, enumerated: exactly zero whatever breaks, and the answers are the right ones."""
+
+import pytest
+from tests.audit.chains import EVERY, NAMED, P2, P3
+
+from onoff.audit import shipped
+from onoff.audit.exact import audit_exact
+from onoff.audit.recorder import Recorder
+from onoff.audit.shipped import EVERY_FAULT, KNOWN_LIMIT, Fault, ShippedClient, audit_client
+from onoff.client import Client
+from onoff.entropy import SystemEntropy
+from onoff.errors import PrivacyBreach
+from onoff.pattern import parse
+
+PATTERNS = ["ON OFF OFF OFF", "ON OFF ON OFF OFF", "ON ON OFF OFF"]
+
+
+def require_zero(audit):
+    audit.require_private()
+    assert audit.leak == 0
+    assert all(step.deviation == 0 and not step.undecodable for step in audit.steps)
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
+@pytest.mark.parametrize("name", ["P2", "P3", "zeros 3", "sticky 2", "equal rows 2"])
+def test_without_faults_the_client_is_the_session(name, pattern):
+    audit = audit_client(NAMED[name], "greedy", parse(pattern))
+    require_zero(audit)
+    # once everything was asked, both go on alike
+    if name in {"P2", "P3"}:
+        plain = audit_exact(NAMED[name], "greedy", parse(pattern))
+        assert [s.cost for s in audit.steps] == pytest.approx([s.cost for s in plain.steps])
+        assert [s.joint for s in audit.steps] == pytest.approx([s.joint for s in plain.steps])
+
+
+LONG = {"ON OFF ON OFF OFF": {Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTORED, Fault.LOST}}
+"""What takes long for two sources already."""
+
+
+@pytest.mark.parametrize(
+    ("pattern", "fault"),
+    [
+        pytest.param(pattern, fault, marks=[pytest.mark.deep] if fault in LONG.get(pattern, ()) else [])
+        for pattern in PATTERNS
+        for fault in EVERY_FAULT
+    ],
+)
+def test_a_fault_at_every_step_with_probability_one_half(pattern, fault):
+    require_zero(audit_client(P2, "greedy", parse(pattern), [fault]))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("fault", EVERY_FAULT)
+@pytest.mark.parametrize("pattern", PATTERNS)
+def test_a_fault_at_every_step_of_the_papers_example(pattern, fault):
+    require_zero(audit_client(P3, "greedy", parse(pattern), [fault]))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", [name for name, chain in EVERY.items() if chain.n <= 3])
+def test_faults_on_every_small_chain(name):
+    for fault in EVERY_FAULT:
+        require_zero(audit_client(EVERY[name], "greedy", parse("ON OFF OFF"), [fault]))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("left_out", sorted(KNOWN_LIMIT))
+@pytest.mark.parametrize("pattern", ["ON OFF OFF", "ON OFF ON"])
+def test_faults_of_every_kind_together(pattern, left_out):
+    require_zero(audit_client(P2, "greedy", parse(pattern), [fault for fault in EVERY_FAULT if fault != left_out]))
+
+
+def test_the_known_limit_is_real():
+    """A journal lost, and later put back as it was before the loss, is not recognised: the auditor can tell."""
+    audit = audit_client(P2, "greedy", parse("ON OFF OFF"), sorted(KNOWN_LIMIT))
+    assert audit.leak > 0.001
+    with pytest.raises(PrivacyBreach, match=r"step 2: "):
+        audit.require_private()
+
+
+def test_a_wrong_message_is_seen(monkeypatch):
+    monkeypatch.setattr(Recorder, "message", staticmethod(lambda source: b"another"))
+    life = ShippedClient(P2, "single", entropy=SystemEntropy())
+    assert 0 in life.request(0, private=True)
+    real = Client.get
+    monkeypatch.setattr(Client, "get", lambda self, source, *, private: _changed(real(self, source, private=private)))
+    assert 0 not in life.request(0, private=True)
+
+
+def _changed(message):
+    class Other(bytes):
+        payload = b"something else"
+
+    return Other(message)
+
+
+def test_only_giving_up_is_forgiven(monkeypatch):
+    """A client that fails where no fault was made is an error of the audit, not a silent pass."""
+    monkeypatch.setattr(shipped, "ATTEMPTS", 1)
+    with pytest.raises(Exception, match="lost on the way back"):
+        audit_client(P2, "single", parse("ON"), [Fault.LOST_ANSWER])
+
+
+def test_a_query_that_is_not_canonical_is_a_breach():
+    from onoff.client.transport import Request
+    from onoff.wire import QUERY_PATH
+
+    with pytest.raises(PrivacyBreach, match="not canonical"):
+        Recorder(P3.names).exchange(Request("POST", QUERY_PATH, (), b"x" * 40, 100))
