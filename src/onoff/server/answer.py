@@ -13,15 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
 from onoff.server.store import LastStep, Stamp, Store
 from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Problem, encode_frame
-
-T = TypeVar("T")
 
 RETRY_SECONDS = 1
 
@@ -75,6 +72,24 @@ class Answerer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.shelf = Shelf()
+
+    def answer_now(self, body: bytes) -> Answer | None:
+        """The answer, if there is nothing to refuse, refresh or wait for; else None, and `answer` must judge."""
+        shelf, admit = self.shelf, self.store.admit_now
+        if admit is None:
+            return None
+        try:
+            head = wire.decode_query_head(body)
+            if head.epoch != shelf.epoch:
+                return None
+            sources = wire.decode_bitmap(body[QUERY_HEAD_BYTES:], shelf.catalogue.n)
+            stamp, conflict = admit(head.session, head.step, hashlib.sha256(body).digest())
+        except (InvalidWire, StoreUnavailable):
+            return None
+        if conflict is not None or stamp != shelf.stamp:
+            return None
+        frames = shelf.frames
+        return Answer([frames[s] for s in sources], len(sources) * shelf.catalogue.frame_size)
 
     async def answer(self, body: bytes) -> Answer | Problem:
         """The answer to the query in `body`, or why there is none."""
@@ -132,13 +147,3 @@ def step_conflict(last: LastStep) -> Problem:
 def unavailable(error: StoreUnavailable) -> Problem:
     del error  # its text may name files and hosts, which are no business of the asker
     return Problem(503, "the store of messages does not answer", "send the same request again in a moment")
-
-
-def immediately(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine that never waits, as those of a store that is `immediate`."""
-    try:
-        work.send(None)
-    except StopIteration as done:
-        return done.value  # type: ignore[no-any-return]
-    work.close()
-    raise RuntimeError("an immediate store has waited")

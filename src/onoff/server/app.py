@@ -7,16 +7,18 @@
     GET  /healthz /readyz /metrics    alive; store answers and what it promises; counts
     GET  /openapi.json /docs          the description, and a page that loads nothing from elsewhere
 
-Queries take a short way: a plain ASGI function before the framework, because they are nearly all of the
-traffic. The framework serves and describes the rest. Every refusal is problem+json with a hint; every answer is
-`Cache-Control: no-store`; nothing sets a cookie, a validator, a range or an encoding.
+Queries and messages take a short way, plain ASGI functions before the framework, because they are nearly all of
+the traffic. The framework serves the rest, and describes it all. Every refusal is problem+json with a hint;
+every answer is `Cache-Control: no-store`; nothing sets a cookie, a validator, a range or an encoding.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
+import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
 from http import HTTPStatus
@@ -47,6 +49,7 @@ BODY_SECONDS = 10.0  # within which a request's body must arrive
 WRITE_SECONDS = 30.0  # within which a reader must take each piece of an answer
 PIECE_BYTES = 256 * 1024
 ABORT = "onoff.abort"  # in the scope: what cuts the connection
+SOURCE_PATH = re.compile(r"/v1/sources/([^/]+)/message")
 MAX_IN_FLIGHT = 512  # requests in work at once, beyond which new ones are shed
 MAX_CONNECTIONS = 4096  # open at once, beyond which new ones are turned away
 
@@ -54,10 +57,11 @@ MAX_CONNECTIONS = 4096  # open at once, beyond which new ones are turned away
 class Refused(Exception):
     """A request that ends with a problem. `close`: its body was not read, so the connection cannot go on."""
 
-    def __init__(self, problem: Problem, *, close: bool = False) -> None:
+    def __init__(self, problem: Problem, *, close: bool = False, allow: str = "") -> None:
         super().__init__(problem.title)
         self.problem = problem
         self.close = close
+        self.allow = allow
 
 
 class MessageServer:
@@ -90,6 +94,8 @@ class MessageServer:
         try:
             if scope["path"] == QUERY_PATH:
                 await self.query(scope, receive, send)
+            elif source := SOURCE_PATH.fullmatch(scope["path"]):
+                await self.publish(source[1], scope, receive, send)
             else:
                 await self.pages(_unconditional(scope), receive, _uncached(send))
         finally:
@@ -98,8 +104,7 @@ class MessageServer:
     async def query(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one query."""
         try:
-            if scope["method"] != "POST":
-                raise Refused(Problem(405, "queries are posted", "use POST"), close=True)
+            check_method(scope, "POST")
             headers = check_body_headers(scope, limit=MAX_QUERY)
             if headers.get(b"content-type") != QUERY_TYPE.encode():
                 raise Refused(
@@ -108,7 +113,7 @@ class MessageServer:
             body = await read_body(receive)
         except Refused as refused:
             self.metrics.add(Count.REFUSED)
-            await send_problem(send, refused.problem, close=refused.close)
+            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
             return
         outcome = await self.answerer.answer(body)
         self.count(outcome)
@@ -121,6 +126,24 @@ class MessageServer:
                 self.metrics.add(Count.CUT_OFF)
                 scope[ABORT]()
                 await asyncio.sleep(0)  # the connection learns that it is lost
+
+    async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Make the body the latest message of a source."""
+        try:
+            check_method(scope, "PUT")
+            receipt = await _publish(self.store, name, scope, receive)
+        except Refused as refused:
+            self.metrics.add(Count.PUBLISH_REFUSED)
+            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
+        except StoreUnavailable as error:
+            self.metrics.add(Count.UNAVAILABLE)
+            log.warning("store unavailable: %s", error)
+            await send_problem(send, unavailable(error), close=True)
+        else:
+            self.metrics.add(Count.PUBLISHED)
+            body = json.dumps(receipt, ensure_ascii=False).encode()
+            await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
+            await send({"type": "http.response.body", "body": body})
 
     def count(self, outcome: Answer | Problem) -> None:
         """Add an outcome to the counts."""
@@ -139,7 +162,12 @@ def overloaded() -> Problem:
     return Problem(503, "the server has more requests than it can serve", "send the same request again in a moment")
 
 
-# Reading bodies.
+# Reading.
+
+
+def check_method(scope: Scope, method: str) -> None:
+    if scope["method"] != method:
+        raise Refused(Problem(405, "not a method that is served here", f"use {method}"), close=True, allow=method)
 
 
 def check_body_headers(scope: Scope, *, limit: int) -> dict[bytes, bytes]:
@@ -187,16 +215,22 @@ async def send_answer(send: Send, answer: Answer) -> None:
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-def problem_headers(problem: Problem, length: int, *, close: bool = False) -> list[tuple[bytes, bytes]]:
-    headers = [
-        (b"content-type", PROBLEM_TYPE.encode()),
+def json_headers(length: int, kind: str = "application/json") -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", kind.encode()),
         (b"cache-control", b"no-store"),
         (b"content-length", b"%d" % length),
     ]
+
+
+def problem_headers(
+    problem: Problem, length: int, *, close: bool = False, allow: str = ""
+) -> list[tuple[bytes, bytes]]:
+    headers = json_headers(length, PROBLEM_TYPE)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
-    if problem.status == HTTPStatus.METHOD_NOT_ALLOWED:
-        headers.append((b"allow", b"POST"))
+    if allow:
+        headers.append((b"allow", allow.encode()))
     if problem.status == HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
     if close:
@@ -204,9 +238,9 @@ def problem_headers(problem: Problem, length: int, *, close: bool = False) -> li
     return headers
 
 
-async def send_problem(send: Send, problem: Problem, *, close: bool = False) -> None:
+async def send_problem(send: Send, problem: Problem, *, close: bool = False, allow: str = "") -> None:
     body = encode_problem(problem)
-    headers = problem_headers(problem, len(body), close=close)
+    headers = problem_headers(problem, len(body), close=close, allow=allow)
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})
     await send({"type": "http.response.body", "body": body})
 
@@ -261,14 +295,8 @@ class SeenBody(BaseModel):
     sha256: str | None
 
 
-class Receipt(BaseModel):
-    source: str
-    version: int
-    published: int = Field(description="milliseconds since 1970")
-
-
 def build_pages(store: Store, metrics: Metrics) -> FastAPI:
-    """Everything but the query."""
+    """Everything but queries and messages."""
     app: FastAPI = FastAPIOffline(
         title="onoff message server",
         version=onoff.__version__,
@@ -314,21 +342,6 @@ def build_pages(store: Store, metrics: Metrics) -> FastAPI:
         told = None if last is None else wire.Seen(last.step, last.digest.hex())
         return Response(wire.encode_seen(told), media_type="application/json")
 
-    @app.put(
-        "/v1/sources/{name}/message",
-        responses=openapi.refusals(400, 401, 403, 404, 408, 411, 413, 415, 503),
-        openapi_extra=openapi.PUBLISH,
-    )
-    async def publish(name: str, request: Request) -> Receipt:
-        """Make the body the latest message of a source. It is durable, as /readyz says, when this returns 200."""
-        try:
-            receipt = await _publish(store, name, request)
-        except Refused:
-            metrics.add(Count.PUBLISH_REFUSED)
-            raise
-        metrics.add(Count.PUBLISHED)
-        return receipt
-
     @app.exception_handler(Refused)
     async def refused(_: Request, error: Refused) -> Response:
         return problem_response(error.problem, close=error.close)
@@ -353,8 +366,9 @@ def build_pages(store: Store, metrics: Metrics) -> FastAPI:
     return app
 
 
-async def _publish(store: Store, name: str, request: Request) -> Receipt:
-    publisher = await authenticate(store, request.headers.get("authorization", ""))
+async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> dict[str, Any]:
+    headers = dict(scope["headers"])
+    publisher = await authenticate(store, headers.get(b"authorization", b"").decode("latin-1"))
     try:
         wire.check_name(name)
     except InvalidWire as error:
@@ -364,18 +378,18 @@ async def _publish(store: Store, name: str, request: Request) -> Receipt:
         raise Refused(Problem(404, "no source of that name", "see /v1/catalogue"), close=True)
     if not publisher.may_write(name):
         raise Refused(Problem(403, "this publisher may not write that source", "use its own token"), close=True)
-    check_body_headers(request.scope, limit=wire.capacity(catalogue.frame_size))
+    check_body_headers(scope, limit=wire.capacity(catalogue.frame_size))
     try:
-        media_type = wire.check_media_type(request.headers.get("content-type", wire.ANY_TYPE))
+        media_type = wire.check_media_type(headers.get(b"content-type", wire.ANY_TYPE.encode()).decode("latin-1"))
     except InvalidWire as error:
         raise Refused(Problem(415, error.message, error.hint or ""), close=True) from None
-    body = await read_body(request.receive)
+    body = await read_body(receive)
     try:
         message = await store.publish(name, media_type, body, time.time_ns() // 1_000_000)
     except (InvalidWire, UnknownSource) as error:  # the catalogue changed in between
         status = 413 if isinstance(error, InvalidWire) else 404
         raise Refused(Problem(status, error.message, error.hint or "")) from None
-    return Receipt(source=name, version=message.version, published=message.published)
+    return {"source": name, "version": message.version, "published": message.published}
 
 
 async def authenticate(store: Store, authorization: str) -> Publisher:

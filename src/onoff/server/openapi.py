@@ -57,8 +57,30 @@ def metrics() -> dict[int | str, dict[str, Any]]:
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
 
 PUBLISH: dict[str, Any] = {
+    "summary": "Publish",
+    "description": "Make the body the latest message of a source. It is durable, as /readyz says, once this returns.",
+    "operationId": "publish_v1_sources__name__message_put",
     "security": [{"publisher": []}],
+    "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
     "requestBody": {"required": True, "content": {"application/octet-stream": _BINARY, "text/plain": _BINARY}},
+    "responses": {
+        "200": {
+            "description": "Its version and time",
+            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}},
+        },
+        **{str(k): v for k, v in refusals(400, 401, 403, 404, 408, 411, 413, 415, 503).items()},
+    },
+}
+
+RECEIPT_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "required": ["source", "version", "published"],
+    "additionalProperties": False,
+    "properties": {
+        "source": {"type": "string"},
+        "version": {"type": "integer", "minimum": 1},
+        "published": {"type": "integer", "description": "milliseconds since 1970"},
+    },
 }
 
 SEEN: dict[str, Any] = {
@@ -95,8 +117,9 @@ def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:
                 for operation in operations.values():
                     operation["responses"].pop("422", None)  # names are judged by us, with 400
             whole["paths"][wire.QUERY_PATH] = {"post": QUERY}
+            whole["paths"]["/v1/sources/{name}/message"] = {"put": PUBLISH}
             components = whole.setdefault("components", {})
-            components.setdefault("schemas", {})["Problem"] = PROBLEM_SCHEMA
+            components.setdefault("schemas", {}).update(Problem=PROBLEM_SCHEMA, Receipt=RECEIPT_SCHEMA)
             components["securitySchemes"] = {"publisher": {"type": "http", "scheme": "bearer"}}
             app.openapi_schema = whole
         return app.openapi_schema

@@ -5,9 +5,8 @@ connections (else 503). Without them one sender could hold memory and sockets fo
 
 **Short way.** Every client sends the same head, so nearly all requests are a known head and a body of the stated
 length, in one segment or two. Such a request is answered on the spot, without parser, task or framework.
-Whatever is not exactly so, and whatever is not a small answer, takes the ordinary way and meets the same judge
-(`Answerer`), which gives the same verdict when the same bytes come twice. The short way needs a store that never
-waits.
+Whatever is not exactly so, and whatever is not a small answer that can be given without waiting, takes the
+ordinary way and meets the same judge (`Answerer`), which gives the same verdict when the same bytes come twice.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from onoff.server.answer import Answer, answer_headers, immediately
+from onoff.server.answer import answer_headers
 from onoff.server.app import ABORT, BODY_SECONDS, PIECE_BYTES, MessageServer, overloaded, problem_headers
 from onoff.server.metrics import Count
 from onoff.wire import MAX_QUERY, QUERY_TYPE, Problem, encode_problem
@@ -41,7 +40,6 @@ class QueryProtocol(HttpToolsProtocol):
         server = self.config.loaded_app
         assert isinstance(server, MessageServer)
         self._server = server
-        self._immediate = server.store.immediate
         self._between_requests = True
         self._in_head = True
         self._head_bytes = 0
@@ -62,7 +60,7 @@ class QueryProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._between_requests and self._immediate and (self.cycle is None or self.cycle.response_complete):
+        if self._between_requests and (self.cycle is None or self.cycle.response_complete):
             data, self._held = self._held + data, b""
             missing = plain_missing(data)
             if missing == 0 and self._answer_now(data):
@@ -83,8 +81,8 @@ class QueryProtocol(HttpToolsProtocol):
         if self.flow.write_paused or self.transport.is_closing():
             return False
         body = data[data.index(b"\r\n\r\n") + 4 :]
-        outcome = immediately(self._server.answerer.answer(body))
-        if not isinstance(outcome, Answer) or outcome.length > PIECE_BYTES:
+        outcome = self._server.answerer.answer_now(body)
+        if outcome is None or outcome.length > PIECE_BYTES:
             return False
         self._server.count(outcome)
         self.transport.write(b"".join((_answer_head(outcome.length), *outcome.frames)))
@@ -100,6 +98,8 @@ class QueryProtocol(HttpToolsProtocol):
         left = self._last_answer + self.timeout_keep_alive - self.loop.time()
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
+        elif self.flow.write_paused:
+            self.transport.abort()  # nobody reads the last answer; a close would wait for it
         else:
             super().timeout_keep_alive_handler()
 

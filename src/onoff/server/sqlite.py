@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
+from onoff.errors import InvalidWire, OnOffError, StoreUnavailable, UnknownSource
 from onoff.server.steps import StepTable
 from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Stamp, check_fits
 from onoff.wire import (
@@ -36,6 +37,7 @@ T = TypeVar("T")
 
 SCHEMA_VERSION = 1
 BUSY_SECONDS = 5
+MAX_BATCH = 256
 
 _SCHEMA = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -51,8 +53,6 @@ CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TE
 class SQLiteStore:
     """A store in one file."""
 
-    immediate = True
-
     def __init__(self, path: str | Path, *, frame_size: int = DEFAULT_FRAME_SIZE) -> None:
         self._path = Path(path)
         try:
@@ -67,6 +67,7 @@ class SQLiteStore:
                 f"cannot open the store {self._path}: {error}", hint="is it a writable SQLite file of onoff?"
             ) from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="onoff-writer")
+        self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], Future[Any]]] = deque()
         self._heard = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
@@ -103,18 +104,38 @@ class SQLiteStore:
         return _Transaction(self._writer)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The outcome of `work` inside one durable transaction on the writing thread."""
-
-        def run() -> T:
-            with self._transaction() as db:
-                outcome = work(db)
-            self._steps.ring()
-            return outcome
-
+        """The outcome of `work`, durable. What waits while the disk is busy is committed together."""
+        done: Future[Any] = Future()
+        self._queue.append((work, done))
+        self._thread.submit(self._commit_queue)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, run)
+            outcome: T = await asyncio.wrap_future(done)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
+        return outcome
+
+    def _commit_queue(self) -> None:
+        batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
+        if not batch:
+            return  # an earlier turn took them along
+        outcomes: list[tuple[Any, OnOffError | None]] = []
+        try:
+            with self._transaction() as db:
+                for work, _ in batch:
+                    try:
+                        outcomes.append((work(db), None))
+                    except OnOffError as refusal:  # raised before anything was written
+                        outcomes.append((None, refusal))
+            self._steps.ring()
+        except Exception as error:
+            for _, done in batch:
+                done.set_exception(error)
+            return
+        for (_, done), (outcome, refused) in zip(batch, outcomes, strict=True):
+            if refused is None:
+                done.set_result(outcome)
+            else:
+                done.set_exception(refused)
 
     # Reading, on the event loop's own connection.
 
@@ -156,8 +177,11 @@ class SQLiteStore:
         messages = {name: Message(*rest) for name, *rest in rows}
         return Latest(stamp, self._known[1], messages, whole=after.changes < 0)
 
-    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+    def admit_now(self, session: bytes, step: int, digest: bytes) -> Admission:
         return Admission(self._look(), self._steps.admit(session, step, digest))
+
+    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+        return self.admit_now(session, step, digest)
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)

@@ -56,9 +56,9 @@ class StepTable:
         fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
         try:
             bucket = self._map[start : start + _BUCKET_BYTES]
-            seen = _SEEN.unpack(bucket)
-            offset = _find(session, bucket, seen)
+            offset = _find(session, bucket)
             if offset is None:
+                seen = _SEEN.unpack(bucket)
                 offset = seen.index(min(seen)) * _SLOT.size
             else:
                 last = LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
@@ -76,7 +76,7 @@ class StepTable:
         fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
         try:
             bucket = self._map[start : start + _BUCKET_BYTES]
-            offset = _find(session, bucket, _SEEN.unpack(bucket))
+            offset = _find(session, bucket)
             return None if offset is None else LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
@@ -89,12 +89,12 @@ class StepTable:
         os.close(self._file)
 
 
-def _find(session: bytes, bucket: bytes, seen: tuple[int, ...]) -> int | None:
+def _find(session: bytes, bucket: bytes) -> int | None:
     """Where in its bucket the session is."""
     offset = bucket.find(session)
     while offset >= 0:
-        slot, within = divmod(offset, _SLOT.size)
-        if within == 0 and seen[slot]:
+        end = offset + _SLOT.size
+        if offset % _SLOT.size == 0 and bucket[end - 8 : end] != bytes(8):
             return offset
         offset = bucket.find(session, offset + 1)
     return None

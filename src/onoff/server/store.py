@@ -17,7 +17,7 @@ A method that cannot reach its data raises `StoreUnavailable`; asking again late
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -82,8 +82,10 @@ class Promise:
 class Store(Protocol):
     """What a message server needs of its store."""
 
-    immediate: bool
-    """Whether `admit` and `latest` return without ever waiting on the event loop."""
+    @property
+    def admit_now(self) -> Callable[[bytes, int, bytes], Admission] | None:
+        """`admit` without waiting, where the store is on this machine; the same verdict on the same bytes."""
+        ...
 
     async def catalogue(self) -> Catalogue: ...
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
