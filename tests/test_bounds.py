@@ -1,5 +1,6 @@
 """Bounds: exact where it matters, on the side they claim, and equal to the linear program where that is proven."""
 
+import sys
 from fractions import Fraction
 from itertools import combinations
 
@@ -201,6 +202,16 @@ def test_sources_that_no_row_reaches_do_not_weaken_the_bounds():
     wide = np.concatenate([small, np.zeros((4, 3))], axis=1)
     assert bounds(wide).lower == bounds(small).lower
     assert lower_bound(Rows.of(wide)) == lower_bound(Rows.of(small))
+
+
+def test_too_many_sources_for_pairs_leave_the_bounds_that_need_none(monkeypatch):
+    matrix = np.full((6, 6), 0.19) - 0.14 * np.eye(6)
+    matrix[:, :] /= matrix.sum(axis=1, keepdims=True)
+    full = bounds(matrix)
+    monkeypatch.setattr(sys.modules["onoff.bounds"], "MOST_ADDITIONS", 6**3 - 1)
+    short = bounds(matrix)
+    assert (short.pairs, short.pencil) == (1, 1)
+    assert short.lower == max(full.outer, full.doeblin)
 
 
 def test_hundreds_of_sources_are_no_trouble():

@@ -56,6 +56,8 @@ FEWEST_FOR_PAIRS = 3
 
 SPARSE_ROUNDING = 1e-9
 """What rows in floats may be off by, as they need not sum to 1 any better."""
+MOST_ADDITIONS = 4 * 10**9
+"""Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
 
 FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
     (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
@@ -275,9 +277,9 @@ def _bounds_of_sparse(rows: SparseRows) -> Bounds:
 
 
 def _pair_units(rows: Rows) -> tuple[int, int]:
-    """`pairs` and `pencil` in units; where there are too few sources for them, what is always true: 1."""
+    """`pairs` and `pencil` in units; with too few sources for them, or too many, what is always true: 1."""
     sources = len(rows.columns)
-    if sources < FEWEST_FOR_PAIRS:
+    if sources < FEWEST_FOR_PAIRS or sources**2 * rows.distinct > MOST_ADDITIONS:
         return UNIT, UNIT
     everything, pencil = 0, UNIT
     for x in range(sources):
