@@ -1,0 +1,69 @@
+"""Pages on other origins, in the browser of somebody who has the gateway open: they get nothing and cause nothing.
+
+The attacker stands on another port of the same host, which a browser calls the same site and to which it sends the
+gateway's cookie along, and on another name. It even knows the address for apps, token and all.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from onoff.gateway.guard import REFUSAL
+
+pytestmark = pytest.mark.browser
+
+ATTACK = Path(__file__).with_name("attack.html").read_text()
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_page_elsewhere_gets_nothing_and_causes_nothing(visitor, local, elsewhere, name):
+    visit = visitor().open(local)
+    visit.choose("alpha")
+    before, position = list(local.world.requests), local.engine.position
+    elsewhere.pages["/attack"] = ATTACK.replace("BASE", local.address.base).replace("TOKEN", local.app_token)
+    page = visit.context.new_page()
+    page.goto(f"http://{name}:{elsewhere.port}/attack")
+    assert page.wait_for_selector("#got", state="attached", timeout=30_000).text_content() == "[]"
+    assert local.world.requests == before
+    assert local.engine.position == position
+    assert len(local.engine.log.latest(10)) == 1
+    assert elsewhere.requests  # the page itself; the watch works
+    visit.choose("beta")  # and the visitor is not disturbed
+    assert visit.complaints == []
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost"])
+def test_a_link_elsewhere_opens_nothing(visitor, local, elsewhere, name):
+    visit = visitor().open(local)
+    before = list(local.world.requests)
+    targets = ["/v1/sources/gamma", "/", f"/t/{local.app_token}/v1/sources/gamma", f"/t/{local.token}/"]
+    for target in targets:
+        elsewhere.pages["/link"] = f'<!doctype html><title>x</title><a id=go href="{local.address.base}{target}">go</a>'
+        page = visit.context.new_page()
+        page.goto(f"http://{name}:{elsewhere.port}/link")
+        with page.expect_navigation(url=f"{local.address.base}/**") as navigation:
+            page.click("#go")
+        assert (navigation.value.status, navigation.value.body()) == (403, REFUSAL), target
+        page.close()
+    assert local.world.requests == before
+
+
+def test_a_rebound_name_gets_nothing(visitor, local):
+    visit = visitor().open(local)
+    before = list(local.world.requests)
+    for target in ("/", "/v1/sources/gamma", f"/t/{local.token}/", f"/t/{local.app_token}/v1/sources/gamma"):
+        answer = visit.page.goto(f"http://rebound.example:{local.port}{target}")
+        assert (answer.status, answer.body()) == (403, REFUSAL)
+    # From a page of that name, which the browser takes for the same origin as the rebound gateway.
+    got = visit.page.evaluate(
+        """async (token) => {
+          const ask = (path, how) => fetch(path, how).then((a) => a.status, () => 0);
+          const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+          const turn = { method: "PUT", headers, body: '{"private": false}' };
+          return [await ask("/v1/sources/gamma", { headers }), await ask("/v1/privacy", turn)];
+        }""",
+        local.token,
+    )
+    assert got == [403, 403]
+    assert local.world.requests == before
+    assert local.engine.position.private

@@ -1,0 +1,181 @@
+"""The gateway as a process: killed, started again, stopped with open streams; and `onoff gateway` itself."""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from urllib.parse import urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
+
+import feedparser
+import pytest
+from tests.client.world import NAMES, P4, World, listening
+
+from onoff import wire
+from onoff.chain import MarkovChain
+from onoff.cli import run
+
+OPENER = build_opener(ProxyHandler({}))
+
+
+class Process:
+    """`onoff gateway` in a process of its own."""
+
+    def __init__(self, folder, server, port=0):
+        chain = folder / "chain.json"
+        MarkovChain(P4, names=NAMES).save(chain)
+        arguments = ["gateway", "--server", server, "--chain", chain, "--journal", folder / "journal", "--json"]
+        command = [sys.executable, "-c", "from onoff.cli import main; main()", *map(str, arguments)]
+        self.process = subprocess.Popen(
+            [*command, "--port", str(port), "--scheme", "single"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HOME": str(folder)},
+        )
+        self.said = json.loads(self.process.stdout.readline())
+        self.base = self.said["page"].partition("/t/")[0]
+        self.port = urlsplit(self.base).port
+
+    def get(self, path):
+        return self.call("GET", path)
+
+    def call(self, method, path, body=None):
+        headers = {"Authorization": f"Bearer {self.said['token']}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        with OPENER.open(Request(self.base + path, data, headers, method=method), timeout=30) as answer:
+            return answer.headers, answer.read()
+
+    def end(self, signum):
+        """End it; its exit code and what it said on stderr."""
+        self.process.send_signal(signum)
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts gateways on one journal, and ends whatever is left."""
+    started = []
+
+    def starting(server, port=0):
+        started.append(Process(tmp_path, server, port))
+        return started[-1]
+
+    yield starting
+    for one in started:
+        if one.process.poll() is None:
+            one.end(signal.SIGKILL)
+        one.process.stdout.close()
+        one.process.stderr.close()
+
+
+def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
+    world = World()
+    with listening(world) as server:
+        first = start(server.url)
+        first.call("PUT", "/v1/privacy", {"private": True})
+        first.get("/v1/sources/beta")
+        _, before = first.call("PUT", "/v1/privacy", {"private": False, "seconds": 300})
+        headers, _ = first.get("/v1/sources/gamma")
+        assert headers["x-step"] == "1"
+        feed = f"{first.said['apps']}/feeds/gamma"
+        assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
+
+        second = start(server.url, first.port)
+        _, after = second.get("/v1/privacy")
+        until = json.loads(before)["until"]
+        assert (json.loads(after)["private"], json.loads(after)["until"]) == (False, until)
+        headers, body = second.get("/v1/sources/gamma")
+        assert (headers["x-step"], headers["x-privacy-mode"], body) == ("2", "off", b"first of gamma")
+        with OPENER.open(feed, timeout=30) as answer:  # the reader's subscription is unchanged
+            assert feedparser.parse(answer.read()).entries[0].content[0].value == "first of gamma"
+        with pytest.raises(OSError, match="403"):
+            OPENER.open(first.said["page"], timeout=30)  # the page's token was for that start
+        assert second.said["page"] != first.said["page"]
+        assert len({wire.decode_query_head(query).session for query in world.queries}) == 1
+        world.check()
+
+
+def test_a_kill_while_a_request_is_under_way_loses_no_step(start):
+    world, asked, release = World(), threading.Event(), threading.Event()
+
+    def deliver(connection, path, raw):
+        if path == wire.QUERY_PATH and len(world.queries) == 2:
+            asked.set()
+            release.wait(30)
+        connection.sendall(raw)
+
+    with listening(world, deliver) as server:
+        first = start(server.url)
+        first.get("/v1/sources/beta")
+        waiting = threading.Thread(target=_quietly, args=(first,))
+        waiting.start()
+        assert asked.wait(30)
+        first.end(signal.SIGKILL)
+        release.set()
+        waiting.join()
+        second = start(server.url)
+        headers, _ = second.get("/v1/sources/delta")
+        assert headers["x-step"] == "2"
+        assert len(world.sets()) == 3
+        world.check()
+
+
+def _quietly(process):
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        process.get("/v1/sources/gamma")
+
+
+def test_it_stops_at_once_with_open_streams(start):
+    with listening(World()) as server, contextlib.ExitStack() as stack:
+        one = start(server.url)
+        for _ in range(3):
+            line = stack.enter_context(
+                contextlib.closing(http.client.HTTPConnection("127.0.0.1", one.port, timeout=30))
+            )
+            line.request("GET", "/v1/events", headers={"Authorization": f"Bearer {one.said['token']}"})
+            assert line.getresponse().readline().startswith(b"id: ")
+        code, errors = one.end(signal.SIGTERM)
+        # uvicorn hands the signal on once it is done; that it had to cut nothing off is what "at once" means
+        assert code in {0, -signal.SIGTERM}
+        assert "graceful" not in errors
+        assert "Traceback" not in errors
+
+
+def test_a_second_gateway_on_one_journal_is_told(start, tmp_path, capsys):
+    with listening(World()) as server:
+        start(server.url)
+        arguments = ["gateway", "--server", server.url, "--chain", str(tmp_path / "chain.json"), "--port", "0"]
+        assert run([*arguments, "--journal", str(tmp_path / "journal")]) == 1
+        assert "in use by another client" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("extra", "code", "said"),
+    [
+        (["--host", "0.0.0.0"], 3, "not a loopback address"),
+        (["--host", "example.org"], 3, "not a loopback address"),
+        (["--port", "70000"], 3, "out of range"),
+        (["--heartbeat", "0"], 3, "out of range"),
+        (["--keep", "some"], 3, "no log level"),
+        (["--chain", "/nonexistent"], 3, "/nonexistent"),
+        (["--server", "ftp://x"], 3, "not the address of a server"),
+    ],
+)
+def test_what_cannot_be_used_is_named(tmp_path, capsys, extra, code, said):
+    chain = tmp_path / "chain.json"
+    MarkovChain(P4, names=NAMES).save(chain)
+    given = {
+        "--server": "http://127.0.0.1:1",
+        "--chain": str(chain),
+        "--journal": str(tmp_path / "journal"),
+        "--port": "0",
+    }
+    given.update(dict([extra]))
+    assert run(["gateway", *(word for pair in given.items() for word in pair)]) == code
+    assert said in capsys.readouterr().err
