@@ -345,7 +345,8 @@ class Core:
 
     @property
     def _offered(self) -> Catalogue:
-        assert self.catalogue is not None  # `_get_ready` comes first
+        if self.catalogue is None:
+            raise RuntimeError("the catalogue is fetched before anything is asked")
         return self.catalogue
 
     def _on_the_wire(self, sources: tuple[int, ...]) -> tuple[int, ...]:
