@@ -90,11 +90,19 @@ class Misfortunes(RuleBasedStateMachine):
 
     # -- what happens --------------------------------------------------------------------------------------
 
+    @rule(source=st.sampled_from(NAMES))
+    def ask_openly(self, source):
+        self.attempt(lambda: self.client.get(source, private=False), "none", source, False)
+
+    @rule(source=st.sampled_from(NAMES))
+    def ask_privately(self, source):
+        self.attempt(lambda: self.client.get(source, private=True), "none", source, True)
+
     @rule(source=st.sampled_from(NAMES), private=st.booleans(), fault=st.sampled_from(FAULTS))
-    def request(self, source, private, fault):
+    def ask_over_a_bad_line(self, source, private, fault):
         self.attempt(lambda: self.client.get(source, private=private), fault, source, private)
 
-    @rule(fault=st.sampled_from(FAULTS))
+    @rule(fault=st.sampled_from(("none", *FAULTS)))
     def retry(self, fault):
         self.attempt(lambda: self.client.retry(), fault, None, None)
 
@@ -123,62 +131,48 @@ class Misfortunes(RuleBasedStateMachine):
                     if private and self.chain_name == "dense":
                         assert set(self.world.asked(query)) >= set(NAMES)
 
-    @rule()
-    def restart(self):
-        self.client.close()
-        self.client = self.new_client()
-
-    @rule()
-    def crash(self):
-        files = self.files()
-        self.client.close()
-        self.put_back(files)
-        self.client = self.new_client()
-
-    @rule()
-    def back_up(self):
+    @rule(crash=st.booleans())
+    def restart(self, crash):
         self.backups.append(self.files())
+        self.client.close()
+        if crash:
+            self.put_back(self.backups[-1])
+        self.client = self.new_client()
 
     @precondition(lambda self: self.backups)
-    @rule(data=st.data(), copied=st.booleans())
-    def restore(self, data, copied):
+    @rule(age=st.integers(1, 3), copied=st.booleans())
+    def restore(self, age, copied):
+        """An older journal, in the same file or as a copy of it."""
         self.client.close()
         if copied:
             self.journal.unlink(missing_ok=True)
-        self.put_back(data.draw(st.sampled_from(self.backups)))
+        self.put_back(self.backups[-min(age, len(self.backups))])
         self.client = self.new_client()
-
-    @rule()
-    def lose_the_journal(self):
-        self.client.close()
-        self.put_back({})
-        self.journal.unlink(missing_ok=True)
-        self.client = self.new_client()
-
-    @rule()
-    def a_second_process(self):
-        self.client.status()  # opens the journal
-        with contextlib.closing(self.new_client()) as second, pytest.raises(JournalBusy):
-            second.get("a", private=True)
-
-    @rule(order=st.permutations(NAMES), more=st.booleans())
-    def new_epoch(self, order, more):
-        self.world.rename((*order, "more") if more else order)
 
     @rule(name=st.sampled_from(NAMES), body=st.binary(max_size=20))
     def publish(self, name, body):
         self.world.publish(name, body)
 
-    @precondition(lambda self: self.world.queries)
-    @rule()
-    def duplicate(self):
-        """The network delivers the last query once more."""
-        self.world.answer("POST", wire.QUERY_PATH, (), self.world.queries[-1])
-
-    @rule()
-    def the_server_forgets(self):
-        self.world.seen.clear()
-        self.backups.clear()  # an old journal and a server without memory at once is beyond what can be noticed
+    @rule(what=st.sampled_from(("second process", "duplicate", "new epoch", "no journal", "server forgets")))
+    def something_rare(self, what):
+        match what:
+            case "second process":
+                self.client.status()  # opens the journal
+                with contextlib.closing(self.new_client()) as second, pytest.raises(JournalBusy):
+                    second.get("a", private=True)
+            case "duplicate" if self.world.queries:
+                self.world.answer("POST", wire.QUERY_PATH, (), self.world.queries[-1])
+            case "new epoch":
+                names = self.world.catalogue.names
+                self.world.rename((*names[1:], names[0]) if "more" in names else (*names, "more"))
+            case "no journal":
+                self.client.close()
+                self.put_back({})
+                self.journal.unlink(missing_ok=True)
+                self.client = self.new_client()
+            case "server forgets":  # an old journal and a server without memory at once is more than can be noticed
+                self.world.seen.clear()
+                self.backups.clear()
 
     # -- what must hold ------------------------------------------------------------------------------------
 
