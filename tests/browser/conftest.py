@@ -28,7 +28,7 @@ document.addEventListener("securitypolicyviolation", note);
 """
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # not longer: while Playwright runs, its event loop occupies this thread
 def chromium():
     with (
         sync_playwright() as playwright,

@@ -80,8 +80,8 @@ def demo(
     chain = news_chain()
     statuses = parse(PATTERN)
     wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
-    with _everything_running(chain, scheme, port) as address:
-        reader = _Reader(address)
+    with everything_running(chain, scheme, port) as address:
+        reader = Reader(address)
         steps: list[dict[str, Any]] = []
         console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
@@ -113,7 +113,7 @@ def news_chain() -> MarkovChain:
 
 
 @contextlib.contextmanager
-def _everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[Address]:
+def everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[Address]:
     """A server whose messages change, and a gateway before it; thrown away at the end of the block."""
     try:
         from onoff.gateway.engine import Engine
@@ -158,7 +158,7 @@ def _publishing(server: Running) -> Iterator[None]:
         thread.join()
 
 
-class _Reader:
+class Reader:
     """An app that downloads from the gateway, and turns its switch."""
 
     def __init__(self, address: Address) -> None:

@@ -4,8 +4,8 @@
     costs     the same without sets, and without what was wanted
     counters  totals only
 
-As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain, time in
-seconds since 1970. What was wanted is in no line. The file, if there is one, gets each line as it comes and is for its
+As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain; `onoff audit
+log` reads them. What was wanted is in no line. The file, if there is one, gets each line as it comes and is for its
 owner only. Totals count everything since the gateway was started, whatever the level.
 """
 
@@ -16,6 +16,7 @@ import os
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
@@ -55,11 +56,12 @@ class Step:
         seen: dict[str, Any] = {"step": self.sent.step, "private": self.sent.private}
         if level == "full":
             seen["sources"] = list(self.sent.sources)
-        return {**seen, "cost": self.sent.cost, "time": round(self.time, 3), "session": self.sent.session}
+        moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return {**seen, "cost": self.sent.cost, "time": moment, "session": self.sent.session}
 
     def shown(self, level: str) -> dict[str, Any]:
         """The same with what is known only here, for the page."""
-        line = {**self.line(level), **asdict(self.weighed), "note": self.sent.note}
+        line = {**self.line(level), **asdict(self.weighed), "time": self.time, "note": self.sent.note}
         return {**line, "wanted": self.wanted} if level == "full" else line
 
 

@@ -73,7 +73,9 @@ function showSwitch() {
   }[name];
   document.title = { on: "ON · onoff", off: "OFF · onoff", gone: "not connected · onoff" }[name];
   for (const control of ["timer-to", "timer-for", "timer-until", "timer-start", "timer-stop"]) $(control).disabled = !known;
-  if (known) showTimer();
+  if (known) return showTimer();
+  $("countdown").hidden = true;
+  $("notice").textContent = "";
 }
 
 function sentence(name, known) {

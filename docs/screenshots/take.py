@@ -1,0 +1,72 @@
+"""Take the screenshots of the gateway's page again: `.venv/bin/python docs/screenshots/take.py`."""
+
+import contextlib
+from pathlib import Path
+
+import numpy as np
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from onoff.cli.demo import PATTERN, Reader, everything_running, news_chain
+from onoff.gateway.run import Address
+from onoff.pattern import parse
+
+HERE = Path(__file__).parent
+FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+CLOSE = {("desktop", "light"), ("phone", "dark")}
+SIZES = {"desktop": (1280, 900), "phone": (360, 780)}
+
+
+def main() -> None:
+    """A session as in the demo, then the page at both widths and in both colours, and each state of the switch."""
+    chain, statuses = news_chain(), parse(PATTERN)
+    wanted = chain.sample(len(statuses), np.random.default_rng(7)).tolist()
+    pages: list[tuple[Page, str]] = []
+    with contextlib.ExitStack() as gateway, contextlib.ExitStack() as rest:
+        address = gateway.enter_context(everything_running(chain, "auto", 0))
+        playwright = rest.enter_context(sync_playwright())
+        reader = Reader(address)
+        for x, private in zip(wanted, statuses, strict=True):
+            reader.step(chain.names[x], private)
+        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        for colours in ("light", "dark"):
+            for size in SIZES:
+                page = visit(browser, address, size, colours)
+                page.click(".tile[data-source=weather]")
+                page.wait_for_selector("#message-title:text-is('weather')")
+                page.wait_for_selector("#tiles:not(:has([aria-busy=true]))")
+                page.screenshot(path=HERE / f"{size}-{colours}.png", full_page=True)
+                if (size, colours) not in CLOSE:
+                    continue
+                hero(page, f"switch-{size}-{colours}-on.png")
+                page.select_option("#timer-for", "300")
+                page.click("#timer-start")
+                page.wait_for_selector("#countdown:has-text('OFF for another')")
+                hero(page, f"switch-{size}-{colours}-off.png")
+                page.click("#switch")
+                page.wait_for_selector("body[data-state=on]")
+                pages.append((page, f"switch-{size}-{colours}-gone.png"))
+        gateway.close()
+        for page, name in pages:
+            page.wait_for_selector("body[data-state=gone]")
+            hero(page, name)
+        browser.close()
+
+
+def visit(browser: Browser, address: Address, size: str, colours: str) -> Page:
+    width, height = SIZES[size]
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=colours)
+    page = context.new_page()
+    page.goto(address.page)
+    page.wait_for_selector("body[data-state=on], body[data-state=off]")
+    if page.get_attribute("body", "data-state") == "off":
+        page.click("#switch")
+        page.wait_for_selector("body[data-state=on]")
+    return page
+
+
+def hero(page: Page, name: str) -> None:
+    page.locator(".hero").screenshot(path=HERE / name)
+
+
+if __name__ == "__main__":
+    main()
