@@ -31,6 +31,7 @@ from typing import ClassVar, Self
 
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.recorder import URL, Event, Recorder
+from onoff.audit.sampled import Ask, User
 from onoff.chain import MarkovChain
 from onoff.client import Client
 from onoff.client.transport import Request
@@ -118,6 +119,18 @@ def audit_client(
     return audit_exact(chain, scheme, pattern, session=lambda: ShippedClient(chain, scheme, tuple(faults)))
 
 
+def client_user(chain: MarkovChain, scheme: str, faults: Sequence[Fault] = (), *, judging: bool = True) -> User:
+    """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server."""
+    tables = Tables(chain, scheme)
+
+    @contextmanager
+    def user() -> Iterator[Ask]:
+        with _life(chain, tables, tuple(faults), judging) as life:
+            yield lambda x, private: life.request(x, private, SystemEntropy()).sources
+
+    return user
+
+
 class _Noted:
     """Draws from another source and keeps what was chosen."""
 
@@ -139,7 +152,7 @@ class _Crash(BaseException):
 
 @contextmanager
 def _life(chain: MarkovChain, tables: Tables, faults: tuple[Fault, ...], judging: bool) -> Iterator[_Life]:
-    with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=_fast_directory()) as directory:
+    with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
         life = _Life(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
         try:
             yield life
@@ -147,7 +160,7 @@ def _life(chain: MarkovChain, tables: Tables, faults: tuple[Fault, ...], judging
             life.client.close()
 
 
-def _fast_directory() -> str | None:
+def fast_directory() -> str | None:
     """A directory in memory where there is one: a journal's syncs then cost nothing."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 

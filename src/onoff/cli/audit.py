@@ -26,6 +26,7 @@ app = App(name="audit", help="Check that what the server sees tells nothing abou
 app.command("onoff.cli.audit_chain:chain", name="chain")
 app.command("onoff.cli.audit_explain:explain", name="explain")
 app.command("onoff.cli.audit_log:log", name="log")
+app.command("onoff.cli.audit_run:run", name="run")
 
 
 @app.command

@@ -1,0 +1,238 @@
+"""The statistical audit: many sessions with real randomness, tests of independence, and a trained attacker.
+
+It judges what cannot be enumerated: a whole installation, over HTTP. A trial is one session: the private requests X_B,
+and what the server saw at each step. The number of trials is fixed before; there is no stopping when it looks good.
+
+Looks. For every step t and every private time i <= t one G-test of independence between X_i and what was seen at t,
+*within* each history of what was seen before, and where there are several private times one for all of them together:
+
+    G = 2 * sum over histories, values, sightings of  count * ln(count / expected),
+
+with rare values and sightings of a history put together until every expected count is at least LEAST_EXPECTED, and
+Williams's correction; degrees of freedom add up. Histories too rare for any table add nothing. One attacker for each
+private time comes on top (see `attacker`). The total error probability ALPHA is split evenly over all looks: a true
+client fails a whole audit with probability at most ALPHA, up to the approximation of the law of G.
+
+What a pass means. A test that finds nothing proves nothing. So every look tells the smallest leak that it would have
+found with probability 1 - BETA: with noncentrality 2 n ln(2) bits, for the n trials in histories that count. The
+audit reports the largest of these, and the attacker's advantage with an upper confidence bound; never "no leak".
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from onoff.audit.attacker import Attack, attack
+from onoff.chain import MarkovChain
+from onoff.entropy import SystemEntropy
+from onoff.errors import InvalidInput
+from onoff.rows import Floats
+from onoff.session import Session
+
+ALPHA = 1e-6
+BETA = 1e-6
+LEAST_EXPECTED = 10.0
+FEWEST_SESSIONS = 100
+
+Ask = Callable[[int, bool], Hashable]
+"""Makes one request and tells what the server saw of it."""
+User = Callable[[], AbstractContextManager[Ask]]
+"""A fresh user, from the first request on."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One session: its private requests in order, and what the server saw at each step."""
+
+    hidden: tuple[int, ...]
+    seen: tuple[Hashable, ...]
+
+
+@dataclass(frozen=True)
+class Look:
+    """One test. about: the private time it asks about, None for all up to t together.
+
+    used: share of the trials in histories with a table. smallest: bits that it would have found; None where what was
+    seen never varied within a history, so that in these trials it told nothing.
+    """
+
+    t: int
+    about: int | None
+    p: float
+    used: float
+    smallest: float | None
+
+    def as_dict(self) -> dict[str, Any]:
+        shown = self.smallest if self.smallest is None or math.isfinite(self.smallest) else None
+        return {**asdict(self), "smallest": shown}
+
+
+@dataclass(frozen=True)
+class SampledAudit:
+    """The outcome. level: the error probability of each look; smallest: the largest `smallest` of all looks."""
+
+    sessions: int
+    alpha: float
+    level: float
+    looks: tuple[Look, ...]
+    attacks: tuple[Attack, ...]
+
+    @property
+    def smallest(self) -> float:
+        return max((look.smallest for look in self.looks if look.smallest is not None), default=math.inf)
+
+    @property
+    def breach(self) -> str | None:
+        """The first look that failed, in words."""
+        for look in self.looks:
+            if look.p < self.level:
+                what = "the private requests" if look.about is None else f"the private request of step {look.about}"
+                return f"step {look.t}: what the server sees depends on {what} (p = {look.p:.2g})"
+        for one in self.attacks:
+            if one.proven > 0:
+                return (
+                    f"step {one.about}: a trained attacker guesses this private request right {one.advantage:.2%} more "
+                    f"often than from the steps before it (at least {one.proven:.2%})"
+                )
+        return None
+
+    @property
+    def passed(self) -> bool:
+        return self.breach is None
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "sessions": self.sessions,
+            "alpha": self.alpha,
+            "looks": [look.as_dict() for look in self.looks],
+            "attacks": [one.as_dict() for one in self.attacks],
+            "smallest": self.smallest if math.isfinite(self.smallest) else None,
+            "breach": self.breach,
+        }
+
+
+def collect(
+    chain: MarkovChain,
+    pattern: tuple[bool, ...],
+    user: User,
+    sessions: int,
+    progress: Callable[[int], None] = lambda done: None,
+) -> list[Trial]:
+    """`sessions` trials of requests that follow the chain, each by a fresh user."""
+    rng, trials = np.random.default_rng(), []
+    for done in range(sessions):
+        path = chain.sample(len(pattern), rng).tolist()
+        with user() as ask:
+            seen = tuple(ask(x, private) for x, private in zip(path, pattern, strict=True))
+        trials.append(Trial(tuple(x for x, private in zip(path, pattern, strict=True) if private), seen))
+        progress(done + 1)
+    return trials
+
+
+def session_user(start: Session) -> User:
+    """Users of a session, or of a broken twin of one, with real randomness and no wire."""
+
+    @contextmanager
+    def user() -> Iterator[Ask]:
+        session = start.fork(SystemEntropy())
+        yield lambda x, private: session.request(x, private=private).sources
+
+    return user
+
+
+def judge(
+    trials: Sequence[Trial], pattern: tuple[bool, ...], *, alpha: float = ALPHA, times: Floats | None = None
+) -> SampledAudit:
+    """The verdict on trials. times: seconds that each step took, shape (trials, steps), for the attacker alone."""
+    if len(trials) < FEWEST_SESSIONS:
+        raise InvalidInput(f"{len(trials)} sessions are too few to judge", hint=f"at least {FEWEST_SESSIONS}")
+    private = [t for t, status in enumerate(pattern) if status]
+    questions = [(t, i) for t in range(len(pattern)) for i in _questions(private, t)]
+    level = alpha / max(1, len(questions) + len(private))
+    looks = tuple(_look(trials, t, i, private, level) for t, i in questions)
+    hidden = np.array([trial.hidden for trial in trials], dtype=np.int64).reshape(len(trials), len(private))
+    seen = [trial.seen for trial in trials]
+    attacks = tuple(attack(hidden[:, k], seen, i, level, times) for k, i in enumerate(private))
+    return SampledAudit(len(trials), alpha, level, looks, attacks)
+
+
+def _questions(private: Sequence[int], t: int) -> list[int | None]:
+    """Which private times step t is asked about: each one so far, and all together where there are several."""
+    so_far: list[int | None] = [i for i in private if i <= t]
+    return [*so_far, None] if len(so_far) > 1 else so_far
+
+
+def _look(trials: Sequence[Trial], t: int, about: int | None, private: Sequence[int], level: float) -> Look:
+    from scipy.stats import chi2
+
+    first = sum(i <= t for i in private)
+    by_history: dict[Hashable, Counter[tuple[Hashable, Hashable]]] = defaultdict(Counter)
+    for trial in trials:
+        value: Hashable = trial.hidden[:first] if about is None else trial.hidden[private.index(about)]
+        by_history[trial.seen[:t]][value, trial.seen[t]] += 1
+    total, freedom, used, varied = 0.0, 0, 0, False
+    for counts in by_history.values():
+        whole = _contingency(counts)
+        varied |= whole.shape[1] > 1
+        table = pooled(whole)
+        statistic, degrees = g_statistic(table)
+        total, freedom = total + statistic, freedom + degrees
+        used += int(table.sum()) if degrees else 0
+    p = float(chi2.sf(total, freedom)) if freedom else 1.0
+    return Look(t, about, p, used / len(trials), smallest_leak(freedom, used, level) if varied else None)
+
+
+def _contingency(counts: Counter[tuple[Hashable, Hashable]]) -> Floats:
+    rows = {value: at for at, value in enumerate(dict.fromkeys(value for value, _ in counts))}
+    columns = {seen: at for at, seen in enumerate(dict.fromkeys(seen for _, seen in counts))}
+    table = np.zeros((len(rows), len(columns)))
+    for (value, seen), count in counts.items():
+        table[rows[value], columns[seen]] += count
+    return table
+
+
+def pooled(table: Floats) -> Floats:
+    """`table` with its rarest rows and columns put together until every expected count is large enough."""
+    while min(table.shape) > 1:
+        rows, columns = table.sum(axis=1), table.sum(axis=0)
+        if rows.min() * columns.min() / rows.sum() >= LEAST_EXPECTED:
+            break
+        # the dimension whose rarest value is rarer gives way, unless it has only two left and the other has more
+        axis = 0 if (rows.min() <= columns.min() or table.shape[1] == 2) and table.shape[0] > 2 else 1
+        if table.shape[axis] == 2 and table.shape[1 - axis] > 2:
+            axis = 1 - axis
+        rarest = np.argsort(rows if axis == 0 else columns, kind="stable")[:2]
+        merged = table.take(rarest, axis=axis).sum(axis=axis, keepdims=True)
+        table = np.concatenate([np.delete(table, rarest, axis=axis), merged], axis=axis)
+    return table
+
+
+def g_statistic(table: Floats) -> tuple[float, int]:
+    """Williams's corrected G of a contingency table, and its degrees of freedom."""
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if degrees == 0:
+        return 0.0, 0
+    rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        terms = np.where(table > 0, table * np.log(table * n / np.outer(rows, columns)), 0.0)
+    correction = 1 + (n * (1 / rows).sum() - 1) * (n * (1 / columns).sum() - 1) / (6 * n * degrees)
+    return float(2 * terms.sum() / correction), degrees
+
+
+def smallest_leak(degrees: int, trials: int, level: float, beta: float = BETA) -> float:
+    """Bits that a G-test of so many degrees of freedom would have found with probability 1 - beta."""
+    from scipy.optimize import brentq
+    from scipy.stats import chi2, ncx2
+
+    if degrees == 0 or trials == 0:
+        return math.inf
+    critical = chi2.isf(level, degrees)
+    shift = brentq(lambda nc: ncx2.sf(critical, degrees, nc) - (1 - beta), 1e-3, 1e5)
+    return float(shift / (2 * trials * math.log(2)))

@@ -1,0 +1,106 @@
+"""`onoff audit run`: many sessions against a real server, judged by statistics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter, validators
+from rich.console import Console
+
+from onoff.audit.live import LIVE_FAULTS, LiveUsers
+from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge
+from onoff.audit.shipped import Fault
+from onoff.chain import MarkovChain
+from onoff.cli.audit import Html, Pattern
+from onoff.cli.output import Json, emit, progress, table
+from onoff.errors import InvalidInput, PrivacyBreach, nearest
+from onoff.pattern import parse
+
+LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
+ATTACKS = ("private request", "right before", "right after", "advantage", "at most")
+
+
+def run(
+    url: str,
+    /,
+    *,
+    chain: Annotated[Path, Parameter(help="The chain of the client; its names must be the server's.")],
+    pattern: Pattern = "ON OFF OFF",
+    scheme: str = "auto",
+    sessions: Annotated[
+        int, Parameter(validator=validators.Number(gte=FEWEST_SESSIONS), help="How many, decided before the first.")
+    ] = 2000,
+    fault: Annotated[str, Parameter(help=f"Made in every session: {', '.join(LIVE_FAULTS)}.")] = "none",
+    at: Annotated[int, Parameter(help="The step at which the fault happens.")] = 1,
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Run many sessions of the real client against the server at URL, and test whether what it sees depends on X.
+
+    A pass is not a proof: the smallest leak that would have been found is part of the answer.
+
+    Examples
+    --------
+    onoff audit run http://127.0.0.1:8000 --chain chain.json
+
+    onoff audit run http://127.0.0.1:8000 --chain chain.json --fault 'lost answer' --at 1 --sessions 5000
+    """
+    if fault not in ("none", *LIVE_FAULTS):
+        raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
+    loaded, statuses = MarkovChain.load(chain), parse(pattern)
+    users = LiveUsers(url, loaded, scheme, Fault(fault), at)
+    with progress("sessions", sessions) as done:
+        trials = collect(loaded, statuses, users.user, sessions, done)
+    audit = judge(trials, statuses, times=users.times)
+    if html is not None:
+        _write(html, audit, f"{url}, {pattern}, {sessions} sessions")
+    emit(audit.as_dict(), json, lambda console: _show(console, audit))
+    return 0 if audit.passed else PrivacyBreach.exit_code
+
+
+def _verdict(audit: SampledAudit) -> str:
+    if audit.breach is not None:
+        return f"LEAK. {audit.breach}"
+    return (
+        f"No dependence was found in {audit.sessions} sessions. A leak of {audit.smallest:.2g} bits at one step would "
+        f"have been found; a smaller one may be there. A private client fails this audit once in {1 / ALPHA:,.0f}."
+    )
+
+
+def _looks(audit: SampledAudit) -> list[tuple[int, str, float, float, str]]:
+    return [
+        (
+            look.t,
+            "all" if look.about is None else str(look.about),
+            look.p,
+            look.used,
+            "never varied" if look.smallest is None else f"{look.smallest:.2g}",
+        )
+        for look in audit.looks
+    ]
+
+
+def _attacks(audit: SampledAudit) -> list[tuple[int, float, float, float, float]]:
+    return [(one.about, one.before, one.after, one.advantage, one.upper) for one in audit.attacks]
+
+
+def _show(console: Console, audit: SampledAudit) -> None:
+    console.print(table(LOOKS, _looks(audit), title="Tests of independence"))
+    console.print(table(ATTACKS, _attacks(audit), title="A trained attacker"))
+    console.print(_verdict(audit))
+
+
+def _write(path: Path, audit: SampledAudit, what: str) -> None:
+    from onoff.audit.report import Part, page, write
+
+    parts = [
+        Part(
+            what,
+            ["Tests of independence of what was seen at a step, within what was seen before."],
+            LOOKS,
+            _looks(audit),
+        ),
+        Part("A trained attacker", ["'At most' holds with 99.9 % confidence."], ATTACKS, _attacks(audit)),
+    ]
+    write(path, page("Statistical audit", _verdict(audit), audit.passed, parts))

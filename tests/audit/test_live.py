@@ -1,0 +1,108 @@
+"""The statistical audit over HTTP: the real server, the real client, real randomness."""
+
+import json
+
+import pytest
+
+from onoff.audit.live import LiveUsers
+from onoff.audit.sampled import collect, judge
+from onoff.audit.shipped import Fault
+from onoff.chain import MarkovChain
+from onoff.cli import run
+from onoff.client import Client
+from onoff.errors import InvalidInput
+from onoff.pattern import parse
+from onoff.server import running
+
+pytestmark = pytest.mark.statistical
+
+NAMES = ("news", "weather")
+CHAIN = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    store = tmp_path_factory.mktemp("store") / "messages.db"
+    with running(dict.fromkeys(NAMES, b"hello"), frame_size=512, store=store) as server:
+        yield server
+
+
+def test_the_real_client_passes(server):
+    """Wrong with probability 1e-6."""
+    users = LiveUsers(server.url, CHAIN, "single")
+    trials = collect(CHAIN, parse("ON OFF"), users.user, 150)
+    assert users.times.shape == (150, 2)
+    audit = judge(trials, parse("ON OFF"), times=users.times)
+    assert audit.passed
+    assert audit.smallest < 2
+    assert len({trial.seen for trial in trials}) == 3
+
+
+class Plain(Client):
+    """m1 over HTTP: while OFF the plain request."""
+
+    def get(self, source, *, private):
+        if private:
+            return super().get(source, private=True)
+        core = self._opened().core
+        x = core.chain.index(source)
+        core.session.propose = lambda wanted, *, private: (_query(core, x), core.session.memory)
+        return super().get(source, private=False)
+
+
+def _query(core, x):
+    from onoff.session import Query
+
+    return Query((x,), core.chain.n)
+
+
+def test_time_sharing_over_http_is_rejected(server, monkeypatch):
+    """0.278 bits; 300 sessions see 0.25 with probability 1 - 1e-6."""
+    monkeypatch.setattr("onoff.audit.live.Client", Plain)
+    users = LiveUsers(server.url, CHAIN, "single")
+    audit = judge(collect(CHAIN, parse("ON OFF"), users.user, 300), parse("ON OFF"), times=users.times)
+    assert not audit.passed
+    assert "step 1: what the server sees depends on the private request of step 0" in audit.breach
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART])
+def test_faults_happen_where_they_are_asked_for(server, fault):
+    calm, shaken = LiveUsers(server.url, CHAIN, "full"), LiveUsers(server.url, CHAIN, "full", fault, at=1)
+    usual = collect(CHAIN, parse("ON OFF OFF"), calm.user, 2)[0].seen
+    seen = collect(CHAIN, parse("ON OFF OFF"), shaken.user, 2)[0].seen
+    assert seen[0] == usual[0]
+    paths = [event[1] for step in seen for event in step]
+    assert paths.count("/v1/query") == (4 if fault is Fault.LOST_ANSWER else 3)
+    assert paths.count("/v1/seen") == (0 if fault is Fault.LOST_ANSWER else 1)
+    if fault is Fault.LOST_ANSWER:
+        assert seen[1][0] == seen[1][1]  # the same bytes again
+    assert {event[2][0] for step in seen for event in step if event[1] == "/v1/query"} == {1}  # one session
+
+
+def test_other_faults_are_refused(server):
+    with pytest.raises(InvalidInput, match="cannot be made over HTTP"):
+        LiveUsers(server.url, CHAIN, "single", Fault.RESTORED)
+
+
+def test_the_command(server, tmp_path, capsys):
+    chain, page = tmp_path / "chain.json", tmp_path / "page.html"
+    CHAIN.save(chain)
+    arguments = ["audit", "run", server.url, "--chain", str(chain), "--scheme", "single", "--pattern", "ON OFF"]
+    arguments += ["--sessions", "100", "--html", str(page)]
+    assert run([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["sessions"] == 100
+    assert report["breach"] is None
+    assert report["smallest"] > 0
+    assert run([*arguments, "--fault", "lost answer"]) == 0
+    assert "would have been found" in capsys.readouterr().out
+    assert "A trained attacker" in page.read_text()
+    assert run([*arguments, "--fault", "earthquake"]) == 3
+    assert "no fault called" in capsys.readouterr().err
+
+
+def test_nobody_there(tmp_path, capsys):
+    chain = tmp_path / "chain.json"
+    CHAIN.save(chain)
+    assert run(["audit", "run", "http://127.0.0.1:9", "--chain", str(chain), "--sessions", "100"]) == 4
+    assert "refused" in capsys.readouterr().err
