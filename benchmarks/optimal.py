@@ -1,0 +1,263 @@
+"""The certified optimum against every other construction: cost, build time, table size, peak memory.
+
+    python benchmarks/optimal.py [--full] [--out FILE.json] [--markdown FILE.md]
+
+Families of chains times sizes, each case in a process of its own (so that its peak memory is its own), and in the same
+run the baselines: the paper's linear program as printed (a variable for every query, source and row), the scheme
+`enumerated`, and a literal transcription of Algorithm 1. Without --full the small half of it, in a few minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import multiprocessing
+import resource
+import sys
+import time
+from fractions import Fraction
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from benchmarks.greedy import exponent, seconds
+from benchmarks.literal_algorithm1 import algorithm1
+
+from onoff.entropy import SystemEntropy
+from onoff.experiments import families
+from onoff.experiments.families import FAMILIES
+from onoff.rows import UNIT, Rows, SparseRows
+from onoff.schemes import design
+from onoff.schemes.race import build as race
+
+QUICK_SIZES = (10, 20)
+FULL_SIZES = (10, 20, 50, 100)
+FULL_CASES = (("dirichlet 1", 200), ("grid", 25), ("grid", 36), ("grid", 64), ("ring", 60), ("small diagonal", 150))
+LITERAL_UP_TO, ENUMERATED_UP_TO = 20, 10
+BUDGET = {False: 20.0, True: 150.0}
+GROWTH = {False: (25, 50), True: (25, 50, 100, 200)}
+PRINTED_AT = 10
+FASTER_THAN_PRINTED = 50
+RACE_STEPS = 3.0
+"""A step of the race at dense N = 1000 takes at most this many argmin passes over the matrix."""
+
+
+def run(full: bool = False, seed: int = 1) -> dict[str, Any]:
+    """Every case, the baselines and the promised ratios."""
+    cases = [(name, n) for n in (FULL_SIZES if full else QUICK_SIZES) for name in FAMILIES]
+    cases += [("k-subsets 2", 6), ("k-subsets 3", 6), *(FULL_CASES if full else (("grid", 25), ("ring", 40)))]
+    rows = []
+    for name, n in cases:
+        print(f"optimal: {name}, N = {n}", file=sys.stderr, flush=True)
+        rows.append(_apart(_case, name, n, seed, BUDGET[full]))
+    baselines = _apart(_baselines, seed, GROWTH[full])
+    racing = _apart(_racing, full)
+    ok = (
+        baselines["printed_over_optimal"] >= FASTER_THAN_PRINTED
+        and baselines.get("optimal_100_over_printed", 0.0) <= 1
+        and racing["step_over_argmin"] <= RACE_STEPS
+    )
+    return {"benchmark": "optimal", "ok": ok, "cases": rows, "baselines": baselines, "race": racing}
+
+
+def matrix(name: str, n: int, seed: int) -> Any:
+    """The chain of a case."""
+    if name.startswith("k-subsets"):
+        return families.k_subsets(n, int(name.split()[-1]))
+    return FAMILIES[name](n, np.random.default_rng(seed))
+
+
+def printed_program(p: Any) -> float:
+    """The paper's program as printed: masses p(q, x | u) for every query, solved by HiGHS; its value."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    m, n = p.shape
+    queries = [q for size in range(1, n + 1) for q in combinations(range(n), size)]
+    line, column, value, cost = [], [], [], []
+    variable = 0
+    for k, query in enumerate(queries):
+        for u in range(m):
+            for x in query:
+                line.append(u * n + x)
+                column.append(variable)
+                value.append(1.0)
+                if u > 0:
+                    line.append(m * n + k * (m - 1) + u - 1)
+                    column.append(variable)
+                    value.append(1.0)
+                else:
+                    for v in range(1, m):
+                        line.append(m * n + k * (m - 1) + v - 1)
+                        column.append(variable)
+                        value.append(-1.0)
+                cost.append(float(len(query)) if u == 0 else 0.0)
+                variable += 1
+    height = m * n + len(queries) * (m - 1)
+    equations = coo_array((value, (line, column)), shape=(height, variable)).tocsr()
+    wanted = np.concatenate([p.ravel(), np.zeros(len(queries) * (m - 1))])
+    return float(linprog(cost, A_eq=equations, b_eq=wanted, method="highs").fun)
+
+
+def show(result: dict[str, Any]) -> str:
+    """Markdown: a line for each case, and the ratios."""
+    schemes = ["optimal", "race", "greedy", "literal Algorithm 1", "enumerated", "single"]
+    head = ["family", "N", "lower bound", *(f"{scheme} / bound" for scheme in schemes), "proved", "seconds"]
+    head += ["queries", "table kB", "peak MB"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for case in result["cases"]:
+        ratio = [f"{case['ratios'][scheme]:.4f}" if scheme in case["ratios"] else "" for scheme in schemes]
+        cells = [case["family"], str(case["n"]), f"{case['lower_bound']:.4f}", *ratio]
+        cells += ["yes" if case["optimal"] else "no", f"{case['seconds']['optimal']:.2f}", str(case["queries"])]
+        cells += [f"{case['table_bytes'] / 1e3:.0f}", f"{case['peak_bytes'] / 1e6:.0f}"]
+        lines.append("| " + " | ".join(cells) + " |")
+    b, r = result["baselines"], result["race"]
+    lines += [
+        "",
+        f"N = {PRINTED_AT}: the paper's program as printed {b['printed']:.2f} s; `enumerated` "
+        f"{b['enumerated']:.2f} s; `optimal` {b['optimal']:.3f} s, {b['printed_over_optimal']:.0f} times less than printed, "
+        f"{b['enumerated_over_optimal']:.1f} times less than `enumerated`.",
+        "Growth of `optimal` on dense chains: "
+        + ", ".join(f"N = {n} {t:.2f} s" for n, t in zip(b["growth_sizes"], b["growth_seconds"], strict=True))
+        + f"; exponent {b['exponent']:.2f}.",
+        f"Race, dense N = 1000: a step {r['step'] * 1e3:.2f} ms, {r['step_over_argmin']:.2f} argmin passes.",
+    ]
+    if "optimal_100_over_printed" in b:
+        lines.append(f"`optimal` at N = 100 over printed at N = 10: {b['optimal_100_over_printed']:.2f}.")
+    if "million" in r:
+        million = r["million"]
+        lines.append(
+            f"Race, N = 10^6, out-degree 20: a step {million['step']:.2f} s, "
+            f"peak {million['over_rows']:.1f} times the rows."
+        )
+    return "\n".join(lines)
+
+
+def _case(name: str, n: int, seed: int, budget: float) -> dict[str, Any]:
+    rows = Rows.of(matrix(name, n, seed))
+    design(families.dirichlet(30, 1.0, np.random.default_rng(0)), "optimal")  # what is loaded once is not counted
+    before = _peak()
+    started = time.perf_counter()
+    table = design(rows, "optimal", budget=budget)
+    took = {"optimal": time.perf_counter() - started}
+    peak = _peak() - before
+    table.verify()
+    costs = {"optimal": table.cost}
+    for scheme in ("race", "greedy", "single", *(("enumerated",) if len(rows.columns) <= ENUMERATED_UP_TO else ())):
+        started = time.perf_counter()
+        built = design(rows, scheme)
+        took[scheme] = time.perf_counter() - started
+        costs[scheme] = built.cost
+    if len(rows.columns) <= LITERAL_UP_TO:
+        started = time.perf_counter()
+        out, _ = algorithm1([[Fraction(units, UNIT) for units in row] for row in rows.weights.tolist()])
+        took["literal Algorithm 1"] = time.perf_counter() - started
+        costs["literal Algorithm 1"] = _literal_cost(out)
+    return {
+        "family": name,
+        "n": n,
+        "lower_bound": table.lower_bound,
+        "optimal": table.optimal,
+        "ratios": {scheme: cost / table.lower_bound for scheme, cost in costs.items()},
+        "seconds": took,
+        "queries": len(table),
+        "table_bytes": table.nbytes,
+        "peak_bytes": peak,
+        "rounds": table.details.get("rounds"),
+    }
+
+
+def _literal_cost(out: Any) -> float:
+    from benchmarks.literal_algorithm1 import as_queries
+
+    return float(sum((len(query) * mass for (query, _, u), mass in as_queries(out).items() if u == 0), Fraction(0)))
+
+
+def _baselines(seed: int, sizes: tuple[int, ...]) -> dict[str, Any]:
+    small = families.dirichlet(PRINTED_AT, 1.0, np.random.default_rng(seed))
+    for scheme in ("optimal", "enumerated"):
+        design(families.dirichlet(10 if scheme == "enumerated" else 30, 1.0, np.random.default_rng(0)), scheme)
+    optimal = seconds(lambda: design(small, "optimal"), repeat=3)
+    enumerated = seconds(lambda: design(small, "enumerated"))
+    print("optimal: the paper's program as printed", file=sys.stderr, flush=True)
+    value: list[float] = []
+    printed = seconds(lambda: value.append(printed_program(small)))
+    if abs(value[0] - design(small, "optimal").cost) > 1e-6:
+        raise RuntimeError("the printed program and `optimal` disagree")
+    times = []
+    for n in sizes:
+        print(f"optimal: growth, N = {n}", file=sys.stderr, flush=True)
+        dense = families.dirichlet(n, 1.0, np.random.default_rng(seed))
+        times.append(seconds(lambda dense=dense: design(dense, "optimal", budget=600.0)))
+    found = {
+        "printed": printed,
+        "enumerated": enumerated,
+        "optimal": optimal,
+        "printed_over_optimal": printed / optimal,
+        "enumerated_over_optimal": enumerated / optimal,
+        "growth_sizes": list(sizes),
+        "growth_seconds": times,
+        "exponent": exponent(list(sizes), times),
+    }
+    if 100 in sizes:
+        found["optimal_100_over_printed"] = times[sizes.index(100)] / printed
+    return found
+
+
+def _racing(full: bool) -> dict[str, Any]:
+    p = families.dirichlet(1000, 1.0, np.random.default_rng(0))
+    built, entropy = design(p, "race"), SystemEntropy()
+    step = seconds(lambda: built.draw(0, 5, entropy), repeat=50)
+    argmin = seconds(lambda: np.argmin(p, axis=1), repeat=50)
+    found: dict[str, Any] = {"step": step, "argmin": argmin, "step_over_argmin": step / argmin}
+    if full:
+        found["million"] = _apart(_million)
+    return found
+
+
+def _million() -> dict[str, float]:
+    transition = families.sparse_out_degree(10**6, 20, np.random.default_rng(0))
+    bytes_of_rows = transition.data.nbytes + transition.indices.nbytes + transition.indptr.nbytes
+    before = _peak()
+    racing = race(SparseRows.of_csr(transition, np.arange(10**6)))
+    wanted = int(transition.indices[transition.indptr[7]])
+    step = seconds(lambda: racing.draw(7, wanted, SystemEntropy()), repeat=3)
+    return {"step": step, "over_rows": (_peak() - before) / bytes_of_rows, "queries": 1e6}
+
+
+def _peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _apart(work: Any, *given: Any) -> Any:
+    """The result of `work(*given)` in a process of its own."""
+    context = multiprocessing.get_context("fork")
+    with context.Pool(1) as pool:
+        return pool.apply(work, given)
+
+
+def main() -> int:
+    """Run, and write what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--full", action="store_true", help="all sizes; takes half an hour")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file")
+    parser.add_argument("--markdown", type=Path, help="write the table to this file")
+    options = parser.parse_args()
+    result = run(options.full)
+    text = show(result)
+    print(text, file=sys.stderr)
+    document = json.dumps(result, indent=2)
+    print(document)
+    if options.out is not None:
+        options.out.write_text(document + "\n", encoding="utf-8")
+    if options.markdown is not None:
+        options.markdown.write_text(text + "\n", encoding="utf-8")
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
