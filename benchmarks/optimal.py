@@ -119,8 +119,8 @@ def show(result: dict[str, Any]) -> str:
     lines += [
         "",
         f"N = {PRINTED_AT}: the paper's program as printed {b['printed']:.2f} s; `enumerated` "
-        f"{b['enumerated']:.2f} s; `optimal` {b['optimal']:.3f} s, {b['printed_over_optimal']:.0f} times less than printed, "
-        f"{b['enumerated_over_optimal']:.1f} times less than `enumerated`.",
+        f"{b['enumerated']:.2f} s; `optimal` {b['optimal']:.3f} s, {b['printed_over_optimal']:.0f} times less than "
+        f"printed, {b['enumerated_over_optimal']:.1f} times less than `enumerated`.",
         "Growth of `optimal` on dense chains: "
         + ", ".join(f"N = {n} {t:.2f} s" for n, t in zip(b["growth_sizes"], b["growth_seconds"], strict=True))
         + f"; exponent {b['exponent']:.2f}.",

@@ -18,6 +18,7 @@ LAYERS = [
     "entropy",
     "kernels",
     "table",
+    "tablefile",
     "chainfile",
     "chain",
     "pattern",

@@ -46,6 +46,7 @@ from onoff.entropy import Entropy, SystemEntropy
 from onoff.errors import JournalBusy, JournalError, OnOffError, UnknownSource
 from onoff.memory import Memory
 from onoff.session import Session
+from onoff.tablefile import default_store
 from onoff.tables import Tables
 
 TICK: Final = 0.05
@@ -112,6 +113,7 @@ class Client:
         self.origin = "given by the program" if isinstance(chain, MarkovChain) else str(Path(chain).absolute())
         self.journal = default_journal(self.url) if journal is None else journal
         self._transport = Http(url, timeout=timeout) if transport is None else transport
+        options.setdefault("store", default_store() if journal is None else None)
         self._tables = Tables(self.chain, scheme, **options)
         self._everything = everything
         self._entropy = SystemEntropy() if entropy is None else entropy

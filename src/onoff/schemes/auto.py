@@ -24,22 +24,30 @@ BUDGET = 30.0
 """Seconds that the search for the optimum may take."""
 MOST_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
+MOST_FOR_TIES = 40
+"""Columns up to which a choice among optimal tables is worth a search where Algorithm 1 is optimal too."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
 
 
 def build(
-    rows: Rows | SparseRows, *, budget: float = BUDGET, seed: int = 0, progress: Progress | None = None
+    rows: Rows | SparseRows,
+    *,
+    budget: float = BUDGET,
+    seed: int = 0,
+    future: Rows | None = None,
+    progress: Progress | None = None,
 ) -> QueryTable | Race:
     """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
 
-    progress: told now and then how far the search has come.
+    future, progress: as for `optimal`.
     """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
         return race.build(rows, seed=seed)
-    if rows.distinct > 1 and algorithm_1_is_optimal(rows):
+    ties_matter = future is not None and len(rows.columns) <= MOST_FOR_TIES
+    if rows.distinct > 1 and not ties_matter and algorithm_1_is_optimal(rows):
         return greedy.build(rows)
-    table = optimal.build(rows, budget=budget, seed=seed, progress=progress)
+    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress)
     if not table.optimal:
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:

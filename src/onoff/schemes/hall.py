@@ -4,14 +4,14 @@ Setting
     S, m_S   the pool of sets of columns, and the mass of each
     C        the pool of cuts, each a set of columns;  P(C) = the largest p_u(C) over the rows u
 
-    minimise    sum of m_S cost(S)                                             cost(S) = |S| unless told otherwise
+    minimise    sum of m_S |S|
     subject to  sum of m_S over S that meet C  >=  P(C)    for every cut C
                 sum of m_S = 1,  m >= 0
 
 With every C as a cut this says exactly that every row can follow the masses (Hall), and with every S in the pool
 its value is the optimum. Both pools grow: cuts are separated by maximum flows, sets are priced by the duals
 
-    t, y_C   where  t - sum of y_C over C that S misses  <=  cost(S)  for every S of the pool,  y >= 0
+    t, y_C   where  t - sum of y_C over C that S misses  <=  |S|  for every S of the pool,  y >= 0
              and    value = t - sum of y_C (1 - P(C))
 
 which is the dual in terms of belief: the complement of C is a set A, 1 - P(C) the least p_u(A), and "S misses C" is
@@ -22,10 +22,13 @@ Softness. Early duals jump about and price useless sets. So cuts may be missed a
 y_C <= 1 + softness for the cuts that carry the simple lower bound (single columns for the outer bound, all but one for
 2 - lam_1), where the dual of an optimum at that bound is just 1; y_C <= softness for all others, where it is 0. Where
 nothing is missed in the end the prices did not matter; else they are raised.
+
+Preference. Optima are many. `prefer` keeps the value and minimises another cost of sets among them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -36,7 +39,11 @@ from onoff.schemes.flow import flows
 
 Sets: TypeAlias = npt.NDArray[np.bool_]
 """Sets of columns, one per line, as truth values."""
+Cost: TypeAlias = Callable[[Sets], Floats]
+"""What each of some sets costs."""
 
+FIRST_CUT = 2
+"""The row of the model that holds the first cut; before it the sums of m_S and of m_S |S|."""
 TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
 NOTICED = 1e-11
@@ -57,7 +64,6 @@ class HallProgram:
         self.p: Floats = rows.probabilities()
         self.size = self.p.shape[1]
         self.sets: Sets = np.zeros((0, self.size), dtype=bool)
-        self.costs: Floats = np.zeros(0)
         self.cuts: Sets = np.zeros((0, self.size), dtype=bool)
         self.masses: Floats = np.zeros(0)
         self.y: Floats = np.zeros(0)
@@ -67,6 +73,8 @@ class HallProgram:
         self.missed = 0.0
         self.softness = softness
         self._bound_size = bound_size
+        self._hard = False
+        self.cost_dual = 0.0
         self._set_columns: Integers = np.zeros(0, dtype=np.int64)  # where sets and slacks stand in the model
         self._slack_columns: Integers = np.zeros(0, dtype=np.int64)
         self._by_missing = np.zeros(0, dtype=bool)  # which cuts stand in the model by the sets that miss them
@@ -81,25 +89,36 @@ class HallProgram:
             "dual_feasibility_tolerance": TOLERANCE,
         }.items():
             self._model.setOptionValue(option, setting)
-        self._model.addRow(1.0, 1.0, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+        self._cost: Cost = _sizes
+        for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
+            self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
 
     # -- growing -------------------------------------------------------------------------------------------
 
-    def add_sets(self, sets: Sets, costs: Floats | None = None) -> int:
-        """Add the sets that are new, at `costs` (default: their sizes); how many were."""
+    def add_sets(self, sets: Sets) -> int:
+        """Add the sets that are new; how many were."""
         fresh = _fresh(sets, self._known_sets)
         if not len(fresh):
             return 0
         added = sets[fresh]
-        cost = added.sum(axis=1).astype(float) if costs is None else costs[fresh]
-        every = np.ones((1, len(added)), dtype=bool)
-        entries = np.vstack([every, meets(self.cuts, added) != self._by_missing[:, None]]).T
-        starts, indices, ones = _csr(entries)
+        sizes = _sizes(added)
+        entries = np.hstack([np.ones((len(added), 2)), (meets(self.cuts, added) != self._by_missing[:, None]).T])
+        entries[:, 1] = sizes
+        row, index = np.nonzero(entries)
+        starts = np.searchsorted(row, np.arange(len(added))).astype(np.int32)
         free = np.full(len(added), self._infinity)
         self._set_columns = np.append(self._set_columns, self._model.getNumCol() + np.arange(len(added)))
-        self._model.addCols(len(added), cost, np.zeros(len(added)), free, len(indices), starts, indices, ones)
+        self._model.addCols(
+            len(added),
+            self._cost(added),
+            0 * sizes,
+            free,
+            len(index),
+            starts,
+            index.astype(np.int32),
+            entries[row, index],
+        )
         self.sets = np.vstack([self.sets, added])
-        self.costs = np.append(self.costs, cost)
         return len(added)
 
     def add_cuts(self, cuts: Sets) -> int:
@@ -129,15 +148,26 @@ class HallProgram:
         prices = self._prices(self.cuts)
         self._model.changeColsCost(len(prices), self._slack_columns.astype(np.int32), prices)
 
+    def prefer(self, cost: Cost, most: float) -> None:
+        """From now on minimise the sum of m_S cost(S) among all masses with sum of m_S |S| <= most; cuts are hard."""
+        self._cost = cost
+        self._model.changeColsCost(len(self.sets), self._set_columns.astype(np.int32), cost(self.sets))
+        self._model.changeRowBounds(1, -self._infinity, most)
+        slacks = len(self._slack_columns)
+        none = np.zeros(slacks)
+        self._model.changeColsBounds(slacks, self._slack_columns.astype(np.int32), none, none)
+        self._hard = True
+
     def _prices(self, cuts: Sets) -> Floats:
         carry_the_bound = cuts.sum(axis=1) == self._bound_size
         return np.where(carry_the_bound, 1.0, 0.0) + (self.softness or 0.0)
 
     def _add_slacks(self, cuts: Sets) -> None:
         count = len(cuts)
-        row = 1 + len(self.cuts) - count + np.arange(count)
+        row = FIRST_CUT + len(self.cuts) - count + np.arange(count)
         sign = np.where(self._by_missing[-count:], -1.0, 1.0)
-        place, free = np.arange(count), np.full(count, self._infinity)
+        place = np.arange(count)
+        free = np.full(count, 0.0 if self._hard else self._infinity)
         self._slack_columns = np.append(self._slack_columns, self._model.getNumCol() + place)
         self._model.addCols(
             count, self._prices(cuts), np.zeros(count), free, count, place.astype(np.int32), row.astype(np.int32), sign
@@ -162,7 +192,9 @@ class HallProgram:
         self.missed = float(values[self._slack_columns].sum())
         dual = np.array(solution.row_dual)
         # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
-        self.y = np.maximum(np.where(self._by_missing, -dual[1:], dual[1:]), 0.0)
+        by_cut = dual[FIRST_CUT:]
+        self.y = np.maximum(np.where(self._by_missing, -by_cut, by_cut), 0.0)
+        self.cost_dual = max(-float(dual[1]), 0.0)
         self.t = float(dual[0] + self.y[~self._by_missing].sum())
         self.value = float(info.objective_function_value)
         self.iterations += int(info.simplex_iteration_count)
@@ -183,6 +215,10 @@ class HallProgram:
 def meets(some: Sets, others: Sets) -> Sets:
     """Which of `some` sets have an element in common with which of the `others`."""
     return np.asarray((some.astype(np.float32) @ others.T.astype(np.float32)) > 0)
+
+
+def _sizes(sets: Sets) -> Floats:
+    return np.asarray(sets.sum(axis=1), dtype=np.float64)
 
 
 def _fresh(sets: Sets, known: set[bytes]) -> Integers:

@@ -29,6 +29,7 @@ import numpy as np
 from onoff.rows import Floats, Rows
 from onoff.schemes import certificate as proofs
 from onoff.schemes.certificate import Certificate
+from onoff.schemes.future import Future
 from onoff.schemes.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
 from onoff.schemes.proposals import races, systematic
@@ -47,6 +48,11 @@ SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
+SAME_COST = 1e-9
+"""Tables whose costs differ by less, relatively, count as equal when the future is looked at."""
+MOST_LOOKS = 30
+LEAST_LOOKING = 0.5
+"""Rounds, and seconds at least, that looking ahead may take; else as long as the search took."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
@@ -68,17 +74,22 @@ def build(
     budget: float = BUDGET,
     gap: float = MET,
     seed: int = 0,
+    future: Rows | None = None,
     progress: Progress | None = None,
 ) -> QueryTable:
     """The cheapest table for `rows` that `budget` seconds can find, with a proven lower bound on every table.
 
     gap: stop where cost / lower bound - 1 is at most this. seed: of the search; it decides nothing but speed and
-    ties. progress: told now and then how far the search has come.
+    ties. future: the row P_x of every source x of the chain, to prefer among optimal tables those whose queries have
+    cheap successors. progress: told now and then how far the search has come.
     """
     if rows.distinct == 1:
         return _plain(rows)
     search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
-    return search.run()
+    search.run()
+    if future is not None:
+        search.look_ahead(Future(rows, future))
+    return search.table()
 
 
 def _plain(rows: Rows) -> QueryTable:
@@ -108,7 +119,8 @@ class _Search:
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
 
-    def run(self) -> QueryTable:
+    def run(self) -> None:
+        """Search until the bound is met, the optimum proved, or the time up."""
         self._start()
         told = self.started
         while monotonic() < self.search_until and not self._round():
@@ -118,7 +130,6 @@ class _Search:
         if not self._met():
             self._tell("looking for a better bound: ")
             self._prove(max(self.deadline - monotonic(), 1.0))
-        return self._table()
 
     def _start(self) -> None:
         p, size = self.program.p, self.program.size
@@ -204,7 +215,39 @@ class _Search:
         if bound > self.lower:
             self.lower, self.proof = bound, proof
 
-    def _table(self) -> QueryTable:
+    def look_ahead(self, future: Future) -> None:
+        """Among masses as cheap as the best, those with the cheapest successors, as far as a few rounds find them."""
+        if self.best is None:
+            return
+        program, start = self.program, monotonic()
+        until = min(self.deadline, start + max(start - self.started, LEAST_LOOKING))
+        program.add_sets(systematic(program.p, 8, self.rng))
+        program.prefer(future, max(self.best.value, self.lower) * (1 + SAME_COST))
+        for _ in range(MOST_LOOKS):
+            if monotonic() > until or not program.solve(until - monotonic()):
+                return
+            missing, violated = program.short_rows()
+            cuts = program.add_cuts(violated[missing > NOTICED])
+            if not cuts:
+                used = program.masses > 0
+                self.best = Proposal(self.best.value, program.sets[used], program.masses[used])
+            if not self._price_ahead(future) and not cuts:
+                return
+
+    def _price_ahead(self, future: Future) -> int:
+        """Add sets that are as cheap as any now and have cheap successors; how many."""
+        program = self.program
+        weight = program.cost_dual
+        if weight <= 0:
+            return 0
+        duals = Duals.of(program.t / weight, program.y / weight, program.cuts)
+        starts = np.vstack([np.eye(program.size, dtype=bool), program.sets[: len(program.masses)][program.masses > 0]])
+        sets, gains = by_climbing(duals, starts, SHAKING[0], self.rng)
+        true_gains = weight * gains - future(sets)
+        return program.add_sets(sets[true_gains > WORTHWHILE])
+
+    def table(self) -> QueryTable:
+        """The best proposal in integers, with its proof."""
         program = self.program
         if self.best is not None:
             made = self.best

@@ -1,0 +1,68 @@
+"""Tables on disk: what took long to build is built once.
+
+A file holds one query table in integers, named by what it was built from. It is only a cache: nothing in it is secret
+(a table follows from the chain), and nothing in it is trusted. A file that cannot be read, is of another version, or
+does not verify against the rows at hand to the last unit is as good as none, and is written anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from onoff import __version__
+from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.rows import Rows
+from onoff.table import QueryTable
+
+VERSION = 1
+ARRAYS = ("offsets", "items", "mass", "starts", "slots", "weights")
+
+
+def default_store() -> Path:
+    """Where tables are kept unless told otherwise: the user's cache directory."""
+    from platformdirs import user_cache_path
+
+    return user_cache_path("onoff") / "tables"
+
+
+def table_path(store: Path, digest: str, scheme: str, options: dict[str, Any]) -> Path:
+    """The file for the table of everything of the chain with that digest, built in this way by this version."""
+    made = json.dumps([VERSION, __version__, digest, scheme, sorted((k, repr(v)) for k, v in options.items())])
+    return store / f"{hashlib.sha256(made.encode()).hexdigest()[:32]}.npz"
+
+
+def save_table(path: Path, table: QueryTable) -> None:
+    """Write `table`, all or nothing; where the disk refuses, the cache is simply not there."""
+    arrays = {name: getattr(table, name) for name in ARRAYS}
+    label = json.dumps({"version": VERSION, "lower_bound": table.lower_bound, "scheme": table.scheme})
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
+            np.savez_compressed(file, label=np.array(label), **arrays)
+        os.replace(file.name, path)
+    except OSError:
+        return
+
+
+def load_table(path: Path, rows: Rows) -> QueryTable | None:
+    """The table of that file, if it is one for these rows; else None."""
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            label = json.loads(str(stored["label"]))
+            if label["version"] != VERSION:
+                return None
+            arrays = {name: stored[name].astype(np.int64) for name in ARRAYS}
+        bound, scheme = label["lower_bound"], str(label["scheme"])
+        table = QueryTable(rows, **arrays, lower_bound=None if bound is None else float(bound), scheme=scheme)
+        table.verify()
+    except (OSError, BadZipFile, KeyError, TypeError, ValueError, IndexError, EOFError, InvalidTable, PrivacyBreach):
+        return None
+    return table
