@@ -10,6 +10,7 @@ from tests.client.world import NAMES, World
 from tests.gateway.local import gateway
 
 from onoff import wire
+from onoff.chain import MarkovChain
 from onoff.gateway.guard import REFUSAL
 
 pytestmark = pytest.mark.browser
@@ -180,6 +181,21 @@ def test_nothing_sticks_out_at_phone_width(visitor, local):
     small = "es => es.filter(e => e.offsetParent && e.getBoundingClientRect().height < 40).map(e => e.outerHTML)"
     assert visit.page.eval_on_selector_all("button, select", small) == []
     visit.check(local)
+
+
+def test_many_sources_are_found_by_name_and_a_frugal_log_shows_totals_only(visitor, tmp_path):
+    names = [f"source {number}" for number in range(30)]
+    chain = MarkovChain([[1 / 30] * 30] * 30, names=names)
+    with gateway(tmp_path, world=World(names), chain=chain, level="counters") as local:
+        visit = visitor().open(local)
+        visit.page.fill("#filter", "ce 17")
+        assert visit.page.locator(".tile:visible b").all_inner_texts() == ["source 17"]
+        visit.choose("source 17")
+        visit.see("#cost-text:has-text('30 messages for 1 requests')")
+        assert visit.text("#seen") == "The log keeps no sets."
+        assert visit.text("#cost") == "The log keeps totals only."
+        assert visit.page.inner_html("#belief") == ""
+        visit.check(local)
 
 
 def test_a_table_that_is_being_built_is_announced(visitor, tmp_path, monkeypatch):

@@ -5,13 +5,15 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import feedparser
 import pytest
-from tests.client.world import NAMES, World
+from tests.client.world import NAMES, P4, World
 from tests.gateway.local import gateway
 
 from onoff import wire
+from onoff.chain import MarkovChain
 from onoff.gateway.run import listen
 
 
@@ -110,6 +112,16 @@ def test_who_saw_the_switch_elsewhere_is_told_and_nothing_is_sent(local):
     assert local.get("/v1/sources/alpha", X_Privacy_Expected="maybe").status == 422
     assert local.world.queries == []
     assert local.get("/v1/sources/alpha", X_Privacy_Expected="on").status == 200
+
+
+def test_names_are_any_text(tmp_path):
+    names = ("Süd & Nord?", "100 % #1", "日本", "a+b")
+    with gateway(tmp_path, world=World(names), chain=MarkovChain(P4, names=names)) as local:
+        for name in names:
+            answer = local.send("GET", f"/t/{local.app_token}/v1/sources/{quote(name, safe='')}")
+            assert (answer.status, answer.body.decode()) == (200, f"first of {name}")
+            feed = subscribe(local, quote(name, safe=""))
+            assert feed.feed.links[0].href == f"{local.address.apps}/feeds/{quote(name)}"
 
 
 # -- the switch --------------------------------------------------------------------------------------------

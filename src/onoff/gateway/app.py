@@ -17,6 +17,7 @@ or `off`, without which the switch decides alone. They answer with `X-Privacy-Mo
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -161,7 +162,8 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
     news = asyncio.Event()
 
     def tell() -> None:
-        loop.call_soon_threadsafe(news.set)
+        with contextlib.suppress(RuntimeError):  # the loop is over, and with it this reader
+            loop.call_soon_threadsafe(news.set)
 
     stop = engine.watch(tell)
     closing = asyncio.create_task(streams.closing.wait())

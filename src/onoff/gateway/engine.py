@@ -192,11 +192,11 @@ class Engine:
                 self._problem = outcome.message
             else:
                 self._connected, self._problem = True, None
+        self.changed()
         if isinstance(outcome, OnOffError):
             job.done.set_exception(outcome)
         else:
             job.done.set_result(outcome)
-        self.changed()
 
     def _observed(self, sent: Sent) -> None:
         if self._current is not None:

@@ -64,6 +64,7 @@ function showSwitch() {
   const knob = $("switch");
   knob.disabled = !known;
   knob.setAttribute("aria-checked", known ? String(state.privacy.private) : "mixed");
+  $("switch-name").textContent = `Privacy: ${{ on: "ON", off: "OFF", gone: "not connected" }[name]}`;
   $("word").textContent = { on: "ON", off: "OFF", gone: "Not connected" }[name];
   $("sentence").textContent = sentence(name, known);
   $("detail").textContent = {
@@ -227,7 +228,7 @@ function chart(holder, names, height, width, shapes, label) {
     const fits = Math.floor((wide - 12) / 7.2);
     return drawn("text", { class: "name", x: wide - 10, y, "text-anchor": "end" }, text.length > fits ? `${text.slice(0, fits - 1)}…` : text);
   }));
-  const scroll = element("div", { class: "scroll", tabindex: "0" }, picture);
+  const scroll = element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": label }, picture);
   holder.replaceChildren(side, scroll);
   if (atEnd) scroll.scrollLeft = scroll.scrollWidth;
 }

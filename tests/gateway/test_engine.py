@@ -1,0 +1,119 @@
+"""The engine on its own: a queue with an end, faults that stop nothing, and one state."""
+
+import threading
+
+import pytest
+from tests.client.world import NAMES, P4, World, listening
+from tests.gateway.local import QUIET
+
+from onoff import wire
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidInput, OnOffError, UnknownSource
+from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def deliver():
+    """How answers are delivered; a test may put something else in `[0]`."""
+    return [lambda connection, path, raw: connection.sendall(raw)]
+
+
+@pytest.fixture
+def engine(tmp_path, world, deliver):
+    with listening(world, lambda *arguments: deliver[0](*arguments)) as server:
+        running = Engine(
+            server.url, MarkovChain(P4, names=NAMES), tmp_path / "journal", heartbeat=QUIET, scheme="single", tick=0.0
+        )
+        yield running
+        running.close()
+
+
+def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
+    asked, release = threading.Event(), threading.Event()
+
+    def wait(connection, path, raw):
+        if path == wire.QUERY_PATH:
+            asked.set()
+            assert release.wait(30)
+        connection.sendall(raw)
+
+    deliver[0] = wait
+    waiting = [engine.request("alpha") for _ in range(LONGEST_QUEUE)]
+    assert asked.wait(30)
+    with pytest.raises(Busy):
+        engine.request("beta")
+    assert engine.snapshot()["waiting"] == LONGEST_QUEUE
+    assert len(world.queries) == 1
+    release.set()
+    assert [len(message.result(30)) for message in waiting] == [len(b"first of alpha")] * LONGEST_QUEUE
+    assert engine.snapshot()["waiting"] == 0
+    world.check()
+
+
+def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
+    asked, release = threading.Event(), threading.Event()
+
+    def wait(connection, path, raw):
+        if path == wire.QUERY_PATH:
+            asked.set()
+            assert release.wait(30)
+        connection.sendall(raw)
+
+    deliver[0] = wait
+    first, second = engine.request("alpha"), engine.request("beta")
+    assert asked.wait(30)
+    engine.turn(private=False)
+    third = engine.request("beta")
+    release.set()
+    assert [message.result(30).sent.private for message in (first, second, third)] == [True, True, False]
+
+
+def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkeypatch):
+    monkeypatch.setattr(engine._client, "get", lambda *a, **k: 1 / 0)
+    with pytest.raises(OnOffError, match="ZeroDivisionError"):
+        engine.request("alpha").result(30)
+    monkeypatch.undo()
+    assert engine.request("alpha").result(30).payload == b"first of alpha"
+
+
+@pytest.mark.parametrize("key", ["", "x" * 129, "é", "a\nb"])
+def test_a_key_that_is_none_is_refused(engine, world, key):
+    with pytest.raises(InvalidInput):
+        engine.request("alpha", key=key)
+    assert world.queries == []
+
+
+def test_what_is_refused_sends_nothing(engine, world):
+    with pytest.raises(UnknownSource):
+        engine.request("nothing")
+    with pytest.raises(Changed):
+        engine.request("alpha", expected=False)
+    assert world.queries == []
+
+
+def test_every_change_has_a_new_revision_and_watchers_hear_of_it(engine):
+    connected = threading.Event()
+    engine.watch(lambda: connected.set() if engine.snapshot()["connected"] else None)
+    engine.changed()  # or it was connected before we looked
+    assert connected.wait(30)
+    heard = []
+    stop = engine.watch(lambda: heard.append(engine.revision))
+    engine.turn(private=False)
+    engine.turn(private=True)
+    assert len(heard) == len(set(heard)) == 2
+    stop()
+    engine.turn(private=False)
+    assert len(heard) == 2
+    assert engine.snapshot()["privacy"]["private"] is False
+
+
+def test_after_closing_nothing_is_accepted(engine, world):
+    engine.close()
+    with pytest.raises(Busy):
+        engine.request("alpha")
+    assert world.queries == []
