@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test test-deep bench lint docs clean
+.PHONY: help setup system demo test test-deep bench results lint docs clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -31,6 +31,9 @@ test-deep: setup system lint  ## the same and the long runs, in hours
 
 bench: setup  ## ratios against baselines measured in the same run
 	$(BIN)/python benchmarks/run.py
+
+results: setup  ## make docs/results.md and its figures again
+	$(BIN)/python -m onoff.experiments.results
 
 lint: setup
 	$(BIN)/ruff check .

@@ -69,6 +69,16 @@ def test_many_states_are_sampled(tmp_path, monkeypatch):
     assert abs(drawn["total"] - exact["total"]) <= 6 * 3 * drawn["stderr"]
 
 
+def test_a_budget_goes_to_the_schemes_that_have_one(tmp_path, monkeypatch):
+    asked = []
+    states = module.States
+    monkeypatch.setattr(module, "States", lambda *given, **options: asked.append(options) or states(*given, **options))
+    for task in tasks_of(tmp_path, "budget = 9.5\n" + SPEC.replace("single", "auto")):
+        run_task(task)
+    assert asked.count({"budget": 9.5}) == 8
+    assert asked.count({}) == 8
+
+
 def test_chains_come_from_files_too(tmp_path):
     MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
     (task,) = tasks_of(tmp_path, 'schemes = ["single"]\n[[chain]]\nfile = "c.json"\n')
@@ -160,6 +170,7 @@ def test_a_scheme_that_fails_is_a_row_with_its_error(tmp_path, monkeypatch):
         (SPEC.replace("[1, 3]", "[0]"), "horizons count from 1"),
         ('memories = ["bayes"]\n' + SPEC, "no memory called 'bayes'"),
         ("descents = 1\n" + SPEC, "descents = 1"),
+        ("budget = 0\n" + SPEC, "budget = 0"),
         (SPEC + 'file = "x.json"\n', "either a family or a file"),
         (SPEC.replace("seeds = [1, 2]", "seeds = [true]"), "not a list of numbers"),
     ],

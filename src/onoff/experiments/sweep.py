@@ -11,6 +11,7 @@
     horizons = [1, 10]               OFF requests after a private one
     seeds    = [1, 2, 3]             of random chains, and of descents where the states are too many
     descents = 200                   optional
+    budget   = 60.0                  optional: seconds that a search for the optimum may take
 
 (The keys that are not tables come first in a TOML file.) Every task has a key, the hash of what it is. Each finished
 row is written at once as a part `KEY.parquet` beside the result, under a temporary name and then renamed; a part that
@@ -30,6 +31,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +45,9 @@ from onoff.experiments.families import FAMILIES
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.memory import MEMORIES
-from onoff.schemes import known
+from onoff.schemes import builder, known
 
-KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents")
+KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
 EXACT_STATES = 200
 """Public states up to which the expected cost is exact."""
@@ -104,12 +106,16 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
     descents = spec.get("descents", DESCENTS)
     if not isinstance(descents, int) or descents < 2:
         raise InvalidInput(f"descents = {descents!r}", hint="give a number from 2 up")
+    budget = spec.get("budget")
+    if budget is not None and not (isinstance(budget, int | float) and budget > 0):
+        raise InvalidInput(f"budget = {budget!r}", hint="give a number of seconds above 0")
     sources = [one for chain in chains for one in _chains(chain, folder)]
     size = len(sources) * len(schemes) * len(memories) * len(horizons) * len(seeds)
     if size > MOST_TASKS:
         raise InvalidInput(f"{size} tasks, more than {MOST_TASKS}", hint="sweep less at once")
     for source, scheme, memory, horizon, seed in itertools.product(sources, schemes, memories, horizons, seeds):
         task = {**source, "scheme": scheme, "memory": memory, "horizon": horizon, "seed": seed, "descents": descents}
+        task["budget"] = budget
         yield {**task, "key": key_of(task)}
 
 
@@ -153,7 +159,9 @@ def key_of(task: Mapping[str, Any]) -> str:
 def run_task(task: Task) -> dict[str, Any]:
     """The row of one task. What goes wrong inside a scheme becomes the row's `error`."""
     begun = time.perf_counter()
-    row: dict[str, Any] = {key: value for key, value in task.items() if key not in ("file", "digest", "descents")}
+    row: dict[str, Any] = {
+        key: value for key, value in task.items() if key not in ("file", "digest", "descents", "budget")
+    }
     row |= dict.fromkeys(FIGURES)
     try:
         row |= _figures(task)
@@ -172,7 +180,8 @@ FIGURES = (
 
 def _figures(task: Task) -> dict[str, Any]:
     chain = chain_of(task)
-    states = States(chain, task["scheme"], task["memory"])
+    has_budget = task["budget"] is not None and "budget" in signature(builder(task["scheme"])).parameters
+    states = States(chain, task["scheme"], task["memory"], **({"budget": task["budget"]} if has_budget else {}))
     private = states[states[0].after_private]
     begun = time.perf_counter()
     queries = 1 if private.plain else len(getattr(private.source, "mass", ())) or None

@@ -1,0 +1,182 @@
+"""The readers of msnbc.com: what privacy that can be switched would have cost them, and what naive switching tells.
+
+The set (UCI, msnbc990928) has 989,818 users of 17 page categories on one day, in order but without times; an "hour"
+here is six requests. Costs are those of the chain learnt from all users, started from its stationary law, except for
+the last paragraph, where the requests are the real ones of users with enough of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onoff.bounds import step_bounds
+from onoff.chain import MarkovChain
+from onoff.experiments import plots
+from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs
+from onoff.experiments.learn import Learnt, learn
+from onoff.experiments.page import SEED, Section, markdown_table, shown
+from onoff.experiments.simulate import simulate
+from onoff.experiments.states import States
+from onoff.experiments.switching import Pattern
+from onoff.experiments.traces import Trace
+from onoff.rows import Floats, Integers
+from onoff.schemes import design
+
+STEPS = 10
+AN_HOUR = 6
+"""Requests."""
+COMMAND = "python -m onoff.experiments.results --only msnbc"
+SCHEMES = {
+    "paper": ("greedy", "bayes-filter"),
+    "greedy": ("greedy", "last-query"),
+    "auto": ("auto", "last-query"),
+}
+"""The paper's scheme with its filter, its tables with our memory, and ours."""
+
+
+def section(data: Path, descents: int, paper_descents: int, hours: int, users: int) -> Section:
+    """Everything the page says about MSNBC."""
+    learnt = learn(Trace(data))
+    chain = MarkovChain(learnt.chain.transition, learnt.chain.names, learnt.chain.stationary())
+    parts = ["## MSNBC: readers of a news site\n", _learnt(learnt), _first(chain)]
+    ten, ten_figure = _ten_steps(chain, descents, paper_descents)
+    day, day_figure = _by_hour(chain, descents, paper_descents, hours)
+    parts += [ten, day, _real(chain, data, users)]
+    fit = plots.chain_figures(learnt.as_dict())
+    figures = {"msnbc-chain": fit["transition"], "msnbc-ten-steps": ten_figure, "msnbc-by-hour": day_figure}
+    return Section("\n".join(parts), figures)
+
+
+def _learnt(learnt: Learnt) -> str:
+    seen, fit = learnt.report["trace"], learnt.report["fit"]
+    orders = [(f"order {k}", fit[f"order_{k}"]["bits_fitted"], fit[f"order_{k}"]["bits_held_out"]) for k in range(3)]
+    return (
+        f"{seen['users']:,} users, {seen['requests']:,} requests, {learnt.chain.n} categories, learnt in one pass by "
+        f"`onoff learn msnbc990928.zip -o msnbc.json`. The chain (order 1) explains most of what can be explained:\n\n"
+        + markdown_table(("model", "bits per request, fitted", "held-out users"), orders)
+        + "\n"
+        + shown("msnbc-chain", "The learnt chain.", "onoff plot msnbc.json", random=False)
+    )
+
+
+def _first(chain: MarkovChain) -> str:
+    bound = step_bounds(chain, 1)[0]
+    race = design(chain, "race")
+    lines = [
+        ("everything", float(chain.n)),
+        ("paper's inner bound", bound.inner),
+        ("Algorithm 1 (`greedy`)", design(chain, "greedy").cost),
+        ("race", f"{race.cost:.2f} ± {getattr(race, 'stderr', 0):.2f}"),
+        ("`optimal`", design(chain, "optimal").cost),
+        ("lower bound", bound.lower),
+    ]
+    return "### The first request after a private one\n\n" + markdown_table(("", "messages"), lines)
+
+
+def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[str, Any]:
+    """Ten OFF requests after a private one: costs, their ratio to outer bound 2, and the naive leak."""
+    pattern = Pattern((True, *[False] * STEPS))
+    outer = [step.outer for step in step_bounds(chain, STEPS)]
+    runs = _runs(chain, pattern, descents, paper_descents)
+    bits, hidden = naive_leaks(chain, pattern), entropy_bits([chain.initial])[0]
+    assert bits is not None  # 17 sources are few
+    lines: list[tuple[Any, ...]] = [("everything, always", *[float(chain.n)] * 3, STEPS * chain.n / sum(outer), "0")]
+    for name, costs in runs.items():
+        totals = costs[:, 1:].sum(axis=1)
+        error = totals.std(ddof=1) / np.sqrt(len(totals)) / sum(outer)
+        mean = costs.mean(axis=0)
+        ratio = f"{totals.mean() / sum(outer):.3f} ± {error:.3f}"
+        lines.append((NAMES[name], float(mean[1]), float(mean[5]), float(mean[10]), ratio, "0"))
+    lines.append(("outer bound 2", outer[0], outer[4], outer[9], 1.0, ""))
+    told = f"{sum(bits):.2f} of {hidden:.2f}"
+    lines.append(("naive switching", 1.0, 1.0, 1.0, STEPS / sum(outer), told))
+    columns = ("", "request 1", "request 5", "request 10", "total / sum of outer bound 2", "bits leaked")
+    curves = {name: costs.mean(axis=0).tolist() for name, costs in runs.items()}
+    figure = _figure(curves, chain, pattern, f"ON once, then OFF; naive switching tells {told} bits")
+    text = "### Ten OFF requests after a private one\n\n" + markdown_table(columns, lines)
+    text += (
+        f"\n`{COMMAND}`, seed {SEED}; the states are sampled by {descents} descents ({paper_descents} for the paper's "
+        "filter, whose states hardly ever recur).\n\n"
+    )
+    caption = "Messages per request after one private request."
+    return text + shown("msnbc-ten-steps", caption, COMMAND), figure
+
+
+NAMES = {
+    "paper": "paper: Algorithm 1 with its filter",
+    "greedy": "Algorithm 1, last query remembered",
+    "auto": "ours: `auto`, last query remembered",
+}
+
+
+def _by_hour(chain: MarkovChain, descents: int, paper_descents: int, hours: int) -> tuple[str, Any]:
+    """ON for the first hour, then OFF: messages per request, hour by hour."""
+    pattern = Pattern((*[True] * AN_HOUR, *[False] * AN_HOUR * (hours - 1)))
+    runs = _runs(chain, pattern, descents // 2, paper_descents // 2, skip=("greedy",))
+    bits = naive_leaks(chain, pattern) or []
+    lower = lower_bounds(chain, pattern)
+    lines = []
+    for hour in range(hours):
+        mine = slice(hour * AN_HOUR, (hour + 1) * AN_HOUR)
+        means = [float(runs[name].mean(axis=0)[mine].mean()) for name in ("paper", "auto")]
+        least = float(np.mean([bound or 1.0 for bound in lower[mine]]))
+        status = "ON" if pattern.statuses[mine.start] else "OFF"
+        naive = float(chain.n if pattern.statuses[mine.start] else 1)
+        lines.append((f"hour {hour + 1}, {status}", float(chain.n), *means, least, naive, sum(bits[mine])))
+    columns = ("", "everything", "paper", "ours (`auto`)", "lower bound", "naive", "naive leaks (bits)")
+    curves = {name: costs.mean(axis=0).tolist() for name, costs in runs.items()}
+    title = f"ON for an hour ({AN_HOUR} requests), then OFF"
+    figure = _figure(curves, chain, pattern, title)
+    text = "### A reader, hour by hour\n\nMessages per request; an hour is six requests.\n\n"
+    text += markdown_table(columns, lines) + "\n"
+    return text + shown("msnbc-by-hour", f"{title}.", COMMAND), figure
+
+
+def _real(chain: MarkovChain, data: Path, users: int) -> str:
+    """The same with the requests that users really made."""
+    requests = _requests(data, users, STEPS + 1)
+    pattern = Pattern((True, *[False] * STEPS))
+    run = simulate(chain, "auto", pattern, len(requests), SEED, requests=requests)
+    return (
+        "### Real requests\n\n"
+        f"The first {len(requests):,} users with {STEPS + 1} requests or more, their real requests through `auto`: "
+        f"{run.total:.2f} ± {run.total_stderr:.2f} messages each over {STEPS + 1} requests "
+        f"(everything: {chain.n * (STEPS + 1)}); {run.impossible} requests were impossible under the chain. "
+        "Real readers do not follow the chain exactly (see the fit of order 2); what that could tell is bounded in the "
+        "threat model.\n"
+    )
+
+
+def _requests(data: Path, users: int, steps: int) -> Integers:
+    long_enough = (run.sources[:steps] for run in Trace(data).runs() if len(run.sources) >= steps)
+    return np.array(list(islice(long_enough, users)), dtype=np.int64).reshape(-1, steps)
+
+
+def _runs(
+    chain: MarkovChain, pattern: Pattern, descents: int, paper_descents: int, skip: tuple[str, ...] = ()
+) -> dict[str, Floats]:
+    found = {}
+    for name, (scheme, memory) in SCHEMES.items():
+        if name not in skip:
+            count = paper_descents if name == "paper" else descents
+            states = States(chain, scheme, memory)
+            found[name] = sampled_runs(states, pattern, count, np.random.default_rng(SEED))
+    return found
+
+
+def _figure(curves: Mapping[str, Any], chain: MarkovChain, pattern: Pattern, title: str) -> Any:
+    figure, (axes,) = plots.new_figure()
+    times = range(pattern.steps)
+    naive = [float(chain.n if on else 1) for on in pattern.statuses]
+    base = {"everything": [float(chain.n)] * pattern.steps, **curves, "lower": lower_bounds(chain, pattern)}
+    plots.draw_costs(axes, times, {**base, "naive": naive})
+    plots.shade_private(axes, pattern.statuses)
+    axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
+    axes.set_title(f"MSNBC, {chain.n} categories: {title}", fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    return figure

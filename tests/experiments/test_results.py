@@ -1,0 +1,81 @@
+"""The results page: made from little work, section by section, with and without the data set."""
+
+import re
+import zipfile
+
+import numpy as np
+import pytest
+
+from onoff.chain import MarkovChain
+from onoff.experiments import msnbc, results
+from onoff.experiments.families import browsing
+from onoff.experiments.page import markdown_table
+from onoff.experiments.results import main
+
+SPEC = 'schemes = ["greedy", "race", "optimal"]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch):
+    """A made-up data set in the MSNBC format, a short sweep, and where the page goes."""
+    rng = np.random.default_rng(0)
+    chain = MarkovChain(browsing(4, rng))
+    head = "% Different categories found in input file:\n\nfront news tech local\n\n\n% Sequences:\n\n"
+    lines = "\n".join(" ".join(str(x + 1) for x in chain.sample(14, rng)) for _ in range(120))
+    with zipfile.ZipFile(tmp_path / results.DATA_FILE, "w") as packed:
+        packed.writestr("x.seq", head + lines)
+    (tmp_path / "families.toml").write_text(SPEC)
+    monkeypatch.setenv("ONOFF_DATA", str(tmp_path))
+    places = [
+        "--docs",
+        str(tmp_path / "docs"),
+        "--work",
+        str(tmp_path / "w"),
+        "--spec",
+        str(tmp_path / "families.toml"),
+    ]
+    return tmp_path, ["--quick", *places]
+
+
+def test_the_page_has_every_section_and_figure(small):
+    folder, options = small
+    main(options)
+    page = (folder / "docs" / "results.md").read_text()
+    assert re.findall(r"<!-- section (\w+) -->", page) == list(results.SECTIONS)
+    shown = set(re.findall(r"\(figures/([\w-]+\.png)\)", page))
+    assert shown == {path.name for path in (folder / "docs" / "figures").iterdir()}
+    assert len(shown) == 8
+    assert page.count("* Made by `") == len(shown)
+    assert "| ring | 4 |" in page
+    assert "120 users" in page
+
+
+def test_one_section_is_made_again_and_missing_data_is_said(small, monkeypatch, capsys):
+    folder, options = small
+    main([*options, "--only", "location"])
+    page = folder / "docs" / "results.md"
+    first = page.read_text()
+    assert "Not made yet" in first
+    monkeypatch.setenv("ONOFF_DATA", str(folder / "nowhere"))
+    page.write_text(first.replace("Not made yet", "Kept from before", 1))
+    main([*options, "--only", "msnbc"])
+    assert "no data set at" in capsys.readouterr().err
+    second = page.read_text()
+    assert "Kept from before" in second
+    assert "Location on a street grid" in second
+    main([*options, "--only", "location"])
+    assert page.read_text() == second
+
+
+def test_real_requests_are_those_of_users_with_enough(small):
+    folder, _ = small
+    found = msnbc._requests(folder / results.DATA_FILE, users=7, steps=11)
+    assert found.shape == (7, 11)
+    assert msnbc._requests(folder / results.DATA_FILE, users=7, steps=15).shape == (0, 15)
+
+
+def test_tables():
+    assert (
+        markdown_table(("a", "b"), [("x", 1.23456), ("y", 2)])
+        == "| a | b |\n| --- | ---: |\n| x | 1.235 |\n| y | 2 |\n"
+    )

@@ -1,0 +1,27 @@
+"""The examples run as they are, and say what they are about."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+SAYS = {
+    "news_reader.py": ("private ones were left out", "the server sees: front", "told about the private requests: 0"),
+    "street_grid.py": ("ON  at", "would tell", "request 4:"),
+    "notebook.py": ("small diagonal", "leak 0", "naive switching"),
+}
+
+
+def test_every_example_is_run():
+    assert {path.name for path in EXAMPLES.glob("*.py")} >= SAYS.keys()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_it_runs(name):
+    command = [sys.executable, "-W", "error", str(EXAMPLES / name)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    for words in SAYS[name]:
+        assert words in done.stdout
