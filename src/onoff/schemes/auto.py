@@ -24,8 +24,6 @@ BUDGET = 30.0
 """Seconds that the search for the optimum may take."""
 MOST_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
-MOST_FOR_TIES = 40
-"""Columns up to which a choice among optimal tables is worth a search where Algorithm 1 is optimal too."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
 
@@ -44,8 +42,7 @@ def build(
     """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
         return race.build(rows, seed=seed)
-    ties_matter = future is not None and len(rows.columns) <= MOST_FOR_TIES
-    if rows.distinct > 1 and not ties_matter and algorithm_1_is_optimal(rows):
+    if 1 < rows.distinct <= 3 or (future is None and rows.distinct > 1 and algorithm_1_is_optimal(rows)):
         return greedy.build(rows)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress)
     if not table.optimal:

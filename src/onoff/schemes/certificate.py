@@ -52,6 +52,46 @@ class Certificate:
         return Fraction(self.t * UNIT - spent, SCALE * UNIT)
 
 
+@dataclass(frozen=True)
+class CouplingCertificate:
+    """phi_u(x) for every distinct row and reached column, in units of 1/SCALE: a lower bound of another kind.
+
+    If  sum over u of max over x in S of phi_u(x)  <=  |S|  for every S, then whatever the rows take together has at
+    least sum of phi_u(x_u) different values, so OPT >= sum of phi_u(x) p_u(x). For few rows this is checked by looking
+    at every way in which rows can share a source.
+    """
+
+    phi: tuple[tuple[int, ...], ...]
+
+    def bound(self, rows: Rows) -> Fraction:
+        """The sum of phi_u(x) p_u(x): what is proved for these rows, if the inequalities hold."""
+        pairs = zip(self.phi, rows.weights.tolist(), strict=True)
+        return Fraction(sum(f * w for line, row in pairs for f, w in zip(line, row, strict=True)), SCALE * UNIT)
+
+    def excess(self) -> int:
+        """The largest  sum over blocks of (max over x of the sum of phi_u(x) over u in the block)  -  blocks.
+
+        best[R] for a set R of rows: the block that holds its first row, and the best of the others.
+        """
+        phi = np.array(self.phi, dtype=object)
+        rows = len(phi)
+        sums = [np.zeros(phi.shape[1], dtype=object)]
+        for mask in range(1, 1 << rows):
+            low = (mask & -mask).bit_length() - 1
+            sums.append(sums[mask & (mask - 1)] + phi[low])
+        worth = [0] + [int(max(total)) - SCALE for total in sums[1:]]
+        best = [0] * (1 << rows)
+        for mask in range(1, 1 << rows):
+            first = mask & -mask
+            others = mask ^ first
+            with_first = others
+            best[mask] = worth[first] + best[others]
+            while with_first:
+                best[mask] = max(best[mask], worth[first | with_first] + best[others ^ with_first])
+                with_first = (with_first - 1) & others
+        return best[-1]
+
+
 def outer(rows: Rows) -> Certificate:
     """The proof of the outer bound, sum of max_u p(x|u): every A leaves out one source."""
     columns = rows.columns.tolist()
@@ -78,8 +118,20 @@ def from_duals(rows: Rows, t: float, y: Floats, inside: Sets) -> Certificate:
     return Certificate(int(np.floor(t * SCALE)) - lost, sets, tuple(units[kept].tolist()))
 
 
-def check(rows: Rows, certificate: Certificate) -> Fraction:
+def from_coupling(phi: Floats) -> CouplingCertificate:
+    """The duals of a coupling as integers, lowered alike in every row until the inequalities hold."""
+    units = [[int(value) for value in line] for line in np.floor(phi * SCALE)]
+    too_much = CouplingCertificate(tuple(map(tuple, units))).excess()
+    less = -(-max(too_much, 0) // len(units))
+    return CouplingCertificate(tuple(tuple(value - less for value in line) for line in units))
+
+
+def check(rows: Rows, certificate: Certificate | CouplingCertificate) -> Fraction:
     """The lower bound that `certificate` proves for `rows`. Raises InvalidTable where it proves nothing."""
+    if isinstance(certificate, CouplingCertificate):
+        if certificate.excess() > 0:
+            raise InvalidTable(f"the certificate is wrong by {certificate.excess() / SCALE:.3g}")
+        return certificate.bound(rows)
     if any(weight < 0 for weight in certificate.weights):
         raise InvalidTable("a weight of the certificate is negative")
     worst, where = _largest_violation(certificate, rows.columns.tolist())

@@ -12,6 +12,7 @@ too many to write down, and few of either matter.
 3. While the value is above the lower bound, price: add the sets that the duals call cheap.
 4. Stop when no row is short and the value meets the bound, or when nothing improves and exact pricing proves it.
    Out of time: keep the best masses that all rows can follow, and let exact pricing say how far they may be off.
+   Few rows over many sources are solved outright instead, by the program of `blocks`.
 5. Rebuild in integers. The proof is kept as a `Certificate`, which `certificate.check` verifies independently.
 
 Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
@@ -22,13 +23,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from time import monotonic
 
 import numpy as np
 
 from onoff.rows import Floats, Rows
+from onoff.schemes import blocks
 from onoff.schemes import certificate as proofs
-from onoff.schemes.certificate import Certificate
+from onoff.schemes.certificate import Certificate, CouplingCertificate
 from onoff.schemes.future import Future
 from onoff.schemes.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
@@ -85,6 +88,8 @@ def build(
     """
     if rows.distinct == 1:
         return _plain(rows)
+    if len(rows.columns) > ALL_SUBSETS and blocks.fits(rows):
+        return _by_blocks(rows)
     search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
     search.run()
     if future is not None:
@@ -97,6 +102,18 @@ def _plain(rows: Rows) -> QueryTable:
     cells = [(k, 0, int(x), int(rows.weights[0, k])) for k, x in enumerate(rows.columns)]
     table = QueryTable.from_cells(rows, rows.columns.reshape(-1, 1).tolist(), cells, scheme=NAME)
     return table.labelled(lower_bound=1.0, details={"certificate": Certificate(proofs.SCALE, (), ())})
+
+
+def _by_blocks(rows: Rows) -> QueryTable:
+    """The optimum for few rows, from one program."""
+    started = monotonic()
+    sets, masses, phi = blocks.solve(rows)
+    table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
+    proof: Certificate | CouplingCertificate = proofs.simplest(rows)
+    if proof.bound(rows) * (1 + Fraction(MET)) < table.exact_cost:
+        proof = max(proof, proofs.from_coupling(phi), key=lambda one: one.bound(rows))
+    details = {"rounds": 1, "sets": len(sets), "seconds": monotonic() - started, "certificate": proof}
+    return table.labelled(scheme=NAME, lower_bound=min(float(proof.bound(rows)), table.cost), details=details)
 
 
 class _Search:
