@@ -30,16 +30,16 @@ pytestmark = pytest.mark.statistical
 
 LEAKY = {
     "m1": (sessions.TimeSharing, "ON OFF", 500),
-    "m2": (sessions.Forgetful, "ON OFF OFF", 1500),
-    "m3": (sessions.NeverAnchoredAgain, "ON OFF ON OFF", 1500),
-    "m8": (sessions.BlindTable, "ON OFF", 1500),
+    "m2": (sessions.Forgetful, "ON OFF OFF", 800),
+    "m3": (sessions.NeverAnchoredAgain, "ON OFF ON OFF", 700),
+    "m8": (sessions.BlindTable, "ON OFF", 700),
     "m9": (sessions.SkipsIfCached, "ON OFF", 700),
-    "m10": (sessions.TwoDevices, "ON ON OFF", 1000),
+    "m10": (sessions.TwoDevices, "ON ON OFF", 700),
 }
 BROKEN_CLIENTS = {
-    "m6": (clients.RedrawsOnRetry, Fault.LOST_ANSWER, "ON OFF", 700),
-    "m7": (clients.SendsFirstAndTrusts, Fault.CRASH_AFTER, "ON OFF OFF", 3000),
-    "m10": (clients.Trusting, Fault.RESTORED, "ON OFF OFF", 4000),
+    "m6": (clients.RedrawsOnRetry, Fault.LOST_ANSWER, 1, "ON OFF", 500),
+    "m7": (clients.SendsFirstAndTrusts, Fault.CRASH_AFTER, 1, "ON OFF OFF", 1500),
+    "m10": (clients.Trusting, Fault.RESTORED, 2, "ON OFF OFF", 1500),
 }
 
 
@@ -67,9 +67,9 @@ def test_the_true_session_passes_and_says_what_it_could_have_missed(pattern):
 
 
 def test_a_client_that_redraws_is_rejected():
-    twin, fault, pattern, count = BROKEN_CLIENTS["m6"]
+    twin, fault, at, pattern, count = BROKEN_CLIENTS["m6"]
     with as_client(twin):
-        assert not audit_of(client_user(P2, "single", [fault], judging=False), P2, pattern, count).passed
+        assert not audit_of(client_user(P2, "single", fault, at, judging=False), P2, pattern, count).passed
 
 
 @pytest.mark.deep
@@ -86,18 +86,18 @@ def test_leaky_sessions_are_rejected_20_times_of_20(name, chain):
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("name", BROKEN_CLIENTS)
 def test_leaky_clients_are_rejected_20_times_of_20(name):
-    twin, fault, pattern, count = BROKEN_CLIENTS[name]
+    twin, fault, at, pattern, count = BROKEN_CLIENTS[name]
     with as_client(twin):
-        user = client_user(P2, "greedy", [fault], judging=False)
+        user = client_user(P2, "greedy", fault, at, judging=False)
         assert sum(not audit_of(user, P2, pattern, count).passed for _ in range(20)) == 20
 
 
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
-@pytest.mark.parametrize("fault", [None, Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTORED])
+@pytest.mark.parametrize("fault", [Fault.NONE, Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTORED])
 def test_the_true_client_is_rejected_0_times_of_200(fault):
     """50 audits for each fault: 200 in all, each wrong with probability 1e-6."""
-    user = client_user(P3, "greedy", [] if fault is None else [fault])
+    user = client_user(P3, "greedy", fault, at=1)
     assert sum(not audit_of(user, P3, "ON OFF OFF", 300).passed for _ in range(50)) == 0
 
 

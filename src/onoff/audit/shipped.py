@@ -26,6 +26,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -119,14 +120,24 @@ def audit_client(
     return audit_exact(chain, scheme, pattern, session=lambda: ShippedClient(chain, scheme, tuple(faults)))
 
 
-def client_user(chain: MarkovChain, scheme: str, faults: Sequence[Fault] = (), *, judging: bool = True) -> User:
-    """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server."""
+def client_user(
+    chain: MarkovChain, scheme: str, fault: Fault = Fault.NONE, at: int = 0, *, judging: bool = True
+) -> User:
+    """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server.
+
+    The fault happens at step `at` of every session: a rare one would hide what it leaks among the others.
+    """
     tables = Tables(chain, scheme)
 
     @contextmanager
     def user() -> Iterator[Ask]:
-        with _life(chain, tables, tuple(faults), judging) as life:
-            yield lambda x, private: life.request(x, private, SystemEntropy()).sources
+        steps = count()
+        with _life(chain, tables, (), judging) as life:
+            yield (
+                lambda x, private: (
+                    life.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
+                )
+            )
 
     return user
 
@@ -208,8 +219,9 @@ class _Life:
         self.sessions += 1
         return self.sessions.to_bytes(SESSION_BYTES)
 
-    def request(self, x: int, private: bool, entropy: Entropy) -> Seen:
-        fault = self.faults[entropy.choose([1] * len(self.faults))] if len(self.faults) > 1 else Fault.NONE
+    def request(self, x: int, private: bool, entropy: Entropy, fault: Fault | None = None) -> Seen:
+        if fault is None:
+            fault = self.faults[entropy.choose([1] * len(self.faults))] if len(self.faults) > 1 else Fault.NONE
         if fault in (Fault.RESTART, Fault.RESTORED, Fault.LOST):
             self._reopen(fault)
         self.entropy.source = entropy
