@@ -1,8 +1,9 @@
 """The client: draw and commit against a bare durable commit of SQLite, in one run; and what importing it takes.
 
 Both commit one row of the same size to a file on the same disk, with WAL and synchronous=FULL, in turns, so that
-whatever else the disk does meets both alike. A request is open (OFF), so that there is a draw. Closing the books after
-an answer happens while nobody waits (in the thread of its own); here it is done between the timed parts.
+whatever else the disk does meets both alike. The timed request is an open one (OFF) right after a private one, so that
+there is a draw from the largest table. Closing the books after an answer happens while nobody waits (in a thread of its
+own); here it is done between the timed parts.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from onoff import MarkovChain
-from onoff.client.core import Core
+from onoff.client.core import Core, Store
 from onoff.client.journal import Journal
 from onoff.client.record import Record
 from onoff.experiments.families import dirichlet
@@ -56,6 +57,17 @@ class Bare:
         self._database.close()
 
 
+def stored_request(core: Core, journal: Journal, wanted: int, *, private: bool) -> Record:
+    """A request up to the moment at which it may be sent."""
+    steps = core.request(wanted, private=private)
+    command = next(steps)
+    while not isinstance(command, Store):
+        command = steps.send(None)
+    journal.store(command.record)
+    steps.send(None)
+    return command.record
+
+
 def commits(rounds: int) -> dict[str, float]:
     """Median seconds of a bare commit, of a draw and commit, and of closing the books."""
     chain = MarkovChain(dirichlet(SOURCES, 1.0, np.random.default_rng(1)))
@@ -67,18 +79,15 @@ def commits(rounds: int) -> dict[str, float]:
         bare, journal = Bare(Path(folder) / "bare"), Journal(Path(folder) / "journal")
         core.opened(journal.found, journal.doubt)
         for number in range(rounds + 1):
+            stored_request(core, journal, number % SOURCES, private=True)
+            journal.settle()
             session.prepare()
             start = time.perf_counter()
-            steps = core.request(number % SOURCES, private=False)
-            command: Any = next(steps)
-            while not hasattr(command, "record"):
-                command = steps.send(None)
-            journal.store(command.record)
-            steps.send(None)
+            record = stored_request(core, journal, number * 5 % SOURCES, private=False)
             stored = time.perf_counter()
             journal.settle()
             settled = time.perf_counter()
-            bare.commit(command.record)
+            bare.commit(record)
             end = time.perf_counter()
             if number:  # the first one opens files
                 for name, seconds in zip(times, (end - settled, stored - start, settled - stored), strict=True):

@@ -24,6 +24,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
@@ -68,11 +69,11 @@ class LastQuery:
     chain: MarkovChain = field(repr=False)
     last: tuple[int, ...] | None = None
     secret: int | None = field(default=None, repr=False)
-    rows: Rows | SparseRows = field(init=False, repr=False, compare=False)
 
-    def __post_init__(self) -> None:
-        rows = self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
-        object.__setattr__(self, "rows", rows)
+    @cached_property
+    def rows(self) -> Rows | SparseRows:
+        """Worked out when first needed: a query can be sent before the rows of the one after it are known."""
+        return self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
 
     @property
     def hidden(self) -> int:

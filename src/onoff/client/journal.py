@@ -281,15 +281,11 @@ def _values(record: Record) -> tuple[Any, ...]:
 
 
 def _checksum(values: tuple[Any, ...], place: bytes) -> bytes:
-    """Over every column, each with its type and length, and over the place: 16 bytes of each of two digests.
+    """Over every column, as Python writes it in ASCII, and over the place: 16 bytes of each of two digests.
 
     The first does not depend on the place, so that a copy is told from damage.
     """
-    content = b"".join(
-        b"%s %d:%b" % (type(value).__name__.encode(), len(coded), coded)
-        for value in values
-        for coded in [value if isinstance(value, bytes) else str(value).encode()]
-    )
+    content = ascii(values).encode()
     return hashlib.sha256(content).digest()[:16] + hashlib.sha256(place + content).digest()[:16]
 
 
