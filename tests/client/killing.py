@@ -57,7 +57,7 @@ class Killer:
 
     def close(self):
         self._server.stdin.close()
-        assert self._server.wait(10) == 0
+        assert self._server.wait(60) == 0
         self._server.stdout.close()
 
 

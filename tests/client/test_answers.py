@@ -117,9 +117,10 @@ def test_an_answer_that_never_ends_is_given_up_in_time(part):
         listening(world, deliver) as server,
         Client(server.url, CHAIN, MemoryJournal(), "single", tick=0, attempts=1, timeout=1.5) as client,
     ):
-        with pytest.raises(ServerUnreachable, match=r"no whole answer within 1\.5 s"):
-            client.get("delta", private=True)
-        assert client.pending
+        while not client.pending:  # on a machine so busy that the catalogue takes as long, once more
+            with pytest.raises(ServerUnreachable, match=r"no whole answer within 1\.5 s"):
+                client.get("delta", private=True)
+        assert len(world.queries) == 1
 
 
 def frames_of(reply):
