@@ -7,7 +7,7 @@ from tests.client.world import NAMES, P4, Direct, World, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client, Journal, MemoryJournal
+from onoff.client import Client, Journal, MemoryJournal, default_journal
 from onoff.client.core import Reply
 from onoff.errors import (
     BadAnswer,
@@ -410,3 +410,11 @@ def test_over_tcp_the_request_is_these_bytes_and_no_others(tmp_path):
             f"content-type: {wire.QUERY_TYPE}\r\nuser-agent: onoff\r\ncontent-length: {len(query)}\r\n\r\n"
         )
         assert server.raw[1] == head.encode() + query
+
+
+def test_the_journal_of_a_server_is_in_the_state_directory(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_journal("https://server.test")
+    assert path.is_relative_to(tmp_path / "onoff")
+    assert default_journal("https://server.test/") == path != default_journal("https://other.test")
+    assert Client("https://server.test/", CHAIN).journal == path
