@@ -11,7 +11,7 @@ import pytest
 
 from onoff import wire
 from onoff.server import running
-from onoff.server.protocol import plain_length, plain_missing
+from onoff.server.protocol import plain_body, plain_length
 
 from .raw import Line, catalogue, metrics, query, query_request
 
@@ -67,13 +67,15 @@ def test_both_ways_give_the_same_bytes(server, known):
     assert statuses == {200, 400, 409}
 
 
-def test_the_short_way_is_taken_by_what_a_client_sends(server, known):
-    """The framework's way counts a task per request; the short way makes none. Seen by the parser staying unused."""
-    request = query_request("127.0.0.1:1", query(known, 1))
-    assert plain_missing(request) == 0
-    assert plain_missing(request[:-1]) == 1
-    assert plain_missing(request[: -len(query(known, 1))]) == wire.query_length(10)
-    assert plain_missing(request + b"x") is None
+def test_the_short_way_is_taken_by_what_a_client_sends(known):
+    body = query(known, 1)
+    request = query_request("127.0.0.1:1", body)
+    start = len(request) - len(body)
+    assert plain_body(request) == (start, 0)
+    assert plain_body(request[:-1]) == (start, 1)
+    assert plain_body(request[:start]) == (start, wire.query_length(10))
+    assert plain_body(request[: start - 1]) is None
+    assert plain_body(request + b"x") is None
 
 
 @pytest.mark.parametrize(

@@ -145,11 +145,14 @@ class MessageServer:
             await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
             await send({"type": "http.response.body", "body": body})
 
+    def count_answer(self, frames: int) -> None:
+        self.metrics.add(Count.ANSWERED)
+        self.metrics.add(Count.ANSWERED_FRAMES, frames)
+
     def count(self, outcome: Answer | Problem) -> None:
         """Add an outcome to the counts."""
         if isinstance(outcome, Answer):
-            self.metrics.add(Count.ANSWERED)
-            self.metrics.add(Count.ANSWERED_FRAMES, len(outcome.frames))
+            self.count_answer(len(outcome.frames))
         elif outcome.status == HTTPStatus.CONFLICT:
             self.metrics.add(Count.CONFLICTS)
         elif outcome.status == HTTPStatus.SERVICE_UNAVAILABLE:

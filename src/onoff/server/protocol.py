@@ -62,13 +62,15 @@ class QueryProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._between_requests and (self.cycle is None or self.cycle.response_complete):
             data, self._held = self._held + data, b""
-            missing = plain_missing(data)
-            if missing == 0 and self._answer_now(data):
-                return
-            if missing is not None and missing > 0:
-                self._held = data
-                self._arm()
-                return
+            found = plain_body(data)
+            if found is not None:
+                start, missing = found
+                if missing:
+                    self._held = data
+                    self._arm()
+                    return
+                if self._answer_now(data[start:]):
+                    return
         if self._in_head:
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(_head_too_long())
@@ -76,15 +78,14 @@ class QueryProtocol(HttpToolsProtocol):
             self._head_bytes += len(data)
         super().data_received(data)
 
-    def _answer_now(self, data: bytes) -> bool:
+    def _answer_now(self, body: bytes) -> bool:
         """Answer if the answer is small and the line is free; else leave it to the ordinary way."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
-        body = data[data.index(b"\r\n\r\n") + 4 :]
         outcome = self._server.answerer.answer_now(body)
         if outcome is None or outcome.length > PIECE_BYTES:
             return False
-        self._server.count(outcome)
+        self._server.count_answer(len(outcome.frames))
         self.transport.write(b"".join((_answer_head(outcome.length), *outcome.frames)))
         self.server_state.total_requests += 1
         self._disarm()
@@ -169,15 +170,16 @@ def _answer_head(length: int) -> bytes:
     return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
 
 
-def plain_missing(data: bytes) -> int | None:
-    """How many bytes are missing after `data` for a whole query under a plain head; None if it is not that."""
+def plain_body(data: bytes) -> tuple[int, int] | None:
+    """Where the body of a query under a plain head starts, and how much of it is missing; None if it is not that."""
     if not data.startswith(_QUERY_LINE):
         return None
     end = data.find(b"\r\n\r\n", 0, _MAX_PLAIN_HEAD)
     length = None if end < 0 else plain_length(data[len(_QUERY_LINE) : end])
-    if length is None or length < len(data) - end - 4:
+    if length is None:
         return None
-    return length - (len(data) - end - 4)
+    missing = end + 4 + length - len(data)
+    return None if missing < 0 else (end + 4, missing)
 
 
 @lru_cache(maxsize=256)

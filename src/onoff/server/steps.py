@@ -21,7 +21,7 @@ import struct
 import time
 from pathlib import Path
 
-from onoff.server.store import LastStep, admissible
+from onoff.server.store import LastStep
 
 _SLOT = struct.Struct(">16sQ32sQ")
 _SLOTS = 8
@@ -57,15 +57,16 @@ class StepTable:
         try:
             bucket = self._map[start : start + _BUCKET_BYTES]
             offset = _find(session, bucket)
+            sent = step.to_bytes(8) + digest
             if offset is None:
                 seen = _SEEN.unpack(bucket)
                 offset = seen.index(min(seen)) * _SLOT.size
             else:
-                last = LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
-                if not admissible(last, step, digest):
-                    return last
+                last = bucket[offset + 16 : offset + 56]
+                if last != sent and last[:8] >= sent[:8]:  # big-endian: bytes compare as the steps do
+                    return LastStep(int.from_bytes(last[:8]), last[8:])
             at = start + offset
-            self._map[at : at + _SLOT.size] = _SLOT.pack(session, step, digest, time.time_ns() // 1_000_000)
+            self._map[at : at + _SLOT.size] = session + sent + (time.time_ns() // 1_000_000).to_bytes(8)
             return None
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)

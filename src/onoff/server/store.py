@@ -102,11 +102,6 @@ class Store(Protocol):
     async def close(self) -> None: ...
 
 
-def admissible(last: LastStep | None, step: int, digest: bytes) -> bool:
-    """Whether a step may follow: a later one, or the very same bytes again."""
-    return last is None or step > last.step or (step == last.step and digest == last.digest)
-
-
 def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
     """Refuse a catalogue whose frames are too small for messages that it keeps."""
     for name in catalogue.names:
