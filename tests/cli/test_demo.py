@@ -35,6 +35,13 @@ def test_the_demo_draws(capsys):
     assert "told 0 bits" in shown
 
 
+def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
+    assert run(["demo", "--exit", "--scheme", "race"]) == 0
+    shown = capsys.readouterr().out
+    assert "not worked out" in shown
+    assert "told 0 bits" not in shown
+
+
 def test_the_demo_keeps_serving_until_it_is_stopped():
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -7,7 +7,7 @@ from tests.client.world import P4
 from onoff.audit.step import plain_request_leak
 from onoff.chain import MarkovChain
 from onoff.client import Sent
-from onoff.gateway.evidence import Evidence
+from onoff.gateway.evidence import MOST_SOURCES, Assessment, Evidence
 from onoff.session import Session
 from onoff.table import QueryTable
 from onoff.tables import Tables
@@ -80,3 +80,29 @@ def test_asking_for_everything_in_doubt_tells_nothing():
     weighed = evidence.add(Sent("t", 0, (0, 1, 2, 3), 4, False, "lost: everything was asked"), 2)
     assert (weighed.expected, weighed.bits) == (4, 0)
     np.testing.assert_allclose(evidence.posterior["ours"], 0.25, rtol=1e-12)
+
+
+def test_a_query_drawn_without_a_table_is_not_weighed():
+    session = Session(CHAIN, "race")
+    evidence = Evidence(CHAIN, session.tables, None)
+    *_, weighed = follow(session, evidence, (0, True), (1, False))
+    assert (weighed.expected, weighed.lower, weighed.bits) == (None, None, None)
+    assert weighed.naive > 0
+    assert evidence.posterior is None
+
+
+def test_too_many_sources_are_not_weighed():
+    n = MOST_SOURCES + 1
+    chain = MarkovChain(np.full((n, n), 1 / n))
+    evidence = Evidence(chain, Tables(chain, "single"), None)
+    assert evidence.add(Sent("s", 0, tuple(range(n)), n, True), 0) == Assessment()
+
+
+def test_with_zeros_only_what_was_asked_for_can_have_been_wanted():
+    chain = MarkovChain([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
+    evidence = Evidence(chain, Tables(chain, "single"), None)
+    evidence.add(Sent("s", 0, (0, 1), 4, True), 1)
+    evidence.add(Sent("s", 1, (0, 1, 2, 3), 4, False, "impossible: everything was asked"), 3)
+    assert evidence.posterior["sources"] == [0, 1]
+    np.testing.assert_allclose(evidence.posterior["ours"], 0.5)
+    np.testing.assert_allclose(evidence.posterior["naive"], 0.5)  # naive switching has no word for the impossible

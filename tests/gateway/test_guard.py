@@ -1,5 +1,6 @@
 """The guard: every rule lets in what it must, and every way in that is not one of them is closed."""
 
+import asyncio
 import itertools
 import socket
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.gateway.local import gateway
 
-from onoff.gateway.guard import HEADERS, REFUSAL, Admitted, Guard, new_token
+from onoff.gateway.guard import HEADERS, REFUSAL, Admitted, Guard, guarded, new_token
 
 GUARD = Guard(frozenset({"127.0.0.1:80", "localhost:80"}), 80, page="p" * 32, app="a" * 32)
 HOST = ("host", "127.0.0.1:80")
@@ -78,6 +79,7 @@ REFUSED = {
     "another scheme": ("GET", NEWS, HOST, ("authorization", "Basic " + "p" * 32)),
     "two tokens": ("GET", NEWS, HOST, APP, APP),
     "two cookies": ("GET", NEWS, HOST, COOKIE, COOKIE, SAME),
+    "one cookie twice": ("GET", NEWS, HOST, (COOKIE[0], f"{COOKIE[1]}; {COOKIE[1]}"), SAME),
     "the cookie of another port": ("GET", NEWS, HOST, ("cookie", "onoff-81=" + "p" * 32), SAME),
     "the app token as cookie": ("GET", NEWS, HOST, ("cookie", "onoff-80=" + "a" * 32), SAME),
     "a wrong token in the path": ("GET", "/t/" + "q" * 32 + NEWS, HOST),
@@ -239,6 +241,11 @@ def test_a_websocket_is_refused(tmp_path):
             "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
         )
         assert line.recv(1000).startswith(b"HTTP/1.1 403 ")
+
+
+def test_only_http_is_served():
+    with pytest.raises(RuntimeError, match="only HTTP"):
+        asyncio.run(guarded(None, GUARD)({"type": "websocket"}, None, None))
 
 
 def test_every_combination_of_headers_without_a_right_token_is_refused():

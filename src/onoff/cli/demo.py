@@ -211,12 +211,12 @@ def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
             step["wanted"],
             "everything" if step["cost"] == chain.n else ", ".join(step["seen"]),
             step["cost"],
-            step["bits"],
-            step["naive"],
+            "not known" if step["bits"] is None else step["bits"],
+            round(step["naive"], 3),
         )
         for step in steps
     ]
-    columns = ("t", "privacy", "wanted", "the server saw", "messages", "bits leaked", "naive leaks")
+    columns = ("t", "switch", "wanted", "the server saw", "cost", "bits leaked", "naive leaks")
     return table(columns, lines)
 
 
@@ -231,9 +231,10 @@ def _strip(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
 
 def _sum(chain: MarkovChain, steps: list[dict[str, Any]]) -> str:
     total = sum(step["cost"] for step in steps)
-    told = sum(step["bits"] for step in steps)
+    known = [step["bits"] for step in steps if step["bits"] is not None]
+    told = f"{sum(known):g} bits" if len(known) == len(steps) else "what is not worked out here (no tables)"
     return (
         f"{total} messages for {len(steps)} requests; asking for everything would take {chain.n * len(steps)}. "
-        f"The server was told {told:g} bits about private requests; "
+        f"The server was told {told} about private requests; "
         f"naive switching would have told {sum(step['naive'] for step in steps):.3f}."
     )

@@ -33,18 +33,18 @@ from onoff.rows import Floats
 from onoff.table import QuerySource, QueryTable
 from onoff.tables import Tables
 
-MOST_SOURCES: Final = 128
-"""Beyond, no posterior is followed (it takes a square of that many numbers), nor a bound worked out."""
+MOST_SOURCES: Final = 256
+"""Beyond, nothing is weighed: it takes a square of that many numbers, and queries are drawn without a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One step, weighed. `bits` is None where the query was drawn without a table to look at."""
+    """One step, weighed; None where there are too many sources, or where there was no table to look at."""
 
-    expected: float
-    lower: float | None
-    bits: float | None
-    naive: float
+    expected: float | None = None
+    lower: float | None = None
+    bits: float | None = None
+    naive: float | None = None
 
 
 class Evidence:
@@ -54,7 +54,7 @@ class Evidence:
         self.chain = chain
         self._tables = tables
         self._last = last
-        self._naive = NaiveObserver(chain) if chain.n <= MOST_SOURCES else None
+        self._naive = NaiveObserver(chain)
         self._belief: Floats | None = None
         self._support: tuple[int, ...] = ()
         self._private_step: int | None = None
@@ -63,15 +63,19 @@ class Evidence:
 
     def add(self, sent: Sent, wanted: int) -> Assessment:
         """Weigh the next step."""
+        if self.chain.n > MOST_SOURCES:
+            return Assessment()
         source = self._drawn_from(sent)
         self._follow(sent, wanted, source)
         self._last = (sent.session, sent.step, sent.sources)
-        naive = 0.0 if self._naive is None else self._naive.request(wanted, private=sent.private)
+        naive = self._naive.request(wanted, private=sent.private)
         if source is None:
             lower = float(sent.cost) if sent.private or sent.cost == 1 else 1.0
             return Assessment(float(sent.cost), lower, 0.0, naive)
-        bits = table_leak(source) if isinstance(source, QueryTable) else None
-        return Assessment(source.cost, self._lower(source), bits, naive)
+        if not isinstance(source, QueryTable):
+            return Assessment(naive=naive)
+        lower = bounds(source.rows).lower if source.lower_bound is None else source.lower_bound
+        return Assessment(source.cost, float(lower), table_leak(source), naive)
 
     def _drawn_from(self, sent: Sent) -> QuerySource | None:
         """The table of the query; None for what does not depend on the past: everything possible, or nothing hidden."""
@@ -83,27 +87,18 @@ class Evidence:
         memory = LastQuery(self.chain, asked, asked[0])
         return None if memory.rows.distinct == 1 else self._tables.of(memory)
 
-    def _lower(self, source: QuerySource) -> float | None:
-        if source.lower_bound is not None:
-            return float(source.lower_bound)
-        if isinstance(source, QueryTable) and self.chain.n <= MOST_SOURCES:
-            return float(bounds(source.rows).lower)
-        return None
-
     # -- the posterior -------------------------------------------------------------------------------------
 
     def _follow(self, sent: Sent, wanted: int, source: QuerySource | None) -> None:
-        n = self.chain.n
-        if n > MOST_SOURCES:
-            return
         if sent.private:
             self._support, self._private_step, self._plain_posterior = sent.sources, sent.step, None
-            self._belief = np.eye(n)[list(sent.sources)]
+            self._belief = np.eye(self.chain.n)[list(sent.sources)]
             return
         if self._belief is None:
             return
         self._belief = self._after(self._belief, sent, source)
         if self._belief is None:
+            self.posterior = None
             return
         likelihood = self._belief.sum(axis=1)
         if self._plain_posterior is None:

@@ -28,7 +28,6 @@ import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 
 Scope = MutableMapping[str, Any]
@@ -164,11 +163,10 @@ class _Headers:
         return self._values.get(name)
 
     def cookie(self, name: str) -> str:
-        try:
-            morsel = SimpleCookie(self._values.get("cookie", "")).get(name)
-        except CookieError:
-            return ""
-        return morsel.value if morsel else ""
+        """The value of a cookie; empty unless it is there once."""
+        pairs = (part.strip().partition("=") for part in self._values.get("cookie", "").split(";"))
+        values = [value for key, _, value in pairs if key == name]
+        return values[0] if len(values) == 1 else ""
 
     @property
     def json(self) -> bool:
@@ -184,9 +182,6 @@ def guarded(app: App, guard: Guard) -> App:
     """`app` behind `guard`. Every answer carries `HEADERS`, save those it sets itself, and never one for CORS."""
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await app(scope, receive, send)
-            return
         if scope["type"] != "http":
             raise RuntimeError("only HTTP is served")
         admitted = guard.admit(scope["method"], scope["path"], scope["headers"])

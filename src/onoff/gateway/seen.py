@@ -31,7 +31,7 @@ MOST_STEPS: Final = 10_000
 
 @dataclass
 class Totals:
-    """Sums over all steps. `everything`: the messages that always asking for everything would have taken."""
+    """Sums over all steps. everything: what always asking for everything takes; unweighed: see `evidence`."""
 
     requests: int = 0
     private: int = 0
@@ -40,6 +40,7 @@ class Totals:
     lower: float = 0.0
     bits: float = 0.0
     naive: float = 0.0
+    unweighed: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +90,10 @@ class SeenLog:
         totals.private += sent.private
         totals.messages += sent.cost
         totals.everything += sent.n
-        totals.lower += weighed.lower or 1.0
+        totals.lower += weighed.lower or 0.0
         totals.bits += weighed.bits or 0.0
-        totals.naive += weighed.naive
+        totals.naive += weighed.naive or 0.0
+        totals.unweighed += weighed.bits is None
         if self.level == "counters":
             return
         step = Step(time, sent, wanted if self.level == "full" else None, weighed)

@@ -265,17 +265,18 @@ function showCost() {
   const { totals, frame_size: size, names } = state;
   const n = names.length, steps = state.steps.slice(-SHOWN);
   if (totals.requests === 0) return;
+  const known = totals.unweighed === 0;
   const saved = totals.everything - totals.messages;
   const inBytes = size === null ? "" : ` (${bytesText(saved * size)})`;
   $("cost-text").textContent = `${totals.messages} messages for ${totals.requests} requests: ${percent(saved / totals.everything)} saved${inBytes} against asking for everything.`;
   const lines = [
     ["everything, always", totals.everything, "all", ""], ["onoff", totals.messages, "messages", "ours us"],
-    ["lower bound", totals.lower, "lower", ""], ["no privacy", totals.requests, "plain", "naive"],
+    ["lower bound", known ? totals.lower : null, "lower", ""], ["no privacy", totals.requests, "plain", "naive"],
   ];
   $("totals").replaceChildren(...lines.flatMap(([text, value, id, kind]) => [
     element("span", { class: kind.includes("us") ? "us" : "" }, text),
-    element("progress", { class: `bar ${kind}`, max: totals.everything, value, "aria-label": text }),
-    element("span", { class: kind.includes("us") ? "us" : "", "data-total": id }, Number.isInteger(value) ? String(value) : value.toFixed(1)),
+    element("progress", { class: `bar ${kind}`, max: totals.everything, value: value ?? 0, "aria-label": text }),
+    element("span", { class: kind.includes("us") ? "us" : "", "data-total": id }, value === null ? "not known" : Number.isInteger(value) ? String(value) : value.toFixed(1)),
   ]));
   if (steps.length === 0) return $("cost").replaceChildren(element("p", { class: "hint" }, "The log keeps totals only."));
   const column = columnOf($("cost"), steps.length), width = steps.length * column + 4;
@@ -285,7 +286,8 @@ function showCost() {
     const x = t * column;
     const bar = drawn("rect", { class: "asked", x: x + 4, y: y(step.cost), width: column - 8, height: high * step.cost / n, rx: 3, "data-step": step.step, "data-cost": step.cost });
     const bound = step.lower === null ? "" : `; at least ${step.lower.toFixed(2)} on average`;
-    shapes.push(titled(bar, `request ${step.step}: ${step.cost} messages, ${step.expected.toFixed(2)} expected${bound}`));
+    const usual = step.expected === null ? "" : `, ${step.expected.toFixed(2)} expected`;
+    shapes.push(titled(bar, `request ${step.step}: ${step.cost} messages${usual}${bound}`));
     if (step.lower !== null) shapes.push(drawn("line", { class: "bound", x1: x + 3, x2: x + column - 3, y1: y(step.lower), y2: y(step.lower), "data-step": step.step, "data-lower": step.lower }));
   });
   chart($("cost"), [[String(n), y(n) + 4], ["1", y(1) + 4]], high + 18, width, shapes, `Messages downloaded in each of the last ${steps.length} requests, of ${n}.`);
@@ -293,7 +295,10 @@ function showCost() {
 
 function showBelief() {
   const { posterior, totals, names } = state;
-  if (posterior === null) return $("belief").replaceChildren();
+  if (posterior === null) {
+    if (totals.unweighed > 0) $("belief-text").textContent = "These queries are drawn without a table, so there is nothing to work out here.";
+    return $("belief").replaceChildren();
+  }
   const truth = state.steps.find((step) => step.step === posterior.step && step.private)?.wanted;
   $("belief-text").textContent = `About request ${posterior.step}, made with privacy ON: how likely each source is to the server after all that was asked since, if all were equally likely before.`;
   const top = Math.max(...posterior.ours, ...posterior.naive);
