@@ -152,6 +152,14 @@ def test_more_rows_than_one_search_holds():
     assert abs(run.cost[1] - states[states[0].after_private].cost) <= 6 * run.stderr[1] + 1e-9
 
 
+def test_samplers_that_were_let_go_are_made_again(monkeypatch):
+    chain = MarkovChain(dirichlet(5, 1.0, np.random.default_rng(2)))
+    pattern = Pattern.parse("ON OFF*3")
+    whole = simulate(chain, "greedy", pattern, 500, seed=4)
+    monkeypatch.setattr(module, "SAMPLER_BYTES", 1)
+    assert (simulate(chain, "greedy", pattern, 500, seed=4).sizes == whole.sizes).all()
+
+
 class WithoutTable:
     """A scheme that only draws: the table's own draws behind the smaller interface."""
 

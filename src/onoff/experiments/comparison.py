@@ -20,9 +20,9 @@ from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
 
 PAPER = {"scheme": "greedy", "memory": "bayes-filter"}
-PAPER_DESCENTS = 200
+PAPER_DESCENTS = 60
 """Random descents for the paper's scheme, whose states rarely recur: each needs a table of its own."""
-PAPER_STATES = 500
+PAPER_STATES = 200
 """States of the paper's scheme up to which its expected costs are exact."""
 LARGEST_FOR_PAPER = 60
 """Sources up to which the paper's scheme is run as a baseline."""

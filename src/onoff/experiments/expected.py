@@ -26,7 +26,7 @@ from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
 from onoff.rows import Floats
 
-MOST_STATES = 4_000
+MOST_STATES = 1_000
 """Public states at one time for which the law is pushed forward exactly."""
 LARGEST_FOR_BOUNDS = 2_000
 """Sources up to which powers of the chain are formed for bounds and leaks."""

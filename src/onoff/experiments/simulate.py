@@ -12,9 +12,10 @@ their number.
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -31,6 +32,8 @@ BLOCK = 100_000
 ROWS_PER_SEARCH = 15
 """Rows whose cumulative weights fit one array of 64-bit keys: row number times UNIT plus weight."""
 MOST_USERS = 10**9
+SAMPLER_BYTES = 256 * 2**20
+"""Memory for the tables laid out for drawing."""
 
 
 @dataclass(frozen=True)
@@ -131,7 +134,8 @@ class _Crowd:
         self.rng = rng
         self.observe = observe
         self.impossible = 0
-        self._samplers: dict[int, _Sampler] = {}
+        self._samplers: OrderedDict[int, _Sampler] = OrderedDict()
+        self._held = 0
 
     def run(
         self, count: int, switching: Switching, given: Integers | None, sizes: Integers, private: Integers
@@ -197,19 +201,28 @@ class _Crowd:
     ) -> tuple[Integers, Integers | int]:
         if here.plain:
             return here.following[2][column], 1
-        if not isinstance(here.source, QueryTable):
+        if not here.has_table:
             return self._draw_one_by_one(here, row, wanted)
-        if number not in self._samplers:
-            self._samplers[number] = _Sampler(here.source)
-        drawn = self._samplers[number].draw(row, column, self.rng)
+        drawn = self._sampler(number, here).draw(row, column, self.rng)
         _, sizes, following = here.following
         return following[drawn], sizes[drawn]
 
+    def _sampler(self, number: int, here: State) -> _Sampler:
+        """The sampler of a state; the least recently used ones are let go."""
+        if number in self._samplers:
+            self._samplers.move_to_end(number)
+            return self._samplers[number]
+        sampler = self._samplers[number] = _Sampler(cast("QueryTable", here.source))
+        self._held += sampler.nbytes
+        while self._held > SAMPLER_BYTES and len(self._samplers) > 1:
+            self._held -= self._samplers.popitem(last=False)[1].nbytes
+        return sampler
+
     def _draw_one_by_one(self, here: State, row: Integers, wanted: Integers) -> tuple[Integers, Integers]:
         """For schemes without a table."""
-        entropy = SeededEntropy(self.rng)
+        entropy, source = SeededEntropy(self.rng), here.source
         first = {r: u for u, r in reversed(list(enumerate(here.rows.group.tolist())))}
-        queries = [here.source.draw(first[r], x, entropy) for r, x in zip(row.tolist(), wanted.tolist(), strict=True)]
+        queries = [source.draw(first[r], x, entropy) for r, x in zip(row.tolist(), wanted.tolist(), strict=True)]
         after = [self.states.after(here, query, private=False) for query in queries]
         return np.array(after, dtype=np.int64), np.array([len(query) for query in queries], dtype=np.int64)
 
@@ -234,6 +247,12 @@ class _Sampler:
                 queries.append(owner[cells][order])
                 keys.append(np.cumsum(table.weights[cells][order]).astype(np.uint64) + np.uint64((r - first) * UNIT))
             self.edges.append((np.concatenate(keys), np.concatenate(queries).astype(np.int64)))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        cells = sum(keys.nbytes + queries.nbytes for keys, queries in self.edges)
+        return self.weights.nbytes + self.base.nbytes + cells
 
     def draw(self, row: Integers, column: Integers, rng: np.random.Generator) -> Integers:
         """The number of the query for each (row, column)."""

@@ -62,12 +62,12 @@ class State:
         """What an ON request asks for."""
         return self._states.everything if self._states.force else tuple(self.rows.columns.tolist())
 
-    @cached_property
+    @property
     def source(self) -> QuerySource:
-        """Where an OFF request is drawn from."""
+        """Where an OFF request is drawn from. Kept by `Tables`, within its limit; a state keeps what is small."""
         return self._states.tables.of(self.memory)
 
-    @property
+    @cached_property
     def cost(self) -> float:
         """The expected number of messages of an OFF request."""
         return 1.0 if self.plain else self.source.cost
@@ -107,10 +107,10 @@ class State:
         table = self.source
         if not isinstance(table, QueryTable):
             raise NoTable(self._states.tables.scheme)
-        after = [self._states.after(self, query, private=False) for query in table.queries]
+        after = [self._states.after(self, query, private=False, table=table) for query in table.queries]
         return table.mass / UNIT, table.sizes, np.array(after, dtype=np.int64)
 
-    @property
+    @cached_property
     def has_table(self) -> bool:
         """Whether the law of the next query is known."""
         return self.plain or isinstance(self.source, QueryTable)
@@ -127,7 +127,8 @@ class State:
         entropy = SeededEntropy(rng)
         sources, units = self._states.chain.row_units(self.anchor[0])
         wanted = rng.choice(sources, size=count, p=units / UNIT)
-        queries = (self.source.draw(0, int(x), entropy) for x in wanted)
+        source = self.source
+        queries = (source.draw(0, int(x), entropy) for x in wanted)
         return Counter(self._states.after(self, query, private=False) for query in queries)
 
 
@@ -156,12 +157,11 @@ class States:
     def __len__(self) -> int:
         return len(self.listed)
 
-    def after(self, state: State, query: Set, *, private: bool) -> int:
-        """The number of the state once `query` was sent from `state`."""
+    def after(self, state: State, query: Set, *, private: bool, table: QuerySource | None = None) -> int:
+        """The number of the state once `query` was sent from `state`, where it was drawn from `table`."""
         if self.keeps_query:
             return self._numbers[query] if query in self._numbers else self._add(query, State(self, query))
         # Which of its sources was wanted is secret and changes nothing that is public.
-        table = None if private or state.plain else state.source
         memory = state.memory.after(query, query[0], private=private, table=table)
         anchor = query if private else state.anchor
         rows = cast("Rows", memory.rows)  # the paper's filter keeps exact rows
