@@ -5,11 +5,17 @@ import pytest
 from scipy.optimize import linprog
 from tests.schemes.matrices import many
 
+from onoff.audit.exact import audit_exact
+from onoff.chain import MarkovChain
 from onoff.experiments import families
 from onoff.experiments.families import FAMILIES
-from onoff.rows import Rows
+from onoff.pattern import parse
+from onoff.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.certificate import check
+from onoff.schemes.future import Future
+from onoff.schemes.rebuild import rebuild
+from onoff.schemes.repair import repaired
 
 SAME_COST = 1e-9
 
@@ -99,3 +105,95 @@ def test_out_of_time_it_is_still_exact_and_the_bound_still_true():
     table.verify()
     assert table.cost >= table.lower_bound
     assert check(table.rows, table.details["certificate"]) >= table.lower_bound - 1e-12
+
+
+def test_adversarial_masses_cost_more_and_never_breach():
+    """Masses off by 1e-3, sets missing, sets repeated: exact tables, dearer, never cheaper than the lower bound."""
+    rng = np.random.default_rng(5)
+    rows = Rows.of(families.dirichlet(9, 1.0, rng))
+    table = design(rows, "optimal")
+    masses = table.mass / UNIT
+    shaken = masses + rng.normal(0, 1e-3, size=len(masses))
+    proposals = [
+        (table.queries, shaken),
+        (table.queries[::2], masses[::2]),
+        (table.queries * 2, np.concatenate([masses, masses])),
+        (table.queries + table.queries, np.concatenate([shaken, -shaken])),
+    ]
+    for queries, proposed in proposals:
+        made = rebuild(rows, queries, proposed)
+        made.verify()
+        assert made.cost >= table.lower_bound - SAME_COST
+        repaired(made).verify()
+        assert repaired(made).cost <= made.cost
+
+
+@pytest.mark.parametrize("pattern", ["ON OFF OFF", "ON OFF ON OFF"])
+@pytest.mark.parametrize("memory", ["last-query", "bayes-filter"])
+def test_nothing_leaks_by_exact_enumeration(memory, pattern):
+    chain = MarkovChain(families.dirichlet(4, 1.0, np.random.default_rng(8)))
+    audit = audit_exact(chain, "optimal", parse(pattern), memory)
+    assert audit.private
+
+
+def test_looking_ahead_keeps_the_cost_and_makes_the_next_request_cheaper():
+    chain = Rows.of(families.dirichlet(12, 1.0, np.random.default_rng(0)))
+    plain, ahead = design(chain, "optimal"), design(chain, "optimal", future=chain)
+    ahead.verify()
+    assert ahead.optimal
+    assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
+    following = {table: mean_successor(table, Future(chain, chain)) for table in (plain, ahead)}
+    assert following[ahead] < following[plain] - 1e-3
+
+
+def mean_successor(table, future):
+    """The mean of V over the queries."""
+    sets = np.zeros((len(table), len(table.rows.columns)), dtype=bool)
+    for k, query in enumerate(table.queries):
+        sets[k, np.searchsorted(table.rows.columns, query)] = True
+    return float((table.mass / UNIT) @ future(sets))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_500_random_rows_cost_what_the_enumerated_program_says():
+    rng = np.random.default_rng(11)
+    names = list(FAMILIES)
+    for at in range(500):
+        n = int(rng.integers(2, 9))
+        matrix = FAMILIES[names[at % len(names)]](n, rng)
+        rows = Rows.of(matrix[rng.integers(n, size=int(rng.integers(1, 9)))])
+        table = design(rows, "optimal")
+        proven_optimal(table)
+        assert table.cost == pytest.approx(design(rows, "enumerated").cost, abs=SAME_COST)
+        if n <= 6:
+            assert table.cost == pytest.approx(hall_program(rows), abs=SAME_COST)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("name", "n"),
+    [(name, n) for n in (50, 100) for name in ("dirichlet 0.1", "dirichlet 1", "dirichlet 10", "sticky", "zipf")]
+    + [("ring", n) for n in (30, 45, 60)]
+    + [("small diagonal", 50), ("out-degree 3", 40), ("dirichlet 1", 200)],
+)
+def test_large_chains_meet_their_lower_bound(name, n):
+    table = design(FAMILIES[name](n, np.random.default_rng(7)), "optimal", budget=1800.0)
+    proven_optimal(table)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("side", "gap"), [(8, 0.02), (10, 0.05)])
+def test_large_grids_come_close_to_their_lower_bound(side, gap):
+    table = design(families.grid(side, side), "optimal", budget=600.0, gap=gap)
+    table.verify()
+    assert table.gap <= gap
+    assert check(table.rows, table.details["certificate"]) >= table.lower_bound - 1e-12
+
+
+@pytest.mark.parametrize("k", [2, 3, 4, 5])
+def test_powers_of_ring_and_grid_meet_their_lower_bound(k):
+    for matrix in (families.ring(20), families.grid(5, 5)):
+        proven_optimal(design(np.linalg.matrix_power(matrix, k), "optimal"))

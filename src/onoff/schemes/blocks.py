@@ -1,7 +1,7 @@
 """The optimum for few rows over many sources: one small linear program, exact and certified.
 
 Setting
-    M rows, at most 6 or so, over any number of sources
+    M rows, at most 8, over any number of sources
     G        a block: a set of rows that take the same source;   pi   a partition of the rows into blocks
 
 Whatever the rows take together, they fall into blocks, and the query has one source for each block. So a coupling is
@@ -32,8 +32,8 @@ from onoff.errors import OnOffError
 from onoff.rows import Floats, Rows
 from onoff.schemes.hall import TOLERANCE, Sets
 
-MOST_ROWS = 6
-MOST_UNKNOWNS = 30_000
+MOST_ROWS = 8
+MOST_UNKNOWNS = 16_000
 NEGLIGIBLE = 1e-12
 Block = tuple[int, ...]
 
