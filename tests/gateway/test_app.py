@@ -14,6 +14,7 @@ from tests.gateway.local import gateway
 
 from onoff import wire
 from onoff.chain import MarkovChain
+from onoff.cli import run
 from onoff.gateway.run import listen
 
 
@@ -220,6 +221,19 @@ def test_a_log_file_gets_each_line_as_it_comes(tmp_path):
         ask(local, ("alpha", True), ("beta", False))
         assert path.read_bytes() == local.get("/v1/log").body
         assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_the_auditor_reads_the_log_and_finds_it_honest(tmp_path, capsys):
+    path, chain = tmp_path / "seen.jsonl", tmp_path / "chain.json"
+    with gateway(tmp_path, log=path) as local:
+        local.engine.chain.save(chain)
+        ask(local, *((NAMES[i % 4], i % 3 == 0) for i in range(12)))
+    assert run(["audit", "log", str(path), "--chain", str(chain), "--scheme", "single"]) == 0
+    assert "All 12 queries" in capsys.readouterr().out
+    lines = path.read_text().splitlines(keepends=True)
+    del lines[4]
+    path.write_text("".join(lines))
+    assert run(["audit", "log", str(path), "--chain", str(chain), "--scheme", "single"]) == 5
 
 
 # -- events ------------------------------------------------------------------------------------------------

@@ -81,6 +81,14 @@ def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkey
     assert engine.request("alpha").result(30).payload == b"first of alpha"
 
 
+def test_a_step_that_cannot_be_weighed_is_answered_and_counted(engine, monkeypatch, caplog):
+    monkeypatch.setattr(engine._evidence, "add", lambda *a: 1 / 0)
+    assert engine.request("beta").result(30).payload == b"first of beta"
+    assert engine.request("gamma").result(30).payload == b"first of gamma"
+    assert engine.snapshot()["totals"]["unweighed"] == 2
+    assert "beta" not in caplog.text
+
+
 @pytest.mark.parametrize("key", ["", "x" * 129, "é", "a\nb"])
 def test_a_key_that_is_none_is_refused(engine, world, key):
     with pytest.raises(InvalidInput):

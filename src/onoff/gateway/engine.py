@@ -14,6 +14,7 @@ wanted, so that the page can tell whether the server is there.
 
 from __future__ import annotations
 
+import logging
 import secrets
 import threading
 import time
@@ -32,9 +33,11 @@ from onoff.client import Client, Message, Progress, Sent, default_journal
 from onoff.client.core import LARGEST_CATALOGUE, Failure
 from onoff.client.transport import Http, Request
 from onoff.errors import InvalidInput, InvalidWire, OnOffError, ServerUnreachable, UnknownSource
-from onoff.gateway.evidence import Evidence
+from onoff.gateway.evidence import Assessment, Evidence
 from onoff.gateway.seen import SeenLog
 from onoff.gateway.switch import Position, Switch
+
+log = logging.getLogger("onoff.gateway")
 
 KEPT_KEYS: Final = 128
 LONGEST_KEY: Final = 128
@@ -177,7 +180,7 @@ class Engine:
             self._client.close()
 
     def _settle(self, job: _Job, before: int, outcome: Message | OnOffError) -> None:
-        weighed = [(moment, sent, self._evidence.add(sent, job.wanted)) for moment, sent in job.sent[before:]]
+        weighed = [(moment, sent, self._weigh(sent, job.wanted)) for moment, sent in job.sent[before:]]
         with self._lock:
             for moment, sent, assessment in weighed:
                 self.log.add(moment, sent, job.wanted, assessment)
@@ -197,6 +200,13 @@ class Engine:
             job.done.set_exception(outcome)
         else:
             job.done.set_result(outcome)
+
+    def _weigh(self, sent: Sent, wanted: int) -> Assessment:
+        try:
+            return self._evidence.add(sent, wanted)
+        except Exception as error:  # what is shown must not stop what is done
+            log.warning("a step could not be weighed: %s", type(error).__name__)
+            return Assessment()
 
     def _observed(self, sent: Sent) -> None:
         if self._current is not None:
