@@ -159,6 +159,17 @@ def test_state_verify_refuses_damage_and_leaves_it_alone(capfd, tmp_path):
     assert (tmp_path / "journal").read_bytes() == b"damaged"
 
 
+def test_reset_removes_a_journal_that_damage_makes_look_unwritable(capfd, tmp_path):
+    out_of(capfd, "get", "gamma")
+    with (tmp_path / "journal").open("r+b") as file:
+        file.seek(18)  # the version that is needed to write this file
+        file.write(b"\x09")
+    out_of(capfd, "get", "gamma", code=1)
+    out_of(capfd, "state", "reset", "--yes")
+    assert not (tmp_path / "journal").exists()
+    out_of(capfd, "get", "gamma")
+
+
 def test_reset_asks_first(capfd, tmp_path, monkeypatch):
     out_of(capfd, "get", "gamma")
     monkeypatch.setattr(sys, "stdin", io.StringIO("n\n"))

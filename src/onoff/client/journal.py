@@ -221,7 +221,8 @@ class Journal:
 def remove(path: Path) -> list[Path]:
     """Delete a journal that nobody holds, and what was put aside of it; the files that were there."""
     if path.exists():
-        Journal(path).close()
+        with suppress(JournalWriteFailed):  # damage can look like a disk that may not be written
+            Journal(path).close()
     names = (path.name, f"{path.name}-wal", f"{path.name}.damaged", f"{path.name}.damaged-wal")
     found = [path.with_name(name) for name in names if path.with_name(name).exists()]
     for file in found:
