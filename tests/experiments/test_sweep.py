@@ -190,6 +190,11 @@ def test_unknown_names_and_files_are_refused(tmp_path):
     (tmp_path / "x.parquet").write_bytes(b"nonsense")
     with pytest.raises(InvalidInput, match=r"x\.parquet"):
         read_rows(tmp_path / "x.parquet")
+    with pytest.raises(InvalidInput, match=r"x\.parquet"):
+        sweep(tasks_of(tmp_path), tmp_path / "x.parquet")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OnOffError, match="file"):
+        sweep(tasks_of(tmp_path), tmp_path / "file" / "r.parquet")
 
 
 # -- a real cluster on loopback: a scheduler and two worker processes --------------------------------------

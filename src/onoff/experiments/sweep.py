@@ -30,6 +30,7 @@ import shutil
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -231,12 +232,11 @@ class Parts:
         """What need not be computed again."""
         done = {part.stem for part in self.folder.glob("*.parquet")}
         if self.path.exists():
-            done |= set(_parquet().read_table(self.path, columns=["key"])["key"].to_pylist())
+            done |= {row["key"] for row in read_rows(self.path)}
         return done
 
     def write(self, row: dict[str, Any]) -> None:
         """Keep one row, whole or not at all."""
-        self.folder.mkdir(parents=True, exist_ok=True)
         self._put(self.folder / f"{row['key']}.parquet", [row])
 
     def finish(self, wanted: Sequence[str]) -> int:
@@ -255,10 +255,12 @@ class Parts:
 
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             _parquet().write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), temporary)
             temporary.replace(path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink()
             raise OnOffError(
                 f"{path}: {error.strerror or error}", hint="the rows before this one are kept; run it again to go on"
             ) from None
