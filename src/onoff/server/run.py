@@ -147,7 +147,7 @@ def serve_here(settings: Settings, sock: socket.socket) -> None:
 def _run(work: object) -> None:
     import uvloop
 
-    # The thread that writes to the store must not wait five milliseconds for each of its turns.
+    # The thread that waits for the disk must not wait five milliseconds more to say that it is done.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(work)  # type: ignore[arg-type]

@@ -1,9 +1,9 @@
 """The default store: one SQLite file, any number of worker processes on one machine.
 
-WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged. One thread
-writes; the event loop reads on a connection of its own. Beside the file lies a `StepTable` with the steps of the
-sessions and a bell, which is rung after a commit, before it is acknowledged, and at every opening: while it is
-silent nothing acknowledged is new.
+WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged. Waiting for the
+disk, the one slow part of it, is left to a thread; what comes meanwhile is committed together afterwards. Reading
+has a connection of its own. Beside the file lies a `StepTable` with the steps of the sessions and a bell, which is
+rung after a commit, before it is acknowledged, and at every opening: while it is silent nothing acknowledged is new.
 
     meta        catalogue (JSON as on the wire), count (bumped by every change), schema
     messages    name, version, published, media_type, body, count (of its publish)
@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -67,7 +68,8 @@ class SQLiteStore:
                 f"cannot open the store {self._path}: {error}", hint="is it a writable SQLite file of onoff?"
             ) from error
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="onoff-writer")
-        self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], Future[Any]]] = deque()
+        self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = deque()
+        self._committing: asyncio.Task[None] | None = None
         self._heard = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
@@ -85,7 +87,9 @@ class SQLiteStore:
         return connection
 
     def _prepare(self, frame_size: int) -> None:
-        with self._transaction() as db:
+        db = self._writer
+        db.execute("BEGIN IMMEDIATE")
+        try:
             if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
                 for statement in _SCHEMA.split(";"):
                     db.execute(statement)
@@ -95,47 +99,71 @@ class SQLiteStore:
                     [("catalogue", empty), ("count", 0), ("schema", SCHEMA_VERSION)],
                 )
             (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        finally:
+            db.execute("COMMIT")
+        db.execute("PRAGMA busy_timeout=0")  # from here on `_begin` does the waiting
         if found != SCHEMA_VERSION:
             raise StoreUnavailable(
                 f"{self._path} has schema {found}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
             )
 
-    def _transaction(self) -> _Transaction:
-        return _Transaction(self._writer)
-
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The outcome of `work`, durable. What waits while the disk is busy is committed together."""
-        done: Future[Any] = Future()
+        """The outcome of `work`, durable."""
+        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._queue.append((work, done))
-        self._thread.submit(self._commit_queue)
+        if self._committing is None or self._committing.done():
+            self._committing = asyncio.create_task(self._commit_queue())
         try:
-            outcome: T = await asyncio.wrap_future(done)
+            outcome: T = await done
         except sqlite3.Error as error:
             raise _unavailable(error) from error
         return outcome
 
-    def _commit_queue(self) -> None:
-        batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
-        if not batch:
-            return  # an earlier turn took them along
-        outcomes: list[tuple[Any, OnOffError | None]] = []
+    async def _commit_queue(self) -> None:
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
+            try:
+                outcomes = await self._commit([work for work, _ in batch])
+            except Exception as error:
+                outcomes = [error] * len(batch)
+            for (_, done), outcome in zip(batch, outcomes, strict=True):
+                if done.done():
+                    continue  # whoever waited has gone
+                if isinstance(outcome, Exception):
+                    done.set_exception(outcome)
+                else:
+                    done.set_result(outcome)
+
+    async def _commit(self, batch: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
+        """What each returned, or the refusal it raised, in one transaction."""
+        db = self._writer
+        await self._begin()
         try:
-            with self._transaction() as db:
-                for work, _ in batch:
-                    try:
-                        outcomes.append((work(db), None))
-                    except OnOffError as refusal:  # raised before anything was written
-                        outcomes.append((None, refusal))
-            self._steps.ring()
-        except Exception as error:
-            for _, done in batch:
-                done.set_exception(error)
-            return
-        for (_, done), (outcome, refused) in zip(batch, outcomes, strict=True):
-            if refused is None:
-                done.set_result(outcome)
-            else:
-                done.set_exception(refused)
+            outcomes = []
+            for work in batch:
+                try:
+                    outcomes.append(work(db))
+                except OnOffError as refusal:  # raised before anything was written
+                    outcomes.append(refusal)
+            await asyncio.get_running_loop().run_in_executor(self._thread, db.execute, "COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        self._steps.ring()
+        return outcomes
+
+    async def _begin(self) -> None:
+        """BEGIN IMMEDIATE; while another process writes, wait without holding up the readers of this one."""
+        deadline = time.monotonic() + BUSY_SECONDS
+        while True:
+            try:
+                self._writer.execute("BEGIN IMMEDIATE")
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                    raise
+            await asyncio.sleep(0.002)
 
     # Reading, on the event loop's own connection.
 
@@ -240,35 +268,12 @@ class SQLiteStore:
         await self._write(lambda db: db.execute("REPLACE INTO publishers VALUES (?, ?, ?)", row))
 
     async def close(self) -> None:
+        if self._committing is not None:
+            await self._committing
         self._thread.shutdown()
         self._reader.close()
         self._writer.close()
         self._steps.close()
-
-
-class _Transaction:
-    """BEGIN IMMEDIATE ... COMMIT, or ROLLBACK if anything is raised."""
-
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
-
-    def __enter__(self) -> sqlite3.Connection:
-        self._connection.execute("BEGIN IMMEDIATE")
-        return self._connection
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is None:
-            try:
-                self._connection.execute("COMMIT")
-                return
-            except sqlite3.Error:
-                self._roll_back()
-                raise
-        self._roll_back()
-
-    def _roll_back(self) -> None:
-        if self._connection.in_transaction:
-            self._connection.execute("ROLLBACK")
 
 
 def _bump(db: sqlite3.Connection) -> int:
