@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test test-deep bench results lint docs clean
+.PHONY: help setup system demo test test-deep mutation coverage bench results lint docs clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -28,6 +28,12 @@ test: setup system lint  ## everything that must hold, in minutes
 
 test-deep: setup system lint  ## the same and the long runs, in hours
 	$(BIN)/python -m pytest -q -n $(JOBS) -m "deep or not deep"
+
+mutation: setup  ## change the code in small ways and see whether the tests notice, in an hour
+	$(BIN)/python benchmarks/mutation.py
+
+coverage: setup system  ## branch coverage of `make test`
+	$(BIN)/python -m pytest -q -n $(JOBS) --cov --cov-report=term-missing:skip-covered
 
 bench: setup  ## ratios against baselines measured in the same run
 	$(BIN)/python benchmarks/run.py

@@ -165,3 +165,29 @@ def test_every_on_comes_back_to_the_same_table(memory):
         session.request(source, private=True)
         session.prepare()
     assert len(session.tables) == 1
+
+
+def test_the_papers_filter_keeps_the_last_private_request_through_open_ones():
+    """After ON its rows have one row for every value of X_tau, whatever is asked openly since."""
+    chain = MarkovChain([[0.5, 0.3, 0.2], [0.2, 0.5, 0.3], [0.3, 0.2, 0.5]])
+    session = Session(chain, "single", "bayes-filter", entropy=ScriptedEntropy([1, 0]))
+    session.request(2, private=True)
+    assert session.request(2, private=False).sources == (0, 1, 2)
+    assert (session.memory.rows.m, session.memory.hidden) == (3, 2)
+    assert session.request(0, private=False).sources == (0,)
+    session.request(1, private=False)
+    assert (session.memory.rows.m, session.memory.hidden, session.memory.rows.distinct) == (3, 2, 1)
+
+
+def test_nothing_is_prepared_where_nothing_is_at_stake():
+    session = Session(P2, "single")
+    session.prepare()
+    session.request(0, private=False)
+    session.prepare()
+    assert len(session.tables) == 0
+
+
+def test_queries_are_values():
+    assert Query((0,), 2, "why") == Query((0,), 2)
+    with pytest.raises(AttributeError):
+        Query((0,), 2).n = 3
