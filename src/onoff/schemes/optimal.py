@@ -153,9 +153,15 @@ class _Search:
         one = np.eye(size, dtype=bool)
         self.program.add_sets(np.ones((1, size), dtype=bool))
         self.program.add_sets(one)
-        self.program.add_sets(systematic(p, 4, self.rng))
+        self.program.add_sets(systematic(p, self._orders(), self.rng))
         self.program.add_sets(races(p, 2 * size, self.rng))
         self.program.add_cuts(np.vstack([one, ~one, p > 0]))
+
+    def _orders(self) -> int:
+        """How many systematic samples to start with: more where queries are large, but few where rows are sparse."""
+        p = self.program.p
+        full_rows = np.count_nonzero(p) > p.size / 2
+        return int(np.clip(1.3 * p.max(axis=0).sum(), 4, 24)) if full_rows else 4
 
     def _round(self) -> bool:
         """Solve, separate, price; whether the search is over."""
