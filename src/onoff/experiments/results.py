@@ -99,7 +99,7 @@ def families(settings: Settings) -> Section:
     for family, n in largest.items():
         mine = {row["scheme"]: row for row in good if row["family"] == family and row["n"] == n}
         first = next(iter(mine.values()))
-        costs = [mine[scheme]["first_cost"] if scheme in mine else "-" for scheme in ("greedy", "race", "optimal")]
+        costs = [_with_error(mine.get(scheme)) for scheme in ("greedy", "race", "optimal")]
         lines.append((family, n, first["inner"], *costs, first["first_lower"]))
     command = f"onoff sweep docs/sweeps/{settings.spec.name} -o sweep.parquet && onoff plot sweep.parquet"
     text = "## The first request after a private one, by family of chains\n\n"
@@ -192,6 +192,13 @@ def _texts(page: str) -> dict[str, str]:
 
 def _order(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(row["family"] for row in rows))
+
+
+def _with_error(row: Mapping[str, Any] | None) -> Any:
+    """The cost of a row; the race has no table, so its cost is an estimate."""
+    if row is None or not row["stderr"]:
+        return "-" if row is None else row["first_cost"]
+    return f"{row['first_cost']:.2f} ± {row['stderr']:.2f}"
 
 
 def _error(totals: Any) -> float:
