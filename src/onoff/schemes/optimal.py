@@ -53,9 +53,8 @@ SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
 SAME_COST = 1e-9
 """Tables whose costs differ by less, relatively, count as equal when the future is looked at."""
-MOST_LOOKS = 30
-LEAST_LOOKING = 0.5
-"""Rounds, and seconds at least, that looking ahead may take; else as long as the search took."""
+MOST_LOOKS = 12
+"""Rounds of looking ahead at most: a number, not a time, so that the same rows give the same table."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
@@ -242,8 +241,7 @@ class _Search:
         """Among masses as cheap as the best, those with the cheapest successors, as far as a few rounds find them."""
         if self.best is None:
             return
-        program, start = self.program, monotonic()
-        until = min(self.deadline, start + max(start - self.started, LEAST_LOOKING))
+        program, until = self.program, self.deadline
         program.add_sets(systematic(program.p, 8, self.rng))
         program.prefer(future, max(self.best.value, self.lower) * (1 + SAME_COST))
         for _ in range(MOST_LOOKS):
