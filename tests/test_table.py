@@ -135,3 +135,43 @@ def test_a_large_table_prints_its_heaviest_queries_and_says_so():
     text = str(table)
     assert "20 queries, 1 rows, 20 sources in all" in text
     assert text.splitlines()[0].count("{") == MOST_SHOWN
+
+
+def test_errors_name_the_query_the_row_and_the_source_that_are_wrong():
+    rows = Rows.of([[0.75, 0.25], [0.75, 0.25], [0.25, 0.75]])
+    table = paper_table(rows)
+    weights = table.weights.copy()
+    at = int(table.starts[1])  # the second distinct row belongs to u = 2; its last cell is in query {0, 1}
+    weights[-1] += 1
+    weights[at] -= 1
+    with pytest.raises(PrivacyBreach, match=r"query \(0,\) has mass \d+ when u = 2"):
+        replace(table, weights=weights).verify()
+    cells = [(0, 0, A, UNIT), (0, 1, A, UNIT - 5), (0, 1, B, 5)]
+    with pytest.raises(InvalidTable, match="source 0 gets"):
+        QueryTable.from_cells(Rows.of([[0.75, 0.25], [0.25, 0.75]]), [(A, B)], cells).verify()
+    odd = Rows.of([[0.5, 0.25, 0.25], [0.5, 0.25, 0.25]])
+    with pytest.raises(InvalidTable, match="source 1 gets"):
+        QueryTable.from_cells(odd, [(0, 1, 2)], [(0, 0, 0, UNIT // 2), (0, 0, 2, UNIT // 2)]).verify()
+
+
+def test_mass_outside_a_query_in_the_middle_is_refused():
+    with pytest.raises(InvalidTable, match="query 0 holds mass for source 1"):
+        QueryTable.from_cells(ROWS, [(A,), (A, B)], [(0, 0, B, UNIT), (1, 1, A, UNIT)])
+
+
+def test_cells_without_mass_are_left_out():
+    table = QueryTable.from_cells(
+        ROWS, [(A,), (A, B)], [(0, 0, A, 0), (1, 0, A, UNIT), (1, 1, B, 1), (1, 1, A, UNIT - 1)]
+    )
+    assert table.queries == [(A, B)]
+    assert 1 in table.weights.tolist()
+    assert len(table.starts) == table.rows.distinct + 1
+
+
+def test_the_gap_and_what_is_called_optimal():
+    table = paper_table().labelled(lower_bound=None)
+    assert table.gap is None
+    assert not table.optimal
+    assert table.labelled(lower_bound=table.cost / 1.25).gap == pytest.approx(0.25)
+    assert not table.labelled(lower_bound=table.cost / 1.25).optimal
+    assert table.labelled(lower_bound=table.cost).optimal
