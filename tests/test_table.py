@@ -175,3 +175,18 @@ def test_the_gap_and_what_is_called_optimal():
     assert table.labelled(lower_bound=table.cost / 1.25).gap == pytest.approx(0.25)
     assert not table.labelled(lower_bound=table.cost / 1.25).optimal
     assert table.labelled(lower_bound=table.cost).optimal
+
+
+def test_a_slot_that_is_stored_twice_is_refused():
+    table = paper_table()
+    slots, weights, starts = table.slots.tolist(), table.weights.tolist(), table.starts.copy()
+    half = weights[0] // 2
+    starts[1:] += 1
+    doubled = replace(
+        table,
+        slots=np.array([slots[0], *slots]),
+        weights=np.array([half, weights[0] - half, *weights[1:]]),
+        starts=starts,
+    )
+    with pytest.raises(InvalidTable, match="slots of a row"):
+        doubled.verify()
