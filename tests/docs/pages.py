@@ -1,0 +1,55 @@
+"""A page of the documentation as one script: its `sh` and `python` blocks in order, on ports that are free."""
+
+import re
+import socket
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PORTS = ("8470", "8471", "8480", "8490", "8786", "6390")
+"""Ports that the pages name; each is replaced by a free one."""
+
+WAIT = """
+import socket, sys, time
+deadline = time.monotonic() + 60
+for port in sys.argv[1:]:
+    while socket.socket().connect_ex(("127.0.0.1", int(port))):
+        assert time.monotonic() < deadline, f"nobody answers on port {port}"
+        time.sleep(0.1)
+"""
+
+_BLOCK = re.compile(r"^```(?P<language>\w+)\n(?P<body>.*?)^```$", re.M | re.S)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    return [(found["language"], found["body"]) for found in _BLOCK.finditer(page.read_text())]
+
+
+def script(page: Path) -> str:
+    parts = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
+    for at, (language, body) in enumerate(blocks(page)):
+        if language == "sh":
+            parts.append(body)
+        elif language == "python":
+            parts.append(f"cat > block{at}.py <<'END OF BLOCK'\n{body}END OF BLOCK\npython block{at}.py")
+    text = "\n".join(parts) + "\n"
+    for port in PORTS:
+        text = text.replace(port, str(free_port()))
+    return _with_patience(text)
+
+
+def _with_patience(text: str) -> str:
+    """`sleep 2` is for readers; a busy machine may need more until what was started in the background answers."""
+    lines, ports = [], []
+    for line in text.splitlines():
+        if line.endswith("&"):
+            ports += re.findall(r"(?:--port |http\.server )(\d+)", line)
+        if re.fullmatch(r"sleep \d+", line):
+            line = f"python -c '{WAIT}' {' '.join(ports)}"
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

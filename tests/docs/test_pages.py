@@ -1,0 +1,71 @@
+"""The documentation is true: every command and code block runs, links resolve, versions agree."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.docs.pages import ROOT, blocks, script
+
+import onoff
+
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PAGES = [page for page in PAGES if "_build" not in page.parts]
+RUNNABLE = [page for page in PAGES if any(language in {"sh", "python"} for language, _ in blocks(page))]
+SHOWN_ONLY = ("make ", "docker ", "systemctl ", "sudo ", "git ")
+
+
+def short(page):
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", RUNNABLE, ids=short)
+def test_every_block_runs(page, tmp_path):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    done = subprocess.run(
+        ["bash", "-c", script(page)],
+        cwd=tmp_path,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_blocks_that_are_only_shown_are_of_known_kinds(page):
+    for language, body in blocks(page):
+        assert language in {"sh", "python", "console", "json", "text", "toml"}, language
+        if language == "console":
+            assert all(line.startswith(SHOWN_ONLY) for line in body.splitlines() if line.strip()), body
+
+
+@pytest.mark.parametrize("page", PAGES, ids=short)
+def test_links_between_pages_resolve(page):
+    text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
+    for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", text):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{short(page)} links to {target}"
+
+
+def test_make_commands_that_the_pages_name_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {
+        found
+        for page in PAGES
+        for language, body in blocks(page)
+        if language in {"console", "sh"}
+        for found in re.findall(r"^make ([a-z-]+)", body, re.M)
+    }
+    assert named
+    assert named <= targets
+
+
+def test_versions_agree():
+    assert f"## {onoff.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"version: {onoff.__version__}" in (ROOT / "CITATION.cff").read_text()
