@@ -231,7 +231,7 @@ class QueryTable:
         return queries.tolist(), self.weights[cells][here].tolist()
 
     def posterior(self, query: Iterable[int]) -> Floats:
-        """p(x | q, u) for each original u and each source x of `query`, in ascending order: shape (M, |q|).
+        """p(x | q, u) for each original u and each source x of `query`, in ascending order: shape (M, size of q).
 
         What the server can believe of the present request, were it told u.
         """
