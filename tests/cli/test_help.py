@@ -1,5 +1,6 @@
 """Help: every command says in the list what it does, and opens with examples that it understands."""
 
+import inspect
 import re
 import shlex
 
@@ -21,7 +22,7 @@ def commands(parent=app, path=()):
 
 
 def examples(found):
-    fenced = re.search(r"\A[^\n]+\n\n```console\n(.*?)```", found.help or "", re.S)
+    fenced = re.search(r"\A[^\n]+\n\n```console\n(.*?)```", inspect.cleandoc(found.help or ""), re.S)
     return [line.strip() for line in fenced.group(1).splitlines() if line.strip()] if fenced else []
 
 

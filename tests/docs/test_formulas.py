@@ -1,6 +1,7 @@
 """Every displayed formula of the documentation has a test that bears its name: `:label: outer` has `test_outer`."""
 
 import itertools
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -345,3 +346,18 @@ def test_mismatch():
         distance = np.abs(assumed - true).sum(axis=1) / 2
         for u, v in itertools.combinations(range(3), 2):
             assert np.abs(laws[u] - laws[v]).sum() / 2 <= distance[u] + distance[v] + 1e-12
+
+
+def test_tie_break():
+    """The cost |S| + eps V(S), V(S) = OPT of the rows of S: cheapest successors among the optima."""
+    chain = MarkovChain(np.random.default_rng(5).dirichlet(np.ones(4), size=4))
+    plain = design(chain.rows(), "optimal")
+    chosen = design(chain.rows(), "optimal", future=chain.rows())
+    assert chosen.cost == pytest.approx(plain.cost, rel=1e-6)
+
+    def after(table):
+        return math.fsum(
+            int(mass) / UNIT * opt(chain.rows(query)) for query, mass in zip(table.queries, table.mass, strict=True)
+        )
+
+    assert after(chosen) <= after(plain) + 1e-9

@@ -53,18 +53,15 @@ def exact(
 ) -> int:
     """Enumerate every request path and every random branch, and decide by equality.
 
+    ```console
+    onoff audit exact chain.json --scheme greedy --pattern 'ON OFF OFF OFF'
+    onoff audit exact chain.json --scheme naive --json
+    onoff audit exact large.json --scheme greedy --sessions 10000 --pattern 'ON OFF*10'
+    onoff audit exact chain.json --client --pattern 'ON OFF OFF'
+    ```
+
     With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step.
-
-    Examples
-    --------
-    onoff audit exact chain.json --scheme greedy --pattern 'ON OFF OFF OFF'
-
-    onoff audit exact chain.json --scheme naive --json
-
-    onoff audit exact large.json --scheme greedy --sessions 10000 --pattern 'ON OFF*10'
-
-    onoff audit exact chain.json --client --pattern 'ON OFF OFF'
     """
     loaded, statuses = MarkovChain.load(chain), parse(pattern)
     if sessions is not None:

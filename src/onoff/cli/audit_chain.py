@@ -42,13 +42,11 @@ def chain(
 ) -> None:
     """Tell what leaks when the true chain is another one, or is off by an error, or is known only from traces.
 
-    Examples
-    --------
+    ```console
     onoff audit chain chain.json --against measured.json
-
     onoff audit chain chain.json --error 0.05 --html report.html
-
     onoff audit chain chain.json --traces clicks.csv --json
+    ```
     """
     if (against is None) + (error is None) + (traces is None) != 2:
         raise InvalidInput("give one of --against, --error and --traces", hint="e.g. --error 0.05")

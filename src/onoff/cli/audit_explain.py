@@ -35,11 +35,10 @@ def explain(
 ) -> None:
     """Show what the server could guess of each private request: before, after ours, after naive switching.
 
-    Examples
-    --------
+    ```console
     onoff audit explain chain.json --pattern 'ON OFF OFF ON OFF'
-
     onoff audit explain chain.json --pattern 'OFF ON OFF' --html report.html
+    ```
     """
     found = explain_guesses(MarkovChain.load(chain), parse(pattern), scheme, seed)
     if html is not None:

@@ -29,13 +29,12 @@ def log(
 ) -> int:
     """Recompute that every query is canonical and possible, holds what ON requires and follows its table.
 
-    FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them.
-
-    Examples
-    --------
+    ```console
     onoff audit log queries.jsonl --chain chain.json
-
     onoff audit log queries.jsonl --chain chain.json --scheme greedy --json
+    ```
+
+    FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them.
     """
     audit = audit_log(read_log(file), MarkovChain.load(chain), scheme)
     if html is not None:

@@ -27,12 +27,13 @@ def bounds(
 ) -> None:
     """Bound the messages per request, 1, 2, ... requests after the last private one.
 
+    ```console
+    onoff bounds chain.json --steps 10
+    onoff bounds chain.json --steps 3 --json
+    ```
+
     inner: the paper's inner bound for the rows P^t, an upper bound on that request alone. outer: the paper's outer
     bound 2; lower: the best proven bound. No scheme costs less, if every source can be the last private request.
-
-    Examples
-    --------
-    onoff bounds chain.json --steps 10 --json
     """
     loaded = MarkovChain.load(chain)
     found = step_bounds(loaded, steps)

@@ -23,8 +23,10 @@ def catalogue(
 ) -> None:
     """List the sources of a server, or list and change those of a store.
 
+    ```console
     onoff catalogue
     onoff catalogue --store messages.db --add sports --drop weather
+    ```
 
     A change makes a new epoch; servers on that store follow at once, and clients start a new session.
 

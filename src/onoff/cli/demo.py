@@ -69,11 +69,10 @@ def demo(
 ) -> None:
     """Watch a reader of a dozen news sources switch privacy ON and OFF, and see what the server sees.
 
-    Examples
-    --------
+    ```console
     onoff demo
-
     onoff demo --exit --scheme greedy --json
+    ```
     """
     if not 0 <= port < 65536:
         raise InvalidInput(f"no port {port}", hint="use 0 to 65535")

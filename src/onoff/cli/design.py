@@ -49,15 +49,13 @@ def design(
 ) -> None:
     """Build the queries that hide the last request, for all that it may have been.
 
-    Reports the expected number of messages, the proven lower bound on it, and the paper's inner and outer bounds.
-
-    Examples
-    --------
+    ```console
     onoff design chain.json --scheme optimal
-
     onoff design chain.json --scheme greedy --table --json
-
     onoff design chain.json --budget 10 --picture table.svg
+    ```
+
+    Reports the expected number of messages, the proven lower bound on it, and the paper's inner and outer bounds.
     """
     loaded = MarkovChain.load(chain)
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}

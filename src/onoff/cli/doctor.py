@@ -33,11 +33,12 @@ def doctor(
 ) -> int:
     """Check chain, server, catalogue and journal, and say what requests will cost. Sends no query.
 
-    The exit code is that of the first fault: 3 for the chain or the catalogue, 4 for the server, 1 for the journal.
+    ```console
+    onoff doctor --server http://127.0.0.1:8470 --chain chain.json
+    onoff doctor --server http://127.0.0.1:8470 --chain chain.json --journal app.sqlite --json
+    ```
 
-    Examples
-    --------
-    onoff doctor --server http://127.0.0.1:8000 --chain chain.json
+    The exit code is that of the first fault: 3 for the chain or the catalogue, 4 for the server, 1 for the journal.
     """
     address = need_server(server)
     checks = list(_examine(address, need_chain(chain), journal_path(journal, server), scheme))

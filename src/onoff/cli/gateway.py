@@ -32,8 +32,10 @@ def gateway(
 ) -> None:
     """Serve the sources of a message server on this machine, with a switch on a page.
 
+    ```console
     onoff gateway --server http://127.0.0.1:8470 --chain chain.json
     onoff gateway --server https://messages.example --chain chain.json --port 0 --keep counters
+    ```
 
     Open the printed address in a browser. Apps download below the second one, which stays the same.
 

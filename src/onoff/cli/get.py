@@ -35,13 +35,13 @@ def get(
 ) -> None:
     """Fetch the latest message of a source and print it.
 
-    Privacy is ON unless --open is given. With --open the server may learn which source is wanted now, and still
-    nothing of what was wanted before. A request that failed counts as sent; run the command again for a new one.
-
-    Examples
-    --------
+    ```console
     onoff get NAME --server http://127.0.0.1:8000 --chain chain.json
     onoff get NAME --open --json
+    ```
+
+    Privacy is ON unless --open is given. With --open the server may learn which source is wanted now, and still
+    nothing of what was wanted before. A request that failed counts as sent; run the command again for a new one.
     """
     address = need_server(server)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name

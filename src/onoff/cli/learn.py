@@ -45,13 +45,12 @@ def learn(
 ) -> None:
     """Learn how requests follow one another from TRACE, and say how far the chain can be trusted.
 
-    Requests marked as private are left out: the chain is public.
-
-    Examples
-    --------
+    ```console
     onoff learn clicks.csv --gap 1800 -o chain.json
-
     onoff learn msnbc990928.zip -o msnbc.json --json
+    ```
+
+    Requests marked as private are left out: the chain is public.
     """
     options = Options(
         format=format,

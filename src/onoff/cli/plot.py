@@ -23,11 +23,10 @@ def plot(
 ) -> None:
     """Draw the figures of RESULT: what `simulate --json`, `sweep`, `learn` or `reproduce --json` wrote.
 
-    Examples
-    --------
-    onoff simulate chain.json --json > run.json && onoff plot run.json
-
+    ```console
+    onoff plot run.json
     onoff plot sweep.parquet -o figures --format svg
+    ```
     """
     figures = figures_of(result, message_bytes=message_bytes)
     folder = result.parent if output is None else output

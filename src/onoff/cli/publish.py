@@ -19,7 +19,7 @@ DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 def publish(
     name: str,
-    file: Path,
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
     server: Annotated[str, Parameter(env_var="ONOFF_SERVER")] = DEFAULT_SERVER,
     token: Annotated[str | None, Parameter(env_var="ONOFF_TOKEN")] = None,
@@ -29,7 +29,10 @@ def publish(
 ) -> None:
     """Make a file the latest message of a source.
 
+    ```console
     onoff publish news today.html --token-file token
+    onoff publish news - --media-type text/plain --token-file token
+    ```
 
     Parameters
     ----------

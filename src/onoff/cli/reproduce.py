@@ -26,11 +26,12 @@ def reproduce(
 ) -> int:
     """Recompute every table, figure, example and theorem of the paper, and what it prints wrong.
 
-    Leaves with 0 when every item is as expected, with 1 otherwise.
+    ```console
+    onoff reproduce
+    onoff reproduce --out figures --json
+    ```
 
-    Examples
-    --------
-    onoff reproduce --out figures
+    Leaves with 0 when every item is as expected, with 1 otherwise.
     """
     if out is not None:  # before the work, not after it
         try:

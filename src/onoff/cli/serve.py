@@ -39,10 +39,12 @@ def serve(
 ) -> None:
     """Serve the latest messages of many sources.
 
+    ```console
     onoff serve --source news --source weather
     onoff serve --feeds feeds.opml --workers 2
     onoff serve --store redis://localhost:6379/0 --host 0.0.0.0
     onoff serve --add-publisher alice --only news
+    ```
 
     Parameters
     ----------

@@ -33,13 +33,12 @@ def simulate(
 ) -> None:
     """Simulate many users of CHAIN who switch privacy ON and OFF, with baselines in the same run.
 
-    The numbers depend on the seed only. Seeds are for experiments: real queries draw from the operating system.
-
-    Examples
-    --------
+    ```console
     onoff simulate chain.json --pattern 'ON OFF*10' --users 100000 --seed 1
-
     onoff simulate chain.json --steps 50 --turn-off 0.2 --turn-on 0.1 --json
+    ```
+
+    The numbers depend on the seed only. Seeds are for experiments: real queries draw from the operating system.
     """
     switching = _switching(pattern, steps, turn_off, turn_on)
     loaded = MarkovChain.load(chain)

@@ -19,7 +19,13 @@ app = App(name="state", help="Show, verify or reset the journal in which a clien
 
 @app.command
 def show(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
-    """Show where the session stands: what the server saw last, and which chain is pinned."""
+    """Show where the session stands: what the server saw last, and which chain is pinned.
+
+    ```console
+    onoff state show --server http://127.0.0.1:8470
+    onoff state show --journal app.sqlite --json
+    ```
+    """
     path = journal_path(journal, server)
     data = _described(path)
     emit(data, json, lambda console: console.print(table(("", ""), [(k, _plain(v)) for k, v in data.items()])))
@@ -27,7 +33,15 @@ def show(*, server: Server = None, journal: JournalFile = None, json: Json = Fal
 
 @app.command
 def verify(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
-    """Check that the journal can be relied on. Exit code 1 where it cannot: the next request asks for everything."""
+    """Check that the journal can be relied on.
+
+    ```console
+    onoff state verify --server http://127.0.0.1:8470
+    onoff state verify --journal app.sqlite --json
+    ```
+
+    Exit code 1 where it cannot: the next request asks for everything.
+    """
     path = journal_path(journal, server)
     data = _described(path)
     sound = data["doubt"] is None
@@ -44,7 +58,15 @@ def reset(
     yes: Annotated[bool, Parameter(negative="", help="Delete without being asked.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete the journal, and what was put aside of damaged ones. The next request asks for everything, once."""
+    """Delete the journal, and what was put aside of damaged ones.
+
+    ```console
+    onoff state reset --server http://127.0.0.1:8470
+    onoff state reset --journal app.sqlite --yes
+    ```
+
+    The next request asks for everything, once.
+    """
     path = journal_path(journal, server)
     if not yes and input(f"Delete {path}? [y/N] ").strip().lower() not in {"y", "yes"}:
         raise InvalidInput("nothing was deleted", hint="answer y, or give --yes")

@@ -22,13 +22,12 @@ def sweep(
 ) -> int:
     """Sweep over everything that SPEC lists, one row each, into a Parquet file.
 
-    A sweep that was stopped goes on where it was when it is run again.
-
-    Examples
-    --------
+    ```console
     onoff sweep spec.toml -o result.parquet
-
     onoff sweep spec.toml --cluster tcp://127.0.0.1:8786
+    ```
+
+    A sweep that was stopped goes on where it was when it is run again.
     """
     tasks = read_spec(spec)
     out = spec.with_suffix(".parquet") if output is None else output
