@@ -121,3 +121,21 @@ def test_something_else_at_the_address_is_told(tmp_path, capsys):
         code, _, err = command(capsys, "catalogue", "--server", server.url + "/docs?")
     assert code in {3, 4}
     assert "Traceback" not in err
+
+
+def test_sources_given_with_a_new_publisher_are_added(tmp_path, capsys):
+    store = ["--store", str(tmp_path / "m.db")]
+    code, token, _ = command(capsys, "serve", *store, "--source", "news", "--source", "sport", "--add-publisher", "me")
+    assert code == 0
+    assert token.strip()
+    code, listed, _ = command(capsys, "catalogue", *store, "--json")
+    assert (code, listed["sources"]) == (0, ["news", "sport"])
+
+
+def test_a_message_is_read_from_standard_input(server, tmp_path, capsys, monkeypatch):
+    import io
+    import sys
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe")))
+    code, _, err = command(capsys, "publish", "news", "-", "--server", server.url, "--token", server.token)
+    assert (code, err) == (0, "")

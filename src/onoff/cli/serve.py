@@ -81,14 +81,14 @@ def serve(
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", hint="pip install 'onoff[server]'") from None
     where = store or default_store()
+    listed = read_feeds(feeds) if feeds else ()
+    names = [*(source or []), *_lines(sources), *(feed.name for feed in listed)]
+    catalogue = asyncio.run(run.prepare(where, names, frame_size))
     if add_publisher is not None:
         token = asyncio.run(run.add_publisher(where, add_publisher, only or []))
         _print({"publisher": add_publisher, "token": token} if json else token)
         return
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    listed = read_feeds(feeds) if feeds else ()
-    names = [*(source or []), *_lines(sources), *(feed.name for feed in listed)]
-    catalogue = asyncio.run(run.prepare(where, names, frame_size))
     if not catalogue.names:
         raise InvalidInput("the catalogue is empty", hint="add sources with --source, --sources or --feeds")
     settings = run.Settings(where, feeds=listed, feed_seconds=feed_seconds, workers=workers)
