@@ -79,6 +79,13 @@ SURVIVORS: dict[str, dict[tuple[str, str], str]] = {
         },
         ("LtE to Lt", "return self.gap is not None and self.gap <= OPTIMAL_GAP"): "a gap of exactly 1e-6",
     },
+    "onoff.memory": {
+        ("True/False", line): "both sides always have the same length"
+        for line in (
+            "for mass, (sources, units) in zip(belief, following, strict=True):",
+            "for y, unit in zip(sources.tolist(), units.tolist(), strict=True):",
+        )
+    },
     "onoff.gateway.guard": {
         ("left out", 'raise RuntimeError("only HTTP is served")'): "no server of ours speaks anything else",
     },
@@ -174,9 +181,9 @@ def _places(tree: ast.Module) -> Iterator[tuple[ast.AST, str]]:
 
 
 def _code(tree: ast.AST) -> Iterator[ast.AST]:
-    """Nodes that do something: no annotations, docstrings, texts, `TYPE_CHECKING` or functions for readers."""
+    """Nodes that do something: no annotations, decorators, texts, `TYPE_CHECKING` or functions for readers."""
     for name, value in ast.iter_fields(tree):
-        if name in {"annotation", "returns", "type_params"}:
+        if name in {"annotation", "returns", "type_params", "decorator_list"}:
             continue
         for node in value if isinstance(value, list) else [value]:
             if not isinstance(node, ast.AST) or isinstance(node, ast.JoinedStr):

@@ -191,3 +191,34 @@ def test_queries_are_values():
     assert Query((0,), 2, "why") == Query((0,), 2)
     with pytest.raises(AttributeError):
         Query((0,), 2).n = 3
+
+
+def test_a_memory_does_not_show_what_is_secret():
+    chain = MarkovChain([[0.75, 0.25], [0.25, 0.75]])
+    assert LastQuery(chain, (0, 1), 1) != LastQuery(chain, (0, 1), 0)
+    assert repr(LastQuery(chain, (0, 1), 1)) == repr(LastQuery(chain, (0, 1), 0))
+    assert (
+        repr(BayesFilter(chain, chain.rows(), 1))
+        == repr(BayesFilter(chain, chain.rows(), 0))
+        == "BayesFilter(rounding=0)"
+    )
+    assert LastQuery(chain, (0, 1), None).hidden == 0
+    assert LastQuery(chain, None, 1).hidden == 0
+
+
+def test_the_filter_counts_its_rounding_keeps_zeros_and_needs_a_table():
+    chain = MarkovChain([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 0.5, 0.5], [0.5, 0, 0, 0.5]])
+    session = Session(chain, "greedy", "bayes-filter")
+    session.request(0, private=True)
+    assert session.memory.rounding == 0
+    query = session.request(0, private=False).sources
+    assert len(query) > 1  # no source can follow every other
+    assert session.memory.rounding == chain.n
+    # from one of the four, two steps on: the source three ahead cannot be wanted
+    rows = session.memory.rows
+    for u in range(4):
+        assert rows.weight(u, (u + 3) % 4) == 0
+    again = session.request(1, private=False).sources
+    assert session.memory.rounding == (2 * chain.n if len(again) > 1 else 0)
+    with pytest.raises(UnknownScheme, match="needs a table"):
+        BayesFilter(chain, chain.rows()).after((0, 1), 0, private=False, table=None)

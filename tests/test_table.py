@@ -190,3 +190,11 @@ def test_a_slot_that_is_stored_twice_is_refused():
     )
     with pytest.raises(InvalidTable, match="slots of a row"):
         doubled.verify()
+
+
+def test_a_stored_mass_of_zero_is_refused():
+    table = paper_table()
+    kept = table.weights.copy()
+    kept[0] = 0
+    with pytest.raises(InvalidTable, match="not positive"):
+        replace(table, weights=kept).verify()
