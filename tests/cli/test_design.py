@@ -31,6 +31,7 @@ def test_the_json_of_every_scheme_with_a_table(chain, capsys, scheme):
     assert set(report) == KEYS
     assert (report["n"], report["lower_bound"], report["outer"], report["inner"]) == (3, 1.6, 1.6, 1.6)
     assert report["cost"] >= 1.6
+    assert report["scheme"] == scheme
     assert report["optimal"] == (scheme not in ("full", "single"))
 
 

@@ -67,7 +67,7 @@ def design(
     started = monotonic()
     built = design_rows(rows, scheme, **options)
     seconds = monotonic() - started
-    report = _report(built, loaded.n, rows, seconds)
+    report = _report(scheme, built, loaded.n, rows, seconds)
     if show_table and isinstance(built, QueryTable):
         report["table"] = built.as_dict()
     if picture is not None:
@@ -77,10 +77,10 @@ def design(
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
 
 
-def _report(built: Any, n: int, rows: Any, seconds: float) -> dict[str, Any]:
+def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[str, Any]:
     found = bounds_of(rows)
     report = {
-        "scheme": built.scheme,
+        "scheme": scheme,
         "n": n,
         "cost": built.cost,
         "lower_bound": built.lower_bound,
@@ -101,7 +101,11 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         ("paper: at most", report["inner"]),
         ("everything", float(len(built.rows.columns))),
     ]
-    console.print(table(("hiding the last request", "messages"), lines, title=f"Scheme {report['scheme']}"))
+    console.print(
+        table(
+            ("hiding the last request", "messages"), lines, title=f"Scheme {report['scheme']}, built by {built.scheme}"
+        )
+    )
     if not isinstance(built, QueryTable):
         console.print(f"No table: queries are raced for; the cost is estimated, +- {report['stderr']:.2g}.")
         return
