@@ -42,7 +42,7 @@ class MarkovChain:
     """A time-invariant Markov chain over named sources.
 
     >>> chain = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=["left", "right"])
-    >>> chain.n, chain.index("right"), chain.stationary().tolist()
+    >>> chain.n, chain.index("right"), chain.stationary().round(6).tolist()
     (2, 1, [0.5, 0.5])
     """
 

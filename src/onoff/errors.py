@@ -31,7 +31,12 @@ from typing import ClassVar
 
 
 class OnOffError(Exception):
-    """Base of every error that onoff raises on purpose."""
+    """Base of every error that onoff raises on purpose.
+
+    >>> error = OnOffError("row 2 sums to 0.9", hint="divide it by its sum")
+    >>> str(error), error.exit_code
+    ('row 2 sums to 0.9 (divide it by its sum)', 1)
+    """
 
     exit_code: ClassVar[int] = 1
 

@@ -33,6 +33,10 @@ class Query:
     """What the server sees of one request: a set of sources, ascending.
 
     note: None, or why everything was asked where less would have been expected. Never part of what is sent.
+
+    >>> query = Query((0, 2), n=3)
+    >>> len(query), 2 in query, query.everything
+    (2, True, False)
     """
 
     sources: tuple[int, ...]

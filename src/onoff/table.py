@@ -67,6 +67,12 @@ class QueryTable:
     lower_bound: a proven lower bound on the cost of every table for these rows, where the scheme knows one.
     scheme: the name of the construction, for reports only.
     details: what the construction has to say about itself (iterations, certificate, ...).
+
+    >>> from onoff.schemes import design
+    >>> table = design([[0.75, 0.25], [0.25, 0.75]], "greedy")
+    >>> table.queries, table.cost, table.optimal
+    ([(0,), (1,), (0, 1)], 1.5, True)
+    >>> table.verify()
     """
 
     rows: Rows

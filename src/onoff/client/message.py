@@ -39,6 +39,10 @@ class Message(bytes):
     source      whose it is (private: it stays out of `repr`)      version     0 where nothing was published yet
     published   milliseconds since 1970                            media_type  as the publisher gave it
     sent        what the server saw
+
+    >>> message = Message(b"the latest")
+    >>> message.decode(), message.payload == b"the latest", message
+    ('the latest', True, <Message: 10 bytes>)
     """
 
     source: str
