@@ -39,6 +39,11 @@ def test_queries_lead_to_states_with_their_masses(memory):
         assert states[number].plain == (len(query) == 1)
 
 
+def test_tables_look_ahead_only_where_asked():
+    assert States(CHAIN, "auto").tables.look_ahead is False
+    assert States(CHAIN, "auto", look_ahead=True).tables.look_ahead is True
+
+
 def test_the_same_state_has_one_number():
     states = States(CHAIN, "greedy")
     private = states[0].after_private

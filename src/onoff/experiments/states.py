@@ -137,13 +137,17 @@ class NoTable(Exception):
 
 
 class States:
-    """The public states reached so far, by number; number 0 is the start, before the first request."""
+    """The public states reached so far, by number; number 0 is the start, before the first request.
+
+    Tables do not look ahead here unless asked to (`look_ahead=True`): how far they look depends on the clock, which no
+    seed repeats.
+    """
 
     def __init__(
         self, chain: MarkovChain, scheme: str, memory: str = "last-query", *, everything: bool = False, **options: Any
     ) -> None:
         self.chain = chain
-        self.tables = Tables(chain, scheme, **options)
+        self.tables = Tables(chain, scheme, **{"look_ahead": False, **options})
         self.force = everything
         self.everything: Set = tuple(range(chain.n))
         self.listed: list[State] = []
