@@ -86,6 +86,12 @@ SURVIVORS: dict[str, dict[tuple[str, str], str]] = {
             "for y, unit in zip(sources.tolist(), units.tolist(), strict=True):",
         )
     },
+    "onoff.client.core": {
+        ("plus one", "SMALL_ANSWER: Final = 64 * 1024"): "a limit, a little larger",
+        ("plus one", "LARGEST_CATALOGUE: Final = 64 * 2**20"): "a limit, a little larger",
+        ("True/False", "self.checked = False"): "set again when the journal is opened, before it is read",
+        ("left out", 'raise RuntimeError("the catalogue is fetched before anything is asked")'): "cannot happen",
+    },
     "onoff.gateway.guard": {
         ("left out", 'raise RuntimeError("only HTTP is served")'): "no server of ours speaks anything else",
     },
