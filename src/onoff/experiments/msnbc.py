@@ -90,10 +90,8 @@ def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[
     guarantee = ("paper: its inner bound for each request", inner[0], inner[4], inner[9])
     lines.append((*guarantee, sum(inner) / sum(outer), "0"))
     for name, costs in runs.items():
-        totals = costs[:, 1:].sum(axis=1)
-        error = totals.std(ddof=1) / np.sqrt(len(totals)) / sum(outer)
         mean = costs.mean(axis=0)
-        ratio = f"{totals.mean() / sum(outer):.3f} ± {error:.3f}"
+        ratio = _with_error(costs[:, 1:].sum(axis=1) / sum(outer))
         lines.append((NAMES[name], float(mean[1]), float(mean[5]), float(mean[10]), ratio, "0"))
     lines.append(("outer bound 2", outer[0], outer[4], outer[9], 1.0, ""))
     told = f"{sum(bits):.2f} of {hidden:.2f}"
@@ -128,7 +126,7 @@ def _by_hour(chain: MarkovChain, descents: int, paper_descents: int, hours: int)
     lines = []
     for hour in range(hours):
         mine = slice(hour * AN_HOUR, (hour + 1) * AN_HOUR)
-        means = [float(runs[name].mean(axis=0)[mine].mean()) for name in ("paper", "auto")]
+        means = [_with_error(runs[name][:, mine].mean(axis=1)) for name in ("paper", "auto")]
         least = float(np.mean([bound or 1.0 for bound in lower[mine]]))
         status = "ON" if pattern.statuses[mine.start] else "OFF"
         naive = float(chain.n if pattern.statuses[mine.start] else 1)
@@ -155,6 +153,11 @@ def _real(chain: MarkovChain, data: Path, users: int) -> str:
         "Real readers do not follow the chain exactly (see the fit of order 2); what that could tell is bounded in the "
         "threat model.\n"
     )
+
+
+def _with_error(values: Floats) -> str:
+    """The mean of independent estimates and its standard error."""
+    return f"{values.mean():.3f} ± {values.std(ddof=1) / np.sqrt(len(values)):.3f}"
 
 
 def _requests(data: Path, users: int, steps: int) -> Integers:

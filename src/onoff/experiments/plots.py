@@ -261,7 +261,7 @@ def families_figure(rows: Sequence[Mapping[str, Any]], of: str = "first") -> Fig
 
 
 def build_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Seconds to build the first table, over N; a point for each chain, a line through the medians."""
+    """CPU seconds to build the first table, over N; a point for each chain, a line through the medians."""
     figure, (axes,) = new_figure()
     for scheme in dict.fromkeys(row["scheme"] for row in rows):
         mine = [row for row in rows if row["scheme"] == scheme]
@@ -274,7 +274,7 @@ def build_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
         sizes = sorted({row["n"] for row in mine})
         middle = [sorted(row["build_seconds"] for row in mine if row["n"] == n) for n in sizes]
         axes.plot(sizes, [max(times[len(times) // 2], 1e-5) for times in middle], **style.style(), label=scheme)
-    axes.set(xscale="log", yscale="log", xlabel="number of sources N", ylabel="seconds to build (line: median)")
+    axes.set(xscale="log", yscale="log", xlabel="number of sources N", ylabel="CPU seconds to build (line: median)")
     sizes = sorted({row["n"] for row in rows})
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()

@@ -106,7 +106,7 @@ def families(settings: Settings) -> Section:
     text += markdown_table(("family", "N", "inner bound", "Algorithm 1", "race", "optimal", "lower bound"), lines)
     text += "\n" + shown("families", "Cost of the first OFF request over the number of sources N.", command)
     text += "\n## Build times\n\n" + shown(
-        "build-times", "Seconds to build the first table over N; the race needs no table.", command
+        "build-times", "CPU seconds to build the first table over N; the race needs no table.", command
     )
     return Section(text, {"families": plots.families_figure(good), "build-times": plots.build_figure(good)})
 
