@@ -342,11 +342,15 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
         # A key for each task makes it one task whatever happens to the worker that has it.
         futures = [client.submit(run_task, task, key=f"onoff-{task['key']}", pure=True) for task in tasks]
         try:
-            for future in as_completed(futures):
-                if future.status in ("cancelled", "lost"):
+            completed = as_completed(futures)
+            for future in completed:
+                if future.status == "cancelled":
                     raise ClusterLost("the cluster went away", hint=GO_ON)
                 if future.status == "error":
                     raise ClusterLost(f"a task could not be run: {future.exception()}", hint=GO_ON)
+                if future.status != "finished":  # its worker died with the result: another one computes it again
+                    completed.add(future)
+                    continue
                 yield future.result()
                 future.release()
         except (OSError, FutureCancelledError) as error:  # what Dask raises once its scheduler is gone
