@@ -69,3 +69,18 @@ def test_make_commands_that_the_pages_name_exist():
 def test_versions_agree():
     assert f"## {onoff.__version__}" in (ROOT / "CHANGELOG.md").read_text()
     assert f"version: {onoff.__version__}" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_costs_in_the_readme_are_those_of_the_results_page():
+    def rows(text, columns):
+        for line in text.splitlines():
+            cells = [cell.strip(" *") for cell in line.strip("|").split("|")]
+            if len(cells) == columns and re.fullmatch(r"[\d.]+", cells[-1]):
+                yield cells
+
+    readme = (ROOT / "README.md").read_text().split("## What it costs")[1].split("##")[0]
+    families = (ROOT / "docs" / "results.md").read_text().split("<!-- section families -->")[1].split("![")[0]
+    measured = {tuple(f"{float(cell):.2f}" for cell in (c[2], c[3], c[5], c[6])) for c in rows(families, 7)}
+    shown = [tuple(cells[1:]) for cells in rows(readme, 5)]
+    assert len(shown) >= 8
+    assert [row for row in shown if row not in measured] == []
