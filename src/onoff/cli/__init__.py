@@ -25,10 +25,12 @@ app = App(
     help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
     version=__version__,
     help_format="markdown",
+    help_epilogue="What is hidden, and what is not: docs/threat-model.md, or /limits on the page of a running gateway.",
 )
 app.command("onoff.cli.audit:app", name="audit")
 app.command("onoff.cli.bounds:bounds", name="bounds")
 app.command("onoff.cli.catalogue:catalogue", name="catalogue")
+app.command("onoff.cli.completion:completion", name="completion")
 app.command("onoff.cli.demo:demo", name="demo")
 app.command("onoff.cli.doctor:doctor", name="doctor")
 app.command("onoff.cli.gateway:gateway", name="gateway")
@@ -52,9 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code. Our own errors become one line on stderr."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    if not words or words[0] in app.help_flags:
-        for name in app:  # the list of commands shows the first line of each, so here they are all loaded
-            app[name].help  # noqa: B018
+    _load_summaries(words)
     try:
         outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
         sys.stdout.flush()  # a reader that is gone shows here, not at exit
@@ -71,3 +71,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     return outcome if isinstance(outcome, int) else 0
+
+
+def _load_summaries(words: Sequence[str]) -> None:
+    """A list of commands shows the first line of each, so before a list is shown its commands are loaded."""
+    group = app
+    for word in words:
+        if word in group.help_flags:
+            break
+        if word not in group:
+            return
+        group = group[word]
+    for name in group:
+        group[name].help  # noqa: B018
