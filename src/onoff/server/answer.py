@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
-from onoff.server.store import LastStep, Stamp, Store
+from onoff.server.store import LastStep, Latest, Stamp, Store
 from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Problem, encode_frame
 
 RETRY_SECONDS = 1
@@ -44,12 +44,13 @@ class Shelf:
         """Bring the frames up to the store's latest messages, unless they are as new as `wanted`."""
         async with self._refreshing:
             if wanted is None or wanted.life != self.stamp.life or wanted.changes > self.stamp.changes:
-                await self._refresh(store)
+                latest = await store.latest(self.stamp)
+                if latest.catalogue != self.catalogue and not latest.whole:
+                    latest = await store.latest(Stamp())
+                self.take(latest)
 
-    async def _refresh(self, store: Store) -> None:
-        latest = await store.latest(self.stamp)
-        if latest.catalogue != self.catalogue and not latest.whole:
-            latest = await store.latest(Stamp())
+    def take(self, latest: Latest) -> None:
+        """Put in what changed since our stamp: all of it if the catalogue did."""
         if latest.whole:
             self.catalogue, self.epoch = latest.catalogue, latest.catalogue.epoch
             self.frames = [
@@ -75,18 +76,23 @@ class Answerer:
 
     def answer_now(self, body: bytes) -> Answer | None:
         """The answer, if there is nothing to refuse, refresh or wait for; else None, and `answer` must judge."""
-        shelf, admit = self.shelf, self.store.admit_now
-        if admit is None:
+        shelf, nearby = self.shelf, self.store.nearby
+        if nearby is None:
             return None
         try:
             head = wire.decode_query_head(body)
             if head.epoch != shelf.epoch:
                 return None
             sources = wire.decode_bitmap(body[QUERY_HEAD_BYTES:], shelf.catalogue.n)
-            stamp, conflict = admit(head.session, head.step, hashlib.sha256(body).digest())
+            stamp, conflict = nearby.admit_now(head.session, head.step, hashlib.sha256(body).digest())
+            if conflict is not None:
+                return None
+            if stamp != shelf.stamp:
+                latest = nearby.latest_now(shelf.stamp)
+                if latest.catalogue != shelf.catalogue:
+                    return None
+                shelf.take(latest)
         except (InvalidWire, StoreUnavailable):
-            return None
-        if conflict is not None or stamp != shelf.stamp:
             return None
         frames = shelf.frames
         return Answer([frames[s] for s in sources], len(sources) * shelf.catalogue.frame_size)

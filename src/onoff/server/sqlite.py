@@ -54,6 +54,10 @@ CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TE
 class SQLiteStore:
     """A store in one file."""
 
+    @property
+    def nearby(self) -> SQLiteStore:
+        return self
+
     def __init__(self, path: str | Path, *, frame_size: int = DEFAULT_FRAME_SIZE) -> None:
         self._path = Path(path)
         try:
@@ -178,22 +182,29 @@ class SQLiteStore:
 
     def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
-        bell = self._steps.bell
-        if bell != self._heard:
+        if self._steps.bell != self._heard:
             try:
-                # One statement: catalogue and count are of the same moment.
-                meta = dict(self._reader.execute("SELECT key, value FROM meta").fetchall())
+                self._read_meta()
             except sqlite3.Error as error:
                 raise _unavailable(error) from error
-            self._known = self._read_catalogue(meta["catalogue"])
-            self._stamp, self._heard = Stamp(0, meta["count"]), bell
+        return self._stamp
+
+    def _read_meta(self) -> Stamp:
+        bell = self._steps.bell  # before the count: what is rung in between is looked at again
+        # One statement: catalogue and count are of the same moment.
+        meta = dict(self._reader.execute("SELECT key, value FROM meta").fetchall())
+        self._known = self._read_catalogue(meta["catalogue"])
+        self._stamp, self._heard = Stamp(0, meta["count"]), bell
         return self._stamp
 
     async def latest(self, after: Stamp) -> Latest:
+        return self.latest_now(after)
+
+    def latest_now(self, after: Stamp) -> Latest:
         try:
             self._reader.execute("BEGIN")
             try:
-                stamp = self._look()
+                stamp = self._read_meta()  # even if no bell rang: stamp and rows are of the same moment
                 rows = self._reader.execute(
                     "SELECT name, version, published, media_type, body FROM messages WHERE count > ?",
                     (after.changes,),

@@ -17,7 +17,7 @@ A method that cannot reach its data raises `StoreUnavailable`; asking again late
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -79,13 +79,18 @@ class Promise:
     says: str
 
 
+class Nearby(Protocol):
+    """A store on this machine: it answers without waiting, and just as it would when awaited."""
+
+    def admit_now(self, session: bytes, step: int, digest: bytes) -> Admission: ...
+    def latest_now(self, after: Stamp) -> Latest: ...
+
+
 class Store(Protocol):
     """What a message server needs of its store."""
 
     @property
-    def admit_now(self) -> Callable[[bytes, int, bytes], Admission] | None:
-        """`admit` without waiting, where the store is on this machine; the same verdict on the same bytes."""
-        ...
+    def nearby(self) -> Nearby | None: ...
 
     async def catalogue(self) -> Catalogue: ...
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:

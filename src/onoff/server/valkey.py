@@ -115,7 +115,7 @@ return 1
 class ValkeyStore:
     """A store that many servers share."""
 
-    admit_now = None  # every verdict is a round trip
+    nearby = None  # every verdict is a round trip
 
     def __init__(self, client: Any) -> None:
         self._client = client
