@@ -8,12 +8,12 @@ A log is JSON lines, one object per query as the server saw it, in order:
     sources   numbers of the asked sources
     private   the switch, where the writer knows it: true ON, false OFF, absent or null in a server's log
     cost      messages fetched; where given it must be the number of sources
-    session   where given: another value starts a new session
+    session   where given: the name of the session that the step belongs to
     note      where given and not null: why everything was asked
     time, and anything else, is passed over
 
-The gateway writes such lines; a server's log has no `private`. From the chain and the scheme every line is
-recomputed:
+The gateway writes such lines, for one user. A server's log has no `private`, and the sessions of its users may take
+turns in it. From the chain and the scheme every line is recomputed:
 
     canonical   sources ascend, none twice, all of them exist, at least one
     same        a step sent again shows the same set
@@ -22,10 +22,14 @@ recomputed:
     OFF         a query of the table of the query before, which is rebuilt here; while nothing is hidden, one source
     everything  all sources at any time: the safe answer to doubt, counted
     new session after the first one: all sources, since what was asked before may be lost
-    beginning   a log that starts within a session is taken at its word for its first line
+    one user    who knows the switch does not go back to a session that was left for another one
+    beginning   a log that starts within a session is taken at its word for its first line, a server's log for the
+                first line of every session
 
-A scheme that keeps no table is held to what any private query must satisfy: every source of the query before can
-lead into it. Which source was wanted is nowhere in a log, and nothing here asks for it.
+Some tables cannot be rebuilt: a race keeps none, and a search that was ended by the clock, or nearly so, may have
+ended elsewhere where the log was made. A query drawn there is held to what every private query must satisfy: each
+source of the query before can lead into it. How many could not be held to more is counted (`without_table`), and
+nobody is accused for it. Which source was wanted is nowhere in a log, and nothing here asks for it.
 
 How often each query of a table was drawn is compared with the table's masses (a G-test over all sets, `fit`). A
 small value means that the user's requests do not follow the chain or that queries were drawn wrongly; it is
@@ -38,6 +42,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -48,12 +53,15 @@ from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.memory import LastQuery
 from onoff.rows import UNIT
+from onoff.schemes import builder
 from onoff.table import QueryTable
 from onoff.tables import Tables
 
 LONGEST_LINE = 4 * 2**20
 LEAST_EXPECTED = 5.0
 """Queries of a table that are expected less often than this are counted together."""
+SLOWER = 4
+"""A search that took less than this part of its time would have found the same table on a machine so much slower."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,8 @@ class LogAudit:
     everything: int = 0
     """Queries for all sources where less would have done."""
     messages: int = 0
+    without_table: int = 0
+    """Queries drawn from what cannot be rebuilt here, so that only the least was checked."""
     faults: list[Fault] = field(default_factory=list)
     fit: float | None = None
     """How likely draws at least as far from the tables' masses are; None where there were too few."""
@@ -111,6 +121,7 @@ class LogAudit:
             "sessions": self.sessions,
             "everything": self.everything,
             "messages": self.messages,
+            "without_table": self.without_table,
             "fit": self.fit,
             "faults": [{"line": f.line, "step": f.step, "reason": f.reason} for f in self.faults],
             "sound": self.sound,
@@ -161,38 +172,44 @@ def audit_log(lines: Iterable[Line], chain: MarkovChain, scheme: str = "auto", *
     return judge.audit
 
 
+@dataclass
+class _Standing:
+    """Where a session stands: its last step, and what was asked then."""
+
+    step: int
+    last: tuple[int, ...]
+
+
 class _Judge:
     def __init__(self, chain: MarkovChain, tables: Tables) -> None:
         self.chain, self.tables = chain, tables
         self.audit = LogAudit()
-        self.session: str | None = None
-        self.step: int | None = None
-        self.last: tuple[int, ...] | None = None
+        self.sessions: dict[str | None, _Standing] = {}
+        self.present: str | None = None
         self.drawn: dict[_State, Counter[tuple[int, ...]]] = defaultdict(Counter)
         self._states: dict[tuple[int, ...] | None, _State] = {}
 
     def see(self, line: Line) -> None:
-        first = self.audit.sessions == 0
-        if first or line.session != self.session:
-            self.audit.sessions += 1
-            self.session, self.step = line.session, None
+        stood = self.sessions.get(line.session)
         reason = self._not_canonical(line)
-        if reason is None and self.step is not None and line.step == self.step:
+        if reason is None and stood is not None and line.step == stood.step:
             self.audit.retries += 1
-            if line.sources != self.last:
+            if line.sources != stood.last:
                 self._fault(line, "a step was sent again with another set")
             return
-        if reason is None and self.step is not None and line.step != self.step + 1:
-            reason = f"step {self.step} was followed by step {line.step}"
-        if reason is None and not (first and line.step > 0):
-            reason = self._not_followed(line, fresh=self.step is None and not first)
+        reason = reason or self._out_of_order(line, stood) or self._not_followed(line, stood)
         if reason is not None:
             self._fault(line, reason)
         self.audit.queries += 1
         self.audit.messages += len(line.sources)
+        self.audit.sessions += stood is None
         # after a faulty line nothing is taken for granted: what follows is judged as after everything
-        self.last = line.sources if reason is None else tuple(range(self.chain.n))
-        self.step = line.step
+        self.sessions[line.session] = _Standing(line.step, line.sources if reason is None else self._everything)
+        self.present = line.session
+
+    @property
+    def _everything(self) -> tuple[int, ...]:
+        return tuple(range(self.chain.n))
 
     def _fault(self, line: Line, reason: str) -> None:
         self.audit.faults.append(Fault(line.number, line.step, reason))
@@ -209,13 +226,23 @@ class _Judge:
             return f"{len(sources)} sources at a cost of {line.cost}"
         return None
 
-    def _not_followed(self, line: Line, *, fresh: bool) -> str | None:
-        """Why `line` cannot follow the query before, or None."""
-        query = line.sources
-        state = self._state(self.last)
+    def _out_of_order(self, line: Line, stood: _Standing | None) -> str | None:
+        """Why `line` cannot come now, whatever it asks for, or None."""
+        if stood is not None and line.step != stood.step + 1:
+            return f"step {stood.step} was followed by step {line.step}"
+        if stood is not None and line.private is not None and line.session != self.present:
+            return "a session that goes on after it was left for another one"
+        return None
+
+    def _not_followed(self, line: Line, stood: _Standing | None) -> str | None:
+        """Why `line` cannot follow the query before in its session, or None."""
+        query, first = line.sources, not self.sessions
+        if stood is None and line.step > 0 and (first or line.private is None):
+            return None
+        state = self._state(None if stood is None else stood.last)
         if len(query) == self.chain.n:
             self.audit.everything += query != state.possible or line.private is False
-        elif fresh:
+        elif stood is None and not first:
             return "a new session that did not start by asking for everything"
         elif line.private is not False and query == state.possible:
             return None
@@ -224,10 +251,11 @@ class _Judge:
         elif state.memory.rows.distinct == 1:
             return None if query in state.queries else "nothing was hidden, yet not one possible source was asked"
         elif state.table is None:
+            self.audit.without_table += 1
             return _unreachable(state.memory, query)
         elif query not in state.queries:
             return "not a query of the table of the query before"
-        if state.table is not None and line.private is False and not line.noted:
+        if query in state.queries and line.private is False and not line.noted:
             self.drawn[state][query] += 1
         return None
 
@@ -274,9 +302,18 @@ class _State:
         if memory.rows.distinct == 1:
             return cls(memory, possible, None, frozenset((x,) for x in possible))
         table = tables.of(memory)
-        if not isinstance(table, QueryTable):
+        if not isinstance(table, QueryTable) or not _comes_out_the_same(table, tables):
             return cls(memory, possible, None, frozenset())
         return cls(memory, possible, table, frozenset(table.queries))
+
+
+def _comes_out_the_same(table: QueryTable, tables: Tables) -> bool:
+    """Whether the same table is found wherever it is built: the clock had no say in it."""
+    took = table.details.get("seconds")
+    if took is None:
+        return True
+    usual = signature(builder(tables.scheme)).parameters["budget"].default
+    return table.optimal and bool(took * SLOWER <= tables.options.get("budget", usual))
 
 
 def _unreachable(memory: LastQuery, query: tuple[int, ...]) -> str | None:

@@ -34,7 +34,8 @@ def log(
     onoff audit log queries.jsonl --chain chain.json --scheme greedy --json
     ```
 
-    FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them.
+    FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them; a server's log
+    has no "private", and a "session" tells its users apart. What cannot be rebuilt here is told, and accuses nobody.
     """
     audit = audit_log(read_log(file), MarkovChain.load(chain), scheme)
     if html is not None:
@@ -60,6 +61,16 @@ def _fit(audit: LogAudit) -> str:
     return f"How often queries were drawn fits their tables (p = {audit.fit:.2g})."
 
 
+def _unchecked(audit: LogAudit) -> str | None:
+    if not audit.without_table:
+        return None
+    return (
+        f"{audit.without_table} of {audit.queries} queries were drawn from what cannot be rebuilt here: a race, or a "
+        "table whose search was ended by the clock. Of these it was only checked that they rule out no source of the "
+        "query before."
+    )
+
+
 def _lines(audit: LogAudit) -> list[tuple[int, int, str]]:
     return [(fault.line, fault.step, fault.reason) for fault in audit.faults[:SHOWN]]
 
@@ -71,11 +82,15 @@ def _counts(audit: LogAudit) -> str:
     )
 
 
+def _remarks(audit: LogAudit) -> list[str]:
+    return [remark for remark in (_counts(audit), _unchecked(audit), _fit(audit)) if remark is not None]
+
+
 def _show(console: Console, audit: LogAudit) -> None:
     if audit.faults:
         console.print(table(("line", "step", "what is wrong"), _lines(audit)))
-    console.print(_counts(audit))
-    console.print(_fit(audit))
+    for remark in _remarks(audit):
+        console.print(remark)
     console.print(_verdict(audit))
 
 
@@ -83,12 +98,5 @@ def _write(path: Path, audit: LogAudit, name: str) -> None:
     from onoff.audit.report import Part, page, write
 
     columns = ("line", "step", "what is wrong") if audit.faults else ()
-    write(
-        path,
-        page(
-            "Audit of a log",
-            _verdict(audit),
-            audit.sound,
-            [Part(name, [_counts(audit), _fit(audit)], columns, _lines(audit))],
-        ),
-    )
+    part = Part(name, _remarks(audit), columns, _lines(audit))
+    write(path, page("Audit of a log", _verdict(audit), audit.sound, [part]))
