@@ -148,7 +148,8 @@ def test_state_shows_verifies_and_resets(capfd, tmp_path):
     assert "gamma" not in text + str(shown)
     assert "wanted" not in text + str(shown)
     assert json.loads(out_of(capfd, "state", "verify", "--json").out)["sound"]
-    assert json.loads(out_of(capfd, "state", "reset", "--yes", "--json").out)["removed"] == [str(tmp_path / "journal")]
+    removed = json.loads(out_of(capfd, "state", "reset", "--yes", "--json").out)["removed"]
+    assert removed == [str(tmp_path / "journal"), str(tmp_path / "journal.session")]
     assert not (tmp_path / "journal").exists()
     assert "There was no journal" in out_of(capfd, "state", "reset", "--yes").out
 

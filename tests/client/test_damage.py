@@ -24,6 +24,7 @@ class Specimen:
     def __init__(self, folder, *, crashed):
         self.path = folder / "journal"
         self.log = folder / "journal-wal"
+        self.live = folder / "journal.session"
         self.world = World()
         with self.client() as client:
             client.get("alpha", private=True)
@@ -32,7 +33,7 @@ class Specimen:
                     break
             self.record = client._open.core.record
         if not crashed:
-            self.files = {self.path: self.path.read_bytes(), self.log: b""}
+            self.files = {self.path: self.path.read_bytes(), self.log: b"", self.live: self.live.read_bytes()}
         self.photograph = lambda request: None
         self.seen = dict(self.world.seen)
         self.file = folder / "the same file"
@@ -44,7 +45,7 @@ class Specimen:
 
     def photograph(self, request):
         """The files as they are while a request is under way: the log holds what the file does not have yet."""
-        self.files = {path: path.read_bytes() for path in (self.path, self.log) if path.exists()}
+        self.files = {path: path.read_bytes() for path in (self.path, self.log, self.live) if path.exists()}
 
     def put(self, files):
         """In place, so that the journal is the same file, whatever was put aside meanwhile."""

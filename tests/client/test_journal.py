@@ -1,5 +1,6 @@
 """The journal: durable before it returns, one writer, never believed when damaged, and without a past."""
 
+import contextlib
 import os
 import shutil
 import sqlite3
@@ -11,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from onoff.client import journal as journals
-from onoff.client.journal import COPIED, DAMAGED, NEW, Journal
+from onoff.client.journal import COPIED, DAMAGED, NEW, PUT_BACK, Journal, remove
 from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
@@ -22,6 +23,11 @@ def reopened(path):
     journal = Journal(path)
     journal.close()
     return journal.found, journal.doubt
+
+
+def stored(path, record):
+    with contextlib.closing(Journal(path)) as journal:
+        journal.store(record)
 
 
 @pytest.fixture
@@ -35,9 +41,7 @@ def test_a_new_journal_has_nothing_and_says_so(path):
 
 
 def test_what_was_stored_is_found_again(path):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
     assert reopened(path) == (RECORD, None)
 
 
@@ -93,18 +97,81 @@ def test_the_past_is_gone_from_the_files(path):
 
 
 def test_a_copy_is_recognised(path, tmp_path):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
     shutil.copy(path, tmp_path / "copy")
     assert reopened(tmp_path / "copy") == (RECORD, COPIED)
     assert reopened(path) == (RECORD, None)
 
 
+NEXT = replace(RECORD, session=b"t" * 16, step=0)
+
+
+@pytest.mark.parametrize("way", ["moved", "copied into the same inode"])
+def test_a_journal_that_was_lost_and_put_back_is_recognised(path, tmp_path, monkeypatch, way):
+    """Moved away and back it has its inode; and file systems give the inode of a deleted file to the next one."""
+    if way != "moved":
+        monkeypatch.setattr(journals, "_place", lambda path: bytes(32))
+    stored(path, RECORD)
+    path.rename(tmp_path / "away")
+    stored(path, NEXT)
+    if way == "moved":
+        (tmp_path / "away").rename(path)
+    else:
+        path.write_bytes((tmp_path / "away").read_bytes())
+    assert reopened(path) == (RECORD, PUT_BACK)
+    stored(path, replace(NEXT, session=b"u" * 16))
+    assert reopened(path)[1] is None
+
+
+def test_an_earlier_session_of_the_same_journal_is_recognised(path):
+    stored(path, RECORD)
+    earlier = path.read_bytes()
+    stored(path, NEXT)
+    assert reopened(path) == (NEXT, None)
+    path.write_bytes(earlier)
+    assert reopened(path) == (RECORD, PUT_BACK)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"s" * 15, b"s" * 17, b"t" * 16], ids=repr)
+def test_without_the_name_of_the_live_session_nothing_is_believed(path, content):
+    stored(path, RECORD)
+    live = path.with_name(path.name + ".session")
+    assert (live.read_bytes(), stat.S_IMODE(live.stat().st_mode)) == (RECORD.session, 0o600)
+    live.unlink() if content is None else live.write_bytes(content)
+    assert reopened(path) == (RECORD, PUT_BACK)
+
+
+def test_the_live_session_is_named_before_its_first_row_and_never_again(path, monkeypatch):
+    stored(path, RECORD)
+    with monkeypatch.context() as patch:
+        patch.setattr(journals, "_STORE", "no such statement")
+        with pytest.raises(JournalWriteFailed):
+            stored(path, NEXT)
+    assert reopened(path) == (RECORD, PUT_BACK)
+    stored(path, NEXT)
+    monkeypatch.setattr(os, "fsync", None)  # steps of a session write to the database alone
+    stored(path, replace(NEXT, step=1))
+
+
+def test_a_session_that_cannot_be_named_is_not_begun(path):
+    stored(path, RECORD)
+    live = path.with_name(path.name + ".session")
+    live.unlink()
+    live.mkdir()
+    with pytest.raises(JournalWriteFailed, match="directory; nothing was sent"):
+        stored(path, NEXT)
+    assert reopened(path) == (RECORD, PUT_BACK)
+
+
+def test_removing_leaves_nothing(path):
+    stored(path, RECORD)
+    assert remove(path) == [path, path.with_name(path.name + ".session")]
+    assert list(path.parent.iterdir()) == []
+    assert remove(path) == []
+
+
 def test_another_machine_is_recognised(path, monkeypatch):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
     place = journals._place(path)
     monkeypatch.setattr(journals, "_place", lambda path: bytes(len(place)))
     assert reopened(path) == (RECORD, COPIED)
@@ -123,9 +190,7 @@ def test_a_damaged_journal_is_put_aside(path, content):
     "change", ["step = 4", "wanted = 0", "asked = x'01'", "pending = 0", "session = zeroblob(16)", "checksum = x''"]
 )
 def test_a_changed_row_is_not_believed(path, change):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
     with sqlite3.connect(path) as database:
         database.execute(f"UPDATE request SET {change}")
     database.close()
@@ -180,9 +245,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
 
 
 def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
 
     def add_a_table(database):
         database.execute("CREATE TABLE more (id)")
@@ -196,9 +259,7 @@ def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
 
 
 def test_a_migration_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
-    journal = Journal(path)
-    journal.store(RECORD)
-    journal.close()
+    stored(path, RECORD)
 
     def fail(database):
         database.execute("CREATE TABLE more (id)")

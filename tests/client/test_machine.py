@@ -1,7 +1,8 @@
 """A machine of requests and misfortunes, with the server's record as the judge of every step.
 
 Requests ON and OFF, lost requests and answers, duplicates, crashes around the send, restarts, journals restored from
-backups, copied, a second process, new catalogues, new messages, in any order that hypothesis thinks of.
+backups, copied, moved away and back, a second process, new catalogues, new messages, in any order that hypothesis
+thinks of.
 """
 
 import contextlib
@@ -29,6 +30,9 @@ CHAINS = {
 FAULTS = ["none"] * 4 + ["before", "after", "busy", "damaged", "crash before", "crash after"]
 
 
+RARE = ("second process", "duplicate", "new epoch", "no journal", "moved away", "moved back", "server forgets")
+
+
 class Crash(BaseException):
     """The process ends here."""
 
@@ -51,6 +55,7 @@ class Misfortunes(RuleBasedStateMachine):
         self.photo = None
         self.judged = 0
         self.latest = {}
+        self.sessions = [None]
         self.client = self.new_client()
 
     def teardown(self):
@@ -153,7 +158,7 @@ class Misfortunes(RuleBasedStateMachine):
     def publish(self, name, body):
         self.world.publish(name, body)
 
-    @rule(what=st.sampled_from(("second process", "duplicate", "new epoch", "no journal", "server forgets")))
+    @rule(what=st.sampled_from(RARE))
     def something_rare(self, what):
         match what:
             case "second process":
@@ -170,6 +175,14 @@ class Misfortunes(RuleBasedStateMachine):
                 self.put_back({})
                 self.journal.unlink(missing_ok=True)
                 self.client = self.new_client()
+            case "moved away" if self.journal.exists():
+                self.client.close()
+                self.journal.rename(self.folder / "away")
+                self.client = self.new_client()
+            case "moved back" if (self.folder / "away").exists():
+                self.client.close()
+                (self.folder / "away").replace(self.journal)
+                self.client = self.new_client()
             case "server forgets":  # an old journal and a server without memory at once is more than can be noticed
                 self.world.seen.clear()
                 self.backups.clear()
@@ -183,6 +196,9 @@ class Misfortunes(RuleBasedStateMachine):
         for query in self.world.queries[self.judged :]:
             head = wire.decode_query_head(query)
             key = (head.session, head.step)
+            if key not in self.latest and head.session != self.sessions[-1]:
+                assert head.session not in self.sessions  # one that was left never comes back
+                self.sessions.append(head.session)
             assert self.latest.setdefault(key, query) == query
             if head.step == 0:
                 bitmap = query[wire.QUERY_HEAD_BYTES :]

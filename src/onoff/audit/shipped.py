@@ -281,16 +281,19 @@ _Files = tuple[tuple[Path, bytes], ...]
 
 def _files(journal: Path) -> _Files:
     """The journal's files as they are now."""
-    paths = (journal, journal.with_name(journal.name + "-wal"))
-    return tuple((path, path.read_bytes()) for path in paths if path.exists())
+    return tuple((path, path.read_bytes()) for path in (journal, *_beside(journal)) if path.exists())
+
+
+def _beside(journal: Path) -> tuple[Path, ...]:
+    """The log, and the name of the live session: all of the folder is put back, which is the worst case."""
+    return tuple(journal.with_name(journal.name + end) for end in ("-wal", ".session"))
 
 
 def _put_back(journal: Path, files: _Files) -> None:
     """Write them as they were, in place: the file stays the same file."""
     held = dict(files)
-    log = journal.with_name(journal.name + "-wal")
-    if log not in held:
-        log.unlink(missing_ok=True)
+    for path in set(_beside(journal)) - set(held):
+        path.unlink(missing_ok=True)
     for path, content in {journal: b"", **held}.items():
         if path.exists():
             with path.open("r+b") as file:

@@ -6,13 +6,18 @@ returns (WAL, synchronous=FULL); a `store` that fails has changed nothing that w
 (secure_delete, log truncated). The row carries a checksum over itself and over the place where it was written
 (machine and inode): a damaged row is never believed, a copied one is recognised.
 
+Beside it NAME.session holds the id of the live session, durable before the session's first row. A journal that was
+lost, followed by another and then put back is whole, may have its old inode again, and the server saw nothing later
+in its session; but its session is not the live one.
+
     open     a sound row of this place     `found` is the record, `doubt` is None
-             a copy, or a new journal      `found` is what there is, `doubt` says why it must not be relied on
+             a copy, an earlier journal    `found` is what there is, `doubt` says why it must not be relied on
+             that was put back, a new one
              damaged                       put aside as NAME.damaged, and a new journal
              another program's file        JournalUnusable: it is left alone
     lock     held for life: a second opener gets JournalBusy
 
-A row that is older than what was sent looks sound from here; only the server can tell, and is asked (see `core`).
+An older row of the live session looks sound from here; only the server can tell, and is asked (see `core`).
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ APPLICATION_ID: Final = 0x6F6E6F66  # "onof"
 NEW: Final = "there was no journal"
 COPIED: Final = "the journal was copied or moved from elsewhere"
 DAMAGED: Final = "the journal was damaged and put aside"
+PUT_BACK: Final = "the journal is not the one that was used last"
 
 _COLUMNS: Final = tuple(column.name for column in fields(Record))
 _STORE: Final = (
@@ -119,8 +125,10 @@ class Journal:
     def store(self, record: Record) -> None:
         values = _values(record)
         try:
+            if record.session != self._live:
+                self._live = _announce(self.path, record.session)
             self._database.execute(_STORE, (*values, _checksum(values, self._place)))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             raise self._write_failed(error) from None
         self.found, self.doubt = record, None
 
@@ -154,6 +162,9 @@ class Journal:
             self._configure()
             self._place = _place(self.path)
             self.found, self.doubt = _read(self._database, self._place)
+            self._live = _live_session(self.path)
+            if self.found is not None and self.doubt is None and self.found.session != self._live:
+                self.doubt = PUT_BACK
             self.tidy()
         except sqlite3.Error as error:
             self._database.close()
@@ -204,9 +215,11 @@ class Journal:
             case _:
                 return self._write_failed(error)
 
-    def _write_failed(self, error: sqlite3.Error) -> JournalWriteFailed:
+    def _write_failed(self, error: sqlite3.Error | OSError) -> JournalWriteFailed:
+        reason = error.strerror if isinstance(error, OSError) else error
         return JournalWriteFailed(
-            f"{self.path}: {error}; nothing was sent", hint="make room on the disk, or see to it that it can be written"
+            f"{self.path}: {reason}; nothing was sent",
+            hint="make room on the disk, or see to it that it can be written",
         )
 
     def _put_aside(self) -> None:
@@ -223,8 +236,8 @@ def remove(path: Path) -> list[Path]:
     if path.exists():
         with suppress(JournalWriteFailed):  # damage can look like a disk that may not be written
             Journal(path).close()
-    names = (path.name, f"{path.name}-wal", f"{path.name}.damaged", f"{path.name}.damaged-wal")
-    found = [path.with_name(name) for name in names if path.with_name(name).exists()]
+    names = (path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal"))
+    found = [file for file in map(path.with_name, names) if file.exists()]
     for file in found:
         file.unlink()
     return found
@@ -256,6 +269,22 @@ def _place(path: Path) -> bytes:
     except (OSError, UnicodeDecodeError):
         machine = platform.node()
     return hashlib.sha256(f"{machine} {path.stat().st_ino}".encode()).digest()
+
+
+def _live_session(path: Path) -> bytes | None:
+    """The session that the last journal at this path was in, or None where that is not known."""
+    with suppress(OSError):
+        return Path(f"{path}.session").read_bytes()
+    return None
+
+
+def _announce(path: Path, session: bytes) -> bytes:
+    """Make `session` the live one, durably. Cut short, it leaves none that any journal is in."""
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
+    with open(os.open(f"{path}.session", flags, 0o600), "wb", buffering=0) as file:
+        file.write(session)
+        os.fsync(file.fileno())
+    return session
 
 
 # -- rows --------------------------------------------------------------------------------------------------
