@@ -111,6 +111,7 @@ class Journal:
         self.path = Path(path)
         self.found: Record | None = None
         self.doubt: str | None = None
+        self._live: bytes | None = None
         try:
             self._open()
         except _Damaged as damage:
