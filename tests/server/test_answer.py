@@ -70,6 +70,9 @@ def test_stamp_and_messages_are_of_one_moment_though_no_bell_rang(tmp_path):
             assert latest.messages == {"b": published}
             assert latest.stamp == (await other.latest(Stamp())).stamp
             await answerer.shelf.refresh(store)
-            assert said(await answerer.answer(query(known, 0, 1, session=os.urandom(16))), known, 0, 1) == [b"", b"early"]
+            assert said(await answerer.answer(query(known, 0, 1, session=os.urandom(16))), known, 0, 1) == [
+                b"",
+                b"early",
+            ]
 
     asyncio.run(body())
