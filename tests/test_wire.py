@@ -15,6 +15,7 @@ import pytest
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
 from onoff.wire import Catalogue, Message, Problem, Query
+from onoff.wire.answer import _checksum as checksum
 
 SESSION = bytes(range(16))
 FRAME = 256
@@ -234,7 +235,7 @@ def test_a_frame_of_another_source_or_catalogue_is_refused():
 
 def mended(content: bytes) -> bytes:
     """`content` with the checksum that makes it pass as a frame."""
-    return content + wire._checksum(CATALOGUE.epoch, content)
+    return content + checksum(CATALOGUE.epoch, content)
 
 
 @pytest.mark.parametrize(

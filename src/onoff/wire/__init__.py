@@ -1,0 +1,143 @@
+"""What travels between client and server: bitmap queries and answers of equal frames.
+
+Shared by both ends and free of I/O. Everything has exactly one form: what `encode_*` writes is the only thing
+that `decode_*` accepts, so no choice of encoding can carry a hint of which source is wanted.
+
+    catalogue   the names of the sources, the size of a frame, and the epoch that names both
+    query       a set of sources as a bitmap: version, epoch, session, step, bitmap
+    answer      one frame of fixed length per asked source
+    refusal     problem+json with a hint; the last step seen in a session
+    http        paths, media types, headers
+
+`POST /v1/query` with `QUERY_HEADERS` gets 200 with `ANSWER_HEADERS`, or a refusal.
+"""
+
+from onoff.wire.answer import (
+    FRAME_OVERHEAD,
+    MEDIA_TYPE_BYTES,
+    NOTHING,
+    TIME_LIMIT,
+    VERSION_LIMIT,
+    Message,
+    answer_length,
+    capacity,
+    check_media_type,
+    decode_answer,
+    decode_frame,
+    encode_answer,
+    encode_frame,
+)
+from onoff.wire.catalogue import (
+    DEFAULT_FRAME_SIZE,
+    EPOCH_LIMIT,
+    MAX_ANSWER,
+    MAX_FRAME_SIZE,
+    MAX_NAME_BYTES,
+    MAX_SOURCES,
+    MIN_FRAME_SIZE,
+    Catalogue,
+    check_name,
+    decode_catalogue,
+    encode_catalogue,
+)
+from onoff.wire.http import (
+    ANSWER_HEADERS,
+    ANSWER_TYPE,
+    ANY_TYPE,
+    CATALOGUE_HEADERS,
+    CATALOGUE_PATH,
+    ENTRY_TYPE,
+    PROBLEM_TYPE,
+    QUERY_HEADERS,
+    QUERY_PATH,
+    QUERY_TYPE,
+    SEEN_HEADERS,
+    SEEN_PATH,
+)
+from onoff.wire.query import (
+    MAX_QUERY,
+    QUERY_HEAD_BYTES,
+    SESSION_BYTES,
+    STEP_LIMIT,
+    VERSION,
+    Query,
+    QueryHead,
+    bitmap_length,
+    decode_bitmap,
+    decode_query,
+    decode_query_head,
+    encode_bitmap,
+    encode_query,
+    query_length,
+)
+from onoff.wire.refusal import (
+    EPOCH_CHANGED,
+    STEP_CONFLICT,
+    Problem,
+    Seen,
+    decode_problem,
+    decode_seen,
+    encode_problem,
+    encode_seen,
+)
+
+__all__ = [
+    "ANSWER_HEADERS",
+    "ANSWER_TYPE",
+    "ANY_TYPE",
+    "CATALOGUE_HEADERS",
+    "CATALOGUE_PATH",
+    "DEFAULT_FRAME_SIZE",
+    "ENTRY_TYPE",
+    "EPOCH_CHANGED",
+    "EPOCH_LIMIT",
+    "FRAME_OVERHEAD",
+    "MAX_ANSWER",
+    "MAX_FRAME_SIZE",
+    "MAX_NAME_BYTES",
+    "MAX_QUERY",
+    "MAX_SOURCES",
+    "MEDIA_TYPE_BYTES",
+    "MIN_FRAME_SIZE",
+    "NOTHING",
+    "PROBLEM_TYPE",
+    "QUERY_HEADERS",
+    "QUERY_HEAD_BYTES",
+    "QUERY_PATH",
+    "QUERY_TYPE",
+    "SEEN_HEADERS",
+    "SEEN_PATH",
+    "SESSION_BYTES",
+    "STEP_CONFLICT",
+    "STEP_LIMIT",
+    "TIME_LIMIT",
+    "VERSION",
+    "VERSION_LIMIT",
+    "Catalogue",
+    "Message",
+    "Problem",
+    "Query",
+    "QueryHead",
+    "Seen",
+    "answer_length",
+    "bitmap_length",
+    "capacity",
+    "check_media_type",
+    "check_name",
+    "decode_answer",
+    "decode_bitmap",
+    "decode_catalogue",
+    "decode_frame",
+    "decode_problem",
+    "decode_query",
+    "decode_query_head",
+    "decode_seen",
+    "encode_answer",
+    "encode_bitmap",
+    "encode_catalogue",
+    "encode_frame",
+    "encode_problem",
+    "encode_query",
+    "encode_seen",
+    "query_length",
+]

@@ -1,0 +1,30 @@
+"""The HTTP around it: paths, media types, and the headers of either side, which are these and no others."""
+
+from __future__ import annotations
+
+from typing import Final
+
+QUERY_PATH: Final = "/v1/query"
+CATALOGUE_PATH: Final = "/v1/catalogue"
+SEEN_PATH: Final = "/v1/seen"
+QUERY_TYPE: Final = "application/vnd.onoff.query"
+ANSWER_TYPE: Final = "application/vnd.onoff.answer"
+PROBLEM_TYPE: Final = "application/problem+json"
+ANY_TYPE: Final = "application/octet-stream"
+ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # an entry of a feed: title, link, time, html or text
+
+# The client sends these and no others (Host and Content-Length are the transport's); the server answers with
+# these and Content-Length and no others. No cookie, validator, range or encoding on either side.
+QUERY_HEADERS: Final = (
+    ("accept", ANSWER_TYPE),
+    ("accept-encoding", "identity"),
+    ("content-type", QUERY_TYPE),
+    ("user-agent", "onoff"),
+)
+CATALOGUE_HEADERS: Final = (
+    ("accept", "application/json"),
+    ("accept-encoding", "identity"),
+    ("user-agent", "onoff"),
+)
+SEEN_HEADERS: Final = (*CATALOGUE_HEADERS, ("content-type", ANY_TYPE))
+ANSWER_HEADERS: Final = (("content-type", ANSWER_TYPE), ("cache-control", "no-store"))
