@@ -118,7 +118,7 @@ def test_the_report_has_the_agreed_form():
 
 
 def test_too_many_worlds_are_refused(monkeypatch):
-    monkeypatch.setattr("onoff.audit.exact.MOST_WORLDS", 10)
+    monkeypatch.setattr("onoff.audit.worlds.MOST_WORLDS", 10)
     with pytest.raises(InvalidInput, match="worlds"):
         audit_exact(P4, "single", parse("ON OFF OFF"))
 

@@ -7,8 +7,9 @@ import pytest
 from tests.audit.chains import NAMED, P2, P3
 
 from onoff.audit import explain as module
-from onoff.audit.exact import NaiveSession, _advance, _before_the_first_request
+from onoff.audit.exact import NaiveSession
 from onoff.audit.explain import explain, naive_guess
+from onoff.audit.worlds import Worlds
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.pattern import parse
@@ -17,14 +18,14 @@ from onoff.session import Session
 
 def guesses_by_enumeration(chain, session, pattern):
     """For the k-th private request: E max_x P(X_i = x | everything seen), from the worlds of the exact audit."""
-    worlds = _before_the_first_request(session)
+    worlds = Worlds.before_the_first_request(chain, session)
     for private in pattern:
-        worlds, _, _ = _advance(chain, worlds, private)
+        worlds, _, _ = worlds.after(private=private)
     best = []
     for k in range(sum(pattern)):
         law = defaultdict(lambda: defaultdict(float))
-        for (hidden, _, seen, _), (weight, _) in worlds.items():
-            law[seen][hidden[k]] += float(weight)
+        for world, (weight, _) in worlds.held.items():
+            law[world.history][world.hidden[k]] += weight / worlds.denominator
         best.append(sum(max(beliefs.values()) for beliefs in law.values()))
     return best
 

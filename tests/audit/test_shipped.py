@@ -4,7 +4,7 @@ import pytest
 from tests.audit.chains import EVERY, NAMED, P2, P3
 
 from onoff.audit import shipped
-from onoff.audit.exact import audit_exact
+from onoff.audit.exact import audit_exact, audit_patterns
 from onoff.audit.recorder import Recorder
 from onoff.audit.shipped import EVERY_FAULT, KNOWN_LIMIT, Fault, ShippedClient, audit_client
 from onoff.client import Client
@@ -33,18 +33,24 @@ def test_without_faults_the_client_is_the_session(name, pattern):
         assert [s.joint for s in audit.steps] == pytest.approx([s.joint for s in plain.steps])
 
 
-LONG = {"ON OFF ON OFF OFF": {Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.RESTORED, Fault.LOST}}
-"""What takes long for two sources already."""
+ALL_BUT_P2 = [pytest.param(name, marks=pytest.mark.deep) for name in EVERY if name != "P2"]
 
 
-@pytest.mark.parametrize(
-    ("pattern", "fault"),
-    [
-        pytest.param(pattern, fault, marks=[pytest.mark.deep] if fault in LONG.get(pattern, ()) else [])
-        for pattern in PATTERNS
-        for fault in EVERY_FAULT
-    ],
-)
+@pytest.mark.parametrize("name", ["P2", *ALL_BUT_P2])
+@pytest.mark.timeout(3600)
+def test_every_pattern_up_to_five_steps_is_private(name):
+    """With the scheme that users get."""
+    seen = set()
+    for pattern, step, breach in audit_patterns(EVERY[name], ShippedClient(EVERY[name], "auto"), 5):
+        assert breach is None
+        assert step.deviation == 0
+        assert not step.undecodable
+        seen.add(pattern)
+    assert len(seen) == 31
+
+
+@pytest.mark.parametrize("fault", EVERY_FAULT)
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_a_fault_at_every_step_with_probability_one_half(pattern, fault):
     require_zero(audit_client(P2, "greedy", parse(pattern), [fault]))
 

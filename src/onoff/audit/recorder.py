@@ -13,7 +13,7 @@ What it saw of a request is a tuple of `Event`s: address, headers, body, and how
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -61,10 +61,6 @@ class Recorder:
     def message(source: int) -> bytes:
         """What the server holds for a source."""
         return b"message of source %d" % source
-
-    @property
-    def state(self) -> Hashable:
-        return tuple(sorted(self.last.items()))
 
     def take(self) -> tuple[tuple[Event, ...], int]:
         """What was seen since the last time, and how many messages that asked for."""

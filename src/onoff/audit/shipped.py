@@ -35,6 +35,7 @@ from onoff.audit.recorder import URL, Event, Recorder
 from onoff.audit.sampled import Ask, User
 from onoff.chain import MarkovChain
 from onoff.client import Client
+from onoff.client.record import Record
 from onoff.client.transport import Request
 from onoff.entropy import Entropy, ScriptedEntropy, SystemEntropy
 from onoff.errors import OnOffError
@@ -186,7 +187,7 @@ class _Life:
         self.sessions = 0
         self.before: _Files = ()
         self.now: _Files = ()
-        self.records: tuple[Hashable, ...] = (None, None)
+        self.records: tuple[Record | None, ...] = (None, None)
         self.restored = False
         self._open()
 
@@ -260,8 +261,10 @@ class _Life:
     def state(self) -> Hashable:
         core = self.client._opened().core
         files = self.records if Fault.RESTORED in self.faults and not self.restored else self.records[1:]
+        # of what the server keeps, the sessions that some journal still knows; to the others nobody comes back
+        alive = tuple(self.recorder.last.get(record.session) for record in files if record is not None)
         own = core.doubt, core.checked, core.catalogue is None, core.session.state
-        return own, files, self.recorder.state, self.sessions, self.restored
+        return own, files, alive, self.sessions, self.restored
 
 
 class _Replaceable:
