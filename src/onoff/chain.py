@@ -181,7 +181,10 @@ class MarkovChain:
         """The chain of a JSON, CSV, .npy or sparse .npz file. Raises InvalidChain with the place of the fault."""
         from onoff.chainfile import read_chain
 
-        return cls(**read_chain(Path(path), LARGEST_FILE))
+        try:
+            return cls(**read_chain(Path(path), LARGEST_FILE))
+        except InvalidChain as error:
+            raise InvalidChain(f"{path}: {error.message}", hint=error.hint) from None
 
     def save(self, path: str | Path) -> None:
         """Write the chain as JSON, or as .npz where it is sparse."""
@@ -222,7 +225,9 @@ class MarkovChain:
             labels = [str(source) for source in order]
         position = {source: x for x, source in enumerate(order)}
         if not seen <= position.keys():
-            raise UnknownSource("a sequence holds a source that is not among the names")
+            raise UnknownSource(
+                "a sequence holds a source that is not among the names", hint="name every source, or give no names"
+            )
         counts, first = count_transitions(([position[s] for s in sequence] for sequence in listed), len(order))
         return cls.from_counts(counts, first, labels, smoothing=smoothing, structural_zeros=structural_zeros)
 
@@ -238,7 +243,7 @@ class MarkovChain:
     ) -> MarkovChain:
         """The chain of a matrix of transition counts, and of the counts of first requests."""
         if not np.isfinite(smoothing) or smoothing < 0:
-            raise InvalidChain(f"smoothing {smoothing} is not a number from 0 up")
+            raise InvalidChain(f"smoothing {smoothing} is not a number from 0 up", hint="0.1 is usual")
         table = np.asarray(counts, dtype=np.float64)
         smoothed = table + smoothing * ((table > 0) if structural_zeros else 1)
         smoothed[smoothed.sum(axis=1) == 0] = 1.0
@@ -265,9 +270,7 @@ def _checked_transition(transition: Any) -> Floats | csr_matrix:
         raise InvalidChain(f"{len(transition)} sources are too many for a dense matrix", hint="give a scipy CSR matrix")
     matrix = as_matrix(transition)
     if matrix.shape[0] != matrix.shape[1]:
-        raise InvalidChain(
-            f"the matrix has {matrix.shape[0]} rows and {matrix.shape[1]} columns", hint="one row and one column each"
-        )
+        raise _not_square(matrix)
     dense = np.array(matrix, dtype=np.float64)
     dense.setflags(write=False)
     return dense
@@ -280,35 +283,43 @@ def _checked_sparse(transition: Any) -> csr_matrix:
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     if matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
-        raise InvalidChain(f"the matrix has {matrix.shape[0]} rows and {matrix.shape[1]} columns")
+        raise _not_square(matrix)
     if not np.isfinite(matrix.data).all() or (matrix.data < 0).any():
         at = int(np.argmax(~np.isfinite(matrix.data) | (matrix.data < 0)))
         row = int(np.searchsorted(matrix.indptr, at, side="right")) - 1
-        raise InvalidChain(f"row {row}, column {matrix.indices[at]}: {matrix.data[at]} is not a probability")
+        raise InvalidChain(
+            f"row {row}, column {matrix.indices[at]}: {matrix.data[at]} is not a probability", hint="use 0 to 1"
+        )
     sums = np.asarray(matrix.sum(axis=1)).reshape(-1)
     off = np.abs(sums - 1) > SUM_TOLERANCE
     if off.any():
-        raise InvalidChain(f"row {int(np.argmax(off))} sums to {float(sums[np.argmax(off)])!r}, not to 1")
+        row = int(np.argmax(off))
+        raise InvalidChain(f"row {row} sums to {float(sums[row]):.12g}, not to 1", hint="divide the row by its sum")
     return matrix
+
+
+def _not_square(matrix: Any) -> InvalidChain:
+    rows, columns = matrix.shape
+    return InvalidChain(f"the matrix has {rows} rows and {columns} columns", hint="one row and one column per source")
 
 
 def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"source-{x + 1}" for x in range(n))
     if isinstance(names, str) or len(names) != n:
-        raise InvalidChain(f"{len(names)} names for {n} sources")
+        raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
     seen: dict[str, int] = {}
     for x, name in enumerate(names):
         if not isinstance(name, str) or not name.strip():
-            raise InvalidChain(f"name {x} is empty or not text")
+            raise InvalidChain(f"name {x} is empty or not text", hint="give each source a name")
         if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
-            raise InvalidChain(f"name {x} is longer than {LONGEST_NAME} bytes")
+            raise InvalidChain(f"name {x} is longer than {LONGEST_NAME} bytes", hint="shorten it")
         if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
-            raise InvalidChain(f"name {x} holds a control character")
+            raise InvalidChain(f"name {x} holds a control character", hint="use visible characters")
         if unicodedata.normalize("NFC", name) != name:
-            raise InvalidChain(f"name {x} is not in Unicode normal form C")
+            raise InvalidChain(f"name {x} is not in Unicode normal form C", hint="normalise it to NFC")
         if name in seen:
-            raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}")
+            raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
         seen[name] = x
     return tuple(names)
 
@@ -321,7 +332,7 @@ def _checked_initial(initial: Any, n: int) -> Floats:
     except InvalidChain as error:
         raise InvalidChain(f"initial law: {error.message.replace('row 0, ', '')}", hint=error.hint) from None
     except TypeError:
-        raise InvalidChain("the initial law is not a list of probabilities") from None
+        raise InvalidChain("the initial law is not a list of probabilities", hint="one for each source") from None
     if len(law) != n:
-        raise InvalidChain(f"the initial law has {len(law)} entries for {n} sources")
+        raise InvalidChain(f"the initial law has {len(law)} entries for {n} sources", hint="one for each")
     return np.asarray(law / law.sum(), dtype=np.float64)

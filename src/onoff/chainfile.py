@@ -16,28 +16,31 @@ KEYS = ("transition", "names", "initial")
 REMARKS = ("counts", "about")
 """Further keys that a file may hold; what they say is for people and other tools."""
 
+MATRIX = "a CSV file holds a square matrix of numbers and no heading"
+
 
 def read_chain(path: Path, largest: int) -> dict[str, Any]:
-    """The arguments of MarkovChain that a file holds. Raises InvalidChain with the file and the place of the fault."""
+    """The arguments of MarkovChain that a file holds. Raises InvalidChain with the place of the fault in the file."""
     try:
         size = path.stat().st_size
         if size > largest:
-            raise InvalidChain(f"{path}: {size} bytes is more than the {largest} that are read")
+            raise InvalidChain(
+                f"{size} bytes is more than the {largest} that are read", hint="save a large chain as .npz"
+            )
         content = path.read_bytes()
     except OSError as error:
-        raise InvalidChain(f"{path}: {error.strerror}", hint="give the path of a chain file") from None
+        raise InvalidChain(f"{error.strerror}", hint="give the path of a chain file") from None
     readers = {".csv": _read_csv, ".npy": _read_npy, ".npz": _read_npz}
-    try:
-        return readers.get(path.suffix.lower(), _read_json)(content)
-    except InvalidChain as error:
-        raise InvalidChain(f"{path}: {error.message}", hint=error.hint) from None
+    return readers.get(path.suffix.lower(), _read_json)(content)
 
 
 def _read_json(content: bytes) -> dict[str, Any]:
     try:
         document = json.loads(content.decode("utf-8"), object_pairs_hook=_without_duplicates)
     except UnicodeDecodeError as error:
-        raise InvalidChain(f"byte {error.start} is not UTF-8") from None
+        raise InvalidChain(
+            f"byte {error.start} is not UTF-8", hint="save it as UTF-8; .npy and .npz files need that ending"
+        ) from None
     except json.JSONDecodeError as error:
         raise InvalidChain(f"line {error.lineno}, column {error.colno}: {error.msg}", hint="not JSON") from None
     except RecursionError:
@@ -57,7 +60,7 @@ def _read_json(content: bytes) -> dict[str, Any]:
             and not isinstance(document[key], list)
             and not (key != "transition" and document[key] is None)
         ):
-            raise InvalidChain(f"{key!r} is not a list")
+            raise InvalidChain(f"{key!r} is not a list", hint="write it in square brackets")
     return {key: document[key] for key in KEYS if key in document}
 
 
@@ -65,7 +68,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidChain(f"the key {key!r} stands twice")
+            raise InvalidChain(f"the key {key!r} stands twice", hint="leave one out")
         found[key] = value
     return found
 
@@ -74,7 +77,7 @@ def _read_csv(content: bytes) -> dict[str, Any]:
     try:
         lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8"))) if line]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise InvalidChain(f"not a CSV file: {error}") from None
+        raise InvalidChain(f"not a CSV file: {error}", hint=MATRIX) from None
     matrix = []
     for u, line in enumerate(lines):
         row = []
@@ -82,7 +85,7 @@ def _read_csv(content: bytes) -> dict[str, Any]:
             try:
                 row.append(float(cell))
             except ValueError:
-                raise InvalidChain(f"row {u}, column {x}: {cell[:40]!r} is not a number") from None
+                raise InvalidChain(f"row {u}, column {x}: {cell[:40]!r} is not a number", hint=MATRIX) from None
         matrix.append(row)
     return {"transition": matrix}
 
@@ -91,7 +94,7 @@ def _read_npy(content: bytes) -> dict[str, Any]:
     try:
         return {"transition": np.load(io.BytesIO(content), allow_pickle=False)}
     except (ValueError, EOFError, OSError) as error:
-        raise InvalidChain(f"not a .npy matrix: {error}") from None
+        raise InvalidChain(f"not a .npy matrix: {error}", hint="write it with numpy.save") from None
 
 
 def _read_npz(content: bytes) -> dict[str, Any]:
@@ -103,6 +106,6 @@ def _read_npz(content: bytes) -> dict[str, Any]:
         parts = np.load(io.BytesIO(content), allow_pickle=False)
         matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
     except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
-        raise InvalidChain(f"not a sparse .npz matrix: {error}") from None
+        raise InvalidChain(f"not a sparse .npz matrix: {error}", hint="write it with MarkovChain.save") from None
     remarks = {key: parts[key].tolist() for key in ("names", "initial") if key in parts}
     return {"transition": matrix, **remarks}

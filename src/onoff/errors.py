@@ -84,7 +84,12 @@ class UnknownScheme(InvalidInput):
 
 
 class MissingExtra(OnOffError):
-    """An optional part of onoff is not installed."""
+    """An optional part of onoff is not installed; `extra` is what pip calls it."""
+
+    def __init__(self, message: str, *, extra: str) -> None:
+        super().__init__(
+            message, hint=f"in the clone of onoff: pip install '.[{extra}]', or `make setup` for all of it"
+        )
 
 
 class JournalError(OnOffError):

@@ -26,7 +26,8 @@ def parse(text: str) -> tuple[bool, ...]:
         times = int(found["times"] or 1)
         if times == 0 or len(statuses) + times > LONGEST:
             raise InvalidPattern(
-                f"word {place} of the pattern, {word[:40]!r}: a count from 1 to {LONGEST} steps in all"
+                f"word {place} of the pattern, {word[:40]!r}, repeats too often or never",
+                hint=f"a pattern has 1 to {LONGEST} steps in all",
             )
         statuses.extend([found["status"].upper() == "ON"] * times)
     if not statuses:

@@ -79,10 +79,10 @@ class Rows:
         where = np.arange(n, dtype=np.int64) if columns is None else np.asarray(columns, dtype=np.int64)
         if (table < 0).any():
             u, x = np.argwhere(table < 0)[0]
-            raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative")
+            raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative", hint="give units from 0 up")
         for u, total in enumerate(exact_sum(table, axis=1)):
             if total != UNIT:
-                raise InvalidChain(f"row {u} sums to {total} units, not to {UNIT}")
+                raise InvalidChain(f"row {u} sums to {total} units, not to {UNIT}", hint="Rows.of takes probabilities")
         distinct, group = _merge_equal(table)
         reached = distinct.any(axis=0)
         return cls(n, where[reached], np.ascontiguousarray(distinct[:, reached]), group)
@@ -219,7 +219,7 @@ def as_matrix(probabilities: Any) -> npt.NDArray[Any]:
     off = np.abs(sums - 1) > SUM_TOLERANCE
     if off.any():
         u = int(np.argmax(off))
-        raise InvalidChain(f"row {u} sums to {float(sums[u])!r}, not to 1", hint="divide the row by its sum")
+        raise InvalidChain(f"row {u} sums to {float(sums[u]):.12g}, not to 1", hint="divide the row by its sum")
     return matrix
 
 
@@ -254,19 +254,23 @@ def _rectangular(probabilities: Any) -> npt.NDArray[Any]:
         listed: Sequence[Any] = list(probabilities)
         for u, row in enumerate(listed):
             if isinstance(row, str | bytes) or not hasattr(row, "__len__"):
-                raise InvalidChain(f"row {u} is not a list of probabilities")
+                raise InvalidChain(f"row {u} is not a list of probabilities", hint="give a list of rows")
             if len(row) != len(listed[0]):
-                raise InvalidChain(f"row {u} has {len(row)} entries, row 0 has {len(listed[0])}")
+                raise InvalidChain(
+                    f"row {u} has {len(row)} entries, row 0 has {len(listed[0])}", hint="rows are of one length"
+                )
             for x, value in enumerate(row):
                 if isinstance(value, bool | str | bytes) or not isinstance(value, int | float | Fraction | np.number):
-                    raise InvalidChain(f"row {u}, column {x}: {value!r} is not a number")
+                    raise InvalidChain(
+                        f"row {u}, column {x}: {value!r} is not a number", hint="give a probability from 0 to 1"
+                    )
         matrix = np.array([[*row] for row in listed], dtype=object) if _has_fractions(listed) else np.array(listed)
     if matrix.ndim != 2 or matrix.size == 0:
         raise InvalidChain("not a matrix with at least one row and one column", hint="give a list of rows")
     if matrix.dtype != object and not np.issubdtype(matrix.dtype, np.number):
-        raise InvalidChain(f"entries of type {matrix.dtype} are not numbers")
+        raise InvalidChain(f"entries of type {matrix.dtype} are not numbers", hint="give floats, integers or Fractions")
     if np.issubdtype(matrix.dtype, np.complexfloating):
-        raise InvalidChain("complex entries are not probabilities")
+        raise InvalidChain("complex entries are not probabilities", hint="give real numbers")
     return matrix
 
 

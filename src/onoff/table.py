@@ -373,4 +373,7 @@ class QueryTable:
 
 
 def _decimal(units: int) -> str:
-    return f"{units / UNIT:.6g}" if units else "0"
+    """Six digits; what is left of roundings of the chain, below 1e-12, is not written out."""
+    if 0 < units < UNIT // 10**12:
+        return "~0"
+    return f"{units / UNIT:.6g}"

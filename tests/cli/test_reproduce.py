@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from onoff.cli import reproduce as command
 from onoff.cli import run
 from onoff.experiments import paper
 from onoff.experiments.paper.claim import Claim, same
@@ -17,7 +16,6 @@ def few(monkeypatch):
 
     def use(*listed):
         monkeypatch.setattr(paper, "CLAIMS", listed)
-        monkeypatch.setattr(command, "CLAIMS", listed)
 
     use(*claims.listed[1:4])
     return use
@@ -58,3 +56,19 @@ def test_a_directory_that_cannot_be_is_refused_before_the_work(few, tmp_path, ca
     (tmp_path / "file").write_text("")
     assert run(["reproduce", "--out", str(tmp_path / "file")]) == 3
     assert "cannot write to" in capsys.readouterr().err
+
+
+def test_only_some_items_are_shown_in_full(few, capsys):
+    assert run(["reproduce", "--only", "TABLE 1: q_1"]) == 0
+    out = capsys.readouterr().out
+    assert "1 of 1 items as expected" in out
+    assert run(["reproduce", "--only", "table 9"]) == 3
+    assert "table 9" in capsys.readouterr().err
+
+
+def test_a_table_is_shown_cell_by_cell(few, capsys):
+    few(Claim("Table 7", lambda: same({"a": 1.0, "b": 2.0}, {"a": 1.0, "b": 3.0})))
+    assert run(["reproduce", "--only", "table 7"]) == 1
+    assert [line.split("│")[1:4] for line in capsys.readouterr().out.splitlines() if "│ b" in line] == [
+        [" b ", " 2.0      ", " 3.0 "]
+    ]

@@ -127,7 +127,7 @@ def test_a_stopped_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
 
 def test_a_full_disk_keeps_what_was_done(tmp_path, monkeypatch):
     tasks = tasks_of(tmp_path)
-    parquet = module._parquet()
+    parquet = module._arrow().parquet
     write, written = parquet.write_table, []
 
     def full(table, path, **options):

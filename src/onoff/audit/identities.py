@@ -63,7 +63,7 @@ def audit_identities(
         for t, (x, private) in enumerate(zip(chain.sample(len(pattern), rng).tolist(), pattern, strict=True)):
             before = user.memory
             if not isinstance(before, LastQuery):
-                raise InvalidInput("only the memory 'last-query' has tables that recur")
+                raise InvalidInput("this memory has no tables that recur", hint="use the memory 'last-query'")
             query = user.request(x, private=private)
             requests += 1
             breach = None

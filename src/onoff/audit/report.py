@@ -87,7 +87,7 @@ def _axes(xlabel: str, ylabel: str, width: float = 7.0) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra("plots need matplotlib", hint="pip install 'onoff[plot]'") from None
+        raise MissingExtra("plots need matplotlib", extra="plot") from None
     figure = Figure(figsize=(width, 3.8), layout="constrained")
     axes = figure.add_subplot()
     axes.set_xlabel(xlabel)

@@ -136,7 +136,9 @@ def read_log(path: Path) -> Iterator[Line]:
             while raw := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(raw) > LONGEST_LINE:
-                    raise InvalidInput(f"{path}: line {number} is longer than {LONGEST_LINE} bytes")
+                    raise InvalidInput(
+                        f"{path}: line {number} is longer than {LONGEST_LINE} bytes", hint="is it a log?"
+                    )
                 if raw.strip():
                     yield parse_line(raw, number, str(path))
     except OSError as error:
@@ -158,7 +160,10 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> Line:
             )
     private, cost, session = (fields.get(name) for name in ("private", "cost", "session"))
     if not (private is None or isinstance(private, bool)) or not (cost is None or type(cost) is int):
-        raise InvalidInput(f"{where}: line {number}: private is true, false or null, and cost a whole number")
+        raise InvalidInput(
+            f"{where}: line {number} has another kind of private or cost",
+            hint="private is true, false or null, and cost a whole number",
+        )
     named = None if session is None else str(session)
     return Line(number, step, tuple(sources), private, cost, named, fields.get("note") is not None)
 

@@ -58,7 +58,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     try:
         outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
         sys.stdout.flush()  # a reader that is gone shows here, not at exit
-    except CycloptsError:
+    except CycloptsError as error:
+        print(f"See: {' '.join(['onoff', *(error.command_chain or ())])} --help", file=sys.stderr)
         return USAGE_ERROR
     except OnOffError as error:
         print(f"onoff: {error.message}", file=sys.stderr)
@@ -70,6 +71,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"onoff: {error.filename}: {error.strerror}", file=sys.stderr)
+        return OnOffError.exit_code
     return outcome if isinstance(outcome, int) else 0
 
 

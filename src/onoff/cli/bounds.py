@@ -45,4 +45,6 @@ def _show(console: Console, n: int, found: list[StepBounds]) -> None:
     lines = [(0, float(n), float(n), float(n)), *((step.t, step.lower, step.outer, step.inner) for step in found)]
     title = f"Messages per request, t requests after a private one, {n} sources"
     console.print(table(("t", "at least", "paper: at least", "paper: at most"), lines, title=title))
-    console.print("At least: for every scheme, if every source can be the private request, t = 0.")
+    console.print(
+        "t = 0 is the private request itself. At least: no scheme needs fewer, if it may have been for any source."
+    )

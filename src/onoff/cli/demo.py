@@ -119,7 +119,7 @@ def everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[A
         from onoff.gateway.run import running as running_gateway
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", hint="pip install 'onoff[gateway]'") from None
+        raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onoff-demo-")))
         first = {name: edition(name, 1) for name in SOURCES}

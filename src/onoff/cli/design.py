@@ -12,7 +12,9 @@ from rich.console import Console
 
 from onoff import bounds as bounds_of
 from onoff.chain import MarkovChain
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import Json, check_writable, emit, table
+from onoff.experiments.table_picture import check_picture, draw_table
+from onoff.rows import UNIT
 from onoff.schemes import builder
 from onoff.schemes import design as design_rows
 from onoff.table import QueryTable
@@ -20,6 +22,7 @@ from onoff.table import QueryTable
 MOST_SHOWN = 24
 """Queries that the text shows one by one."""
 SHOWN_IN_FULL = 12
+WORTH_SHOWING = UNIT // 10**12
 """Queries up to which the text is the whole table, as the paper prints it."""
 TALKS_WHILE_BUILDING = ("optimal", "auto")
 
@@ -57,6 +60,9 @@ def design(
 
     Reports the expected number of messages, the proven lower bound on it, and the paper's inner and outer bounds.
     """
+    if picture is not None:
+        check_picture(picture)
+        check_writable(picture)
     loaded = MarkovChain.load(chain)
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
@@ -71,8 +77,6 @@ def design(
     if show_table and isinstance(built, QueryTable):
         report["table"] = built.as_dict()
     if picture is not None:
-        from onoff.experiments.table_picture import draw_table
-
         draw_table(picture, built, report, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
 
@@ -117,8 +121,8 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         console.print(str(built))
         return
     likely = sorted(range(len(built)), key=lambda k: (-int(built.mass[k]), k))
-    shown = likely if full else likely[:MOST_SHOWN]
-    queries = [(float(built.mass[k]) / 2**60, ", ".join(names[x] for x in built.query(k))) for k in shown]
+    shown = likely if full else [k for k in likely[:MOST_SHOWN] if built.mass[k] >= WORTH_SHOWING]
+    queries = [(float(built.mass[k]) / UNIT, ", ".join(names[x] for x in built.query(k))) for k in shown]
     console.print(table(("probability", "query"), queries))
     if len(shown) < len(built):
         console.print(f"... and {len(built) - len(shown)} less likely ones; --table shows all.")

@@ -64,14 +64,18 @@ def gateway(
     json
         Print the addresses as one JSON document.
     """
-    if not 0 <= port < 65536 or not heartbeat > 0:
-        raise InvalidInput("port or heartbeat out of range", hint="see `onoff gateway --help`")
+    if not 0 <= port < 65536:
+        raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
+    if not heartbeat > 0:
+        raise InvalidInput(
+            f"a heartbeat every {heartbeat} seconds", hint="give --heartbeat a number above 0, such as 20"
+        )
     try:
         from onoff.gateway import run
         from onoff.gateway.engine import Engine
         from onoff.gateway.seen import SeenLog
     except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", hint="pip install 'onoff[gateway]'") from None
+        raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.chain import MarkovChain
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)

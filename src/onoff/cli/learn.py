@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.chain import DEFAULT_SMOOTHING
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput
 from onoff.experiments.learn import Learnt
 from onoff.experiments.learn import learn as learn_chain
@@ -52,6 +52,8 @@ def learn(
 
     Requests marked as private are left out: the chain is public.
     """
+    if output is not None:
+        check_writable(output)
     options = Options(
         format=format,
         gap=gap,

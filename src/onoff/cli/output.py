@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -13,6 +15,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+
+from onoff.errors import InvalidInput
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document instead of text.")]
 
@@ -35,6 +39,17 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
     for line in listed:
         shown.add_row(*(f"{cell:.6g}" if isinstance(cell, float) else escape(str(cell)) for cell in line))
     return shown
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that would fill it."""
+    folder = path.parent
+    if path.is_dir():
+        raise InvalidInput(f"{path}: a directory", hint="give the path of a file")
+    if not folder.is_dir():
+        raise InvalidInput(f"{path}: no directory {folder}", hint="make it first")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidInput(f"{path}: may not be written", hint="choose a place that you may write to")
 
 
 @contextmanager

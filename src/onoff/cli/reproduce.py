@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.output import Json, emit, progress
+from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput
-from onoff.experiments.paper import CLAIMS
+from onoff.experiments.paper import claims_about
 from onoff.experiments.paper import reproduce as check
 from onoff.experiments.paper.claim import Item
 from onoff.experiments.paper.figures import save_figures
@@ -21,6 +21,7 @@ LONGEST_LINE = 100
 
 def reproduce(
     *,
+    only: Annotated[str, Parameter(help="Only the items whose names contain this, such as 'table 3'; in full.")] = "",
     out: Annotated[Path | None, Parameter(help="Save the two figures (SVG, PNG) and the items (JSON) here.")] = None,
     json: Json = False,
 ) -> int:
@@ -28,46 +29,58 @@ def reproduce(
 
     ```console
     onoff reproduce
+    onoff reproduce --only "table 3"
     onoff reproduce --out figures --json
     ```
 
     Leaves with 0 when every item is as expected, with 1 otherwise.
     """
-    if out is not None:  # before the work, not after it
-        try:
-            out.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInput(f"cannot write to {out}: {error.strerror}", hint="name a directory") from None
+    claims = claims_about(only)
+    if not claims:
+        raise InvalidInput(
+            f"no item is called anything like {only!r}", hint="try 'table 3', 'theorem 2', 'figure 4', 'E5'"
+        )
+    written = [] if out is None else _figures(out)  # before the work: what cannot be written is known at once
     items: list[Item] = []
-    with progress("the paper's items", total=len(CLAIMS)) as done:
-        for item in check():
+    with progress("the paper's items", total=len(claims)) as done:
+        for item in check(claims):
             items.append(item)
             done(len(items))
     listed = [item.as_dict() for item in items]
-    written = []
     if out is not None:
-        written = save_figures(out)
         items_file = out / "items.json"
         items_file.write_text(encoding.dumps(listed, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         written.append(items_file)
-    emit(listed, json, lambda console: _show(console, items, written))
+    emit(listed, json, lambda console: _show(console, items, written, in_full=bool(only)))
     return 0 if all(item.ok for item in items) else 1
 
 
-def _show(console: Console, items: list[Item], written: list[Path]) -> None:
+def _figures(out: Path) -> list[Path]:
+    try:
+        return save_figures(out)
+    except OSError as error:
+        raise InvalidInput(f"cannot write to {out}: {error.strerror}", hint="name a directory") from None
+
+
+def _show(console: Console, items: list[Item], written: list[Path], *, in_full: bool) -> None:
     for item in items:
         console.print(f"{'ok' if item.ok else 'FAILED':<7} {item.item}", markup=False)
-        console.print(f"          expected {_short(item.expected)}", markup=False)
-        console.print(f"          got      {_short(item.got)}", markup=False)
+        if in_full and isinstance(item.expected, dict) and isinstance(item.got, dict):
+            lines = [(key, _text(value), _text(item.got.get(key))) for key, value in item.expected.items()]
+            console.print(table(("", "expected", "got"), lines))
+        else:
+            longest = None if in_full else LONGEST_LINE
+            console.print(f"          expected {_text(item.expected, longest)}", markup=False)
+            console.print(f"          got      {_text(item.got, longest)}", markup=False)
     right = sum(item.ok for item in items)
     console.print(f"{right} of {len(items)} items as expected.")
     for path in written:
         console.print(f"wrote {path}", markup=False)
 
 
-def _short(value: Any) -> str:
+def _text(value: Any, longest: int | None = None) -> str:
     text = encoding.dumps(_rounded(value), ensure_ascii=False)
-    return text if len(text) <= LONGEST_LINE else text[: LONGEST_LINE - 1] + "…"
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
 
 def _rounded(value: Any) -> Any:

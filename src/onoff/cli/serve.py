@@ -73,13 +73,17 @@ def serve(
     json
         Print the address, or the token, as JSON.
     """
-    if workers < 1 or not 0 <= port < 65536 or feed_seconds <= 0:
-        raise InvalidInput("workers, port or feed-seconds out of range", hint="see `onoff serve --help`")
+    if workers < 1:
+        raise InvalidInput(f"{workers} workers cannot serve", hint="give --workers a number from 1 up")
+    if not 0 <= port < 65536:
+        raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
+    if not feed_seconds > 0:
+        raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
         from onoff.server import run
         from onoff.server.feeds import read_feeds
     except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", hint="pip install 'onoff[server]'") from None
+        raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_store()
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *_lines(sources), *(feed.name for feed in listed)]

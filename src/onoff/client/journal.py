@@ -229,7 +229,9 @@ class Journal:
             with suppress(FileNotFoundError):
                 os.replace(f"{self.path}-wal", f"{self.path}.damaged-wal")
         except OSError as error:
-            raise JournalWriteFailed(f"{self.path}: damaged, and cannot be put aside: {error.strerror}") from None
+            raise JournalWriteFailed(
+                f"{self.path}: damaged, and cannot be put aside: {error.strerror}", hint="make its directory writable"
+            ) from None
 
 
 def remove(path: Path) -> list[Path]:

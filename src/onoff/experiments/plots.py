@@ -69,7 +69,7 @@ def new_figure(columns: int = 1, rows: int = 1, inches: tuple[float, float] = IN
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra("figures need matplotlib", hint="pip install 'onoff[plot]'") from None
+        raise MissingExtra("figures need matplotlib", extra="plot") from None
     figure = Figure(figsize=inches, layout="constrained")
     axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
     for one in axes:
@@ -221,7 +221,7 @@ def sweep_figures(rows: Sequence[Mapping[str, Any]]) -> dict[str, Figure]:
     """Cost over the number of sources for each family, totals where the horizon is longer, and build times."""
     good = [row for row in rows if row["error"] is None]
     if not good:
-        raise InvalidInput("the sweep has no row that worked")
+        raise InvalidInput("the sweep has no row that worked", hint="its column `error` says why")
     found = {"first": families_figure(good), "build": build_figure(good)}
     if max(row["horizon"] for row in good) > 1:
         found["total"] = families_figure(good, of="total")

@@ -183,7 +183,7 @@ def bounds_along(
     By the whole tree, or with `samples` random descents drawn from `rng`.
     """
     if samples is not None and (samples < 2 or rng is None):
-        raise InvalidInput("samples need at least 2 descents and a generator")
+        raise InvalidInput("too few samples, or no generator", hint="give samples from 2 up, and rng")
     tree = _Tree(chain, scheme, memory, exact=samples is None, everything=everything)
     level = [tree.root if samples is None else replace(tree.root, weight=samples)]
     steps = []

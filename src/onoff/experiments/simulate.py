@@ -99,7 +99,10 @@ def simulate(
     if seed < 0:
         raise InvalidInput(f"{seed} is not a seed", hint="give an integer from 0 up")
     if requests is not None and requests.shape != (users, switching.steps):
-        raise InvalidInput(f"requests of shape {requests.shape} for {users} users and {switching.steps} steps")
+        raise InvalidInput(
+            f"requests of shape {requests.shape} for {users} users and {switching.steps} steps",
+            hint="one row for each user, one column for each step",
+        )
     if states is None:
         states = States(chain, scheme, memory, everything=everything, **options)
     crowd = _Crowd(states, np.random.default_rng(seed), observe)

@@ -103,7 +103,7 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
             raise InvalidInput(f"no memory called {memory!r}", hint=nearest(memory, MEMORIES))
     horizons, seeds = _listed(spec, "horizons", int, [1]), _listed(spec, "seeds", int, [1])
     if min(horizons) < 1 or min(seeds) < 0:
-        raise InvalidInput("horizons count from 1 and seeds from 0")
+        raise InvalidInput("a horizon below 1 or a seed below 0", hint="horizons count from 1 and seeds from 0")
     descents = spec.get("descents", DESCENTS)
     if not isinstance(descents, int) or descents < 2:
         raise InvalidInput(f"descents = {descents!r}", hint="give a number from 2 up")
@@ -122,7 +122,7 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
 
 def _chains(chain: Any, folder: Path) -> Iterator[Task]:
     if not isinstance(chain, dict) or ("family" in chain) == ("file" in chain):
-        raise InvalidInput("a [[chain]] has either a family or a file")
+        raise InvalidInput("a [[chain]] without family and file, or with both", hint="give one of them")
     for key in chain:
         if key not in ("family", "n", "file"):
             raise InvalidInput(f"unknown key {key!r} in [[chain]]", hint=nearest(key, ("family", "n", "file")))
@@ -135,7 +135,7 @@ def _chains(chain: Any, folder: Path) -> Iterator[Task]:
         raise InvalidInput(f"no family {chain['family']!r}", hint=nearest(str(chain["family"]), FAMILIES))
     sizes = _listed(chain, "n", int)
     if min(sizes) < 2:
-        raise InvalidInput("a chain has at least 2 sources")
+        raise InvalidInput("a chain with fewer than 2 sources", hint="give n from 2 up")
     for n in sizes:
         yield {"family": chain["family"], "n": n, "file": None, "digest": None}
 
@@ -144,7 +144,7 @@ def _listed(spec: Mapping[str, Any], key: str, kind: type, default: list[Any] | 
     value = spec.get(key, default)
     listed = value if isinstance(value, list) else [value]
     if not listed or not all(type(one) is kind for one in listed):
-        raise InvalidInput(f"{key!r} is not a list of {'names' if kind is str else 'numbers'}")
+        raise InvalidInput(f"{key!r} is not a list of {'names' if kind is str else 'numbers'}", hint="such as [...]")
     return list(dict.fromkeys(listed))
 
 
@@ -213,7 +213,7 @@ def chain_of(task: Task) -> MarkovChain:
     if task["file"] is not None:
         chain = MarkovChain.load(task["file"])
         if chain.digest() != task["digest"]:
-            raise InvalidInput(f"{task['file']} has changed since the sweep began")
+            raise InvalidInput(f"{task['file']} has changed since the sweep began", hint="run the sweep anew")
         return chain
     return MarkovChain(FAMILIES[task["family"]](task["n"], np.random.default_rng(task["seed"])))
 
@@ -251,12 +251,11 @@ class Parts:
         return len(order)
 
     def _put(self, path: Path, rows: list[dict[str, Any]]) -> None:
-        import pyarrow
-
+        arrow = _arrow()
         temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _parquet().write_table(pyarrow.Table.from_pylist(rows, schema=_schema()), temporary)
+            arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema=_schema()), temporary)
             temporary.replace(path)
         except OSError as error:
             with suppress(OSError):
@@ -268,11 +267,10 @@ class Parts:
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a result of a sweep."""
-    import pyarrow
-
+    arrow = _arrow()
     try:
-        rows: list[dict[str, Any]] = _parquet().read_table(path).to_pylist()
-    except (OSError, pyarrow.ArrowInvalid) as error:
+        rows: list[dict[str, Any]] = arrow.parquet.read_table(path).to_pylist()
+    except (OSError, arrow.ArrowInvalid) as error:
         raise InvalidInput(f"{path}: {error}", hint="not a result of `onoff sweep`") from None
     if rows and not {"key", "scheme", "first_cost"} <= rows[0].keys():
         raise InvalidInput(f"{path}: columns of something else", hint="not a result of `onoff sweep`")
@@ -280,20 +278,19 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def _schema() -> Any:
-    import pyarrow
-
+    arrow = _arrow()
     texts, whole = ("family", "scheme", "memory", "key", "error"), ("n", "horizon", "seed", "queries")
     order = ("family", "n", "scheme", "memory", "horizon", "seed", "key", *FIGURES)
-    kinds = {**dict.fromkeys(texts, pyarrow.string()), **dict.fromkeys(whole, pyarrow.int64())}
-    return pyarrow.schema([(name, kinds.get(name, pyarrow.float64())) for name in order])
+    kinds = {**dict.fromkeys(texts, arrow.string()), **dict.fromkeys(whole, arrow.int64())}
+    return arrow.schema([(name, kinds.get(name, arrow.float64())) for name in order])
 
 
-def _parquet() -> Any:
+def _arrow() -> Any:
     try:
-        from pyarrow import parquet
+        import pyarrow.parquet
     except ImportError:
-        raise MissingExtra("sweeps need pyarrow", hint="pip install 'onoff[sweep]'") from None
-    return parquet
+        raise MissingExtra("sweeps need pyarrow", extra="sweep") from None
+    return pyarrow
 
 
 # -- the sweep ---------------------------------------------------------------------------------------------
@@ -307,6 +304,7 @@ def sweep(
     progress: Callable[[int], None] | None = None,
 ) -> Swept:
     """Compute every row that is not there yet, here or on a Dask cluster, and leave one Parquet file at `out`."""
+    _arrow()  # before anything is computed
     parts = Parts(out)
     done = parts.keys()
     missing = [task for task in tasks if task["key"] not in done]
@@ -333,7 +331,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
         from distributed import Client, as_completed
         from distributed.client import FutureCancelledError
     except ImportError:
-        raise MissingExtra("a cluster needs Dask", hint="pip install 'onoff[sweep]'") from None
+        raise MissingExtra("a cluster needs Dask", extra="sweep") from None
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:

@@ -7,6 +7,7 @@ source, as dark as the query is likely. Right, bars: the cost between the bounds
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,9 @@ MOST_NAMES = 40
 
 def draw_table(path: Path, built: Any, report: Mapping[str, Any], names: Sequence[str]) -> None:
     """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format."""
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("pictures need matplotlib", hint="pip install 'onoff[plot]'") from None
-    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
-        raise InvalidInput(f"{path.suffix or 'no suffix'} is no format of pictures", hint="use .png, .svg or .pdf")
+    check_picture(path)
+    from matplotlib.figure import Figure
+
     with_map = isinstance(built, QueryTable)
     figure = Figure(figsize=(11, 5) if with_map else (5, 5), layout="constrained")
     panels = figure.subplots(1, 2, width_ratios=[3, 1]) if with_map else [None, figure.subplots()]
@@ -36,6 +34,14 @@ def draw_table(path: Path, built: Any, report: Mapping[str, Any], names: Sequenc
         _heat_map(panels[0], built, names)
     _bars(panels[1], built, report)
     figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+
+
+def check_picture(path: Path) -> None:
+    """Refuse a picture that cannot be drawn, before the work behind it."""
+    if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
+        raise InvalidInput(f"{path}: not the name of a picture", hint="let it end in .png, .svg or .pdf")
+    if find_spec("matplotlib") is None:
+        raise MissingExtra("pictures need matplotlib", extra="plot")
 
 
 def _heat_map(axes: Any, built: QueryTable, names: Sequence[str]) -> None:

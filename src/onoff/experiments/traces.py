@@ -128,7 +128,9 @@ class Trace:
         try:
             numbers = {str(at).encode(): self.number(name) for at, name in enumerate(names, start=1)}
         except BrokenLine as fault:
-            raise InvalidInput(f"{self.path}: in the list of categories, {fault}") from None
+            raise InvalidInput(
+                f"{self.path}: in the list of categories, {fault}", hint="fetch the file again"
+            ) from None
         for number, line in lines:
             words = line.split()
             if not words or line.startswith(b"%"):

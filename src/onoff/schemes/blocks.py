@@ -106,7 +106,9 @@ def _minimise(
         if solved.x is not None:
             break
     else:
-        raise OnOffError(f"HiGHS could not solve the program of blocks: {solved.message}")
+        raise OnOffError(
+            f"HiGHS could not solve the program of blocks: {solved.message}", hint="use the scheme 'greedy'"
+        )
     return np.asarray(solved.x, dtype=np.float64), np.asarray(solved.eqlin.marginals, dtype=np.float64)
 
 

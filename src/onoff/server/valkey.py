@@ -244,7 +244,7 @@ class ValkeyStore:
         except ResponseError:
             return Promise("valkey", False, "unknown: the store does not tell how it writes its log")
         except (ValkeyError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}") from error
+            raise StoreUnavailable(f"the store does not answer: {error}", hint="is its server running?") from error
         if config.get("appendonly") != "yes":
             return Promise("valkey", False, "no log: a crash of the store loses all since its last snapshot")
         match config.get("appendfsync"):

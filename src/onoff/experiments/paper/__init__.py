@@ -11,7 +11,7 @@ Table 2 (notation) and Figures 1, 2, 3(a) and 5 (drawings) state no number to re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from onoff.experiments.paper import errata, tables, theorems
 from onoff.experiments.paper.claim import Claim, Item
@@ -19,7 +19,12 @@ from onoff.experiments.paper.claim import Claim, Item
 CLAIMS: tuple[Claim, ...] = (*tables.claims.listed, *theorems.claims.listed, *errata.claims.listed)
 
 
-def reproduce() -> Iterator[Item]:
+def claims_about(text: str) -> list[Claim]:
+    """The claims whose names contain `text`, in any case; all of them for an empty one."""
+    return [claim for claim in CLAIMS if text.casefold() in claim.item.casefold()]
+
+
+def reproduce(claims: Sequence[Claim] = CLAIMS) -> Iterator[Item]:
     """Check one claim after the other."""
-    for claim in CLAIMS:
+    for claim in claims:
         yield claim.run()

@@ -76,7 +76,7 @@ def _axes(title: str) -> tuple[Figure, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise MissingExtra("figures need matplotlib", hint="pip install 'onoff[plot]'") from None
+        raise MissingExtra("figures need matplotlib", extra="plot") from None
     figure = Figure(figsize=INCHES, layout="constrained")
     axes = figure.subplots()
     axes.set_title(title, loc="left", fontsize=11)
