@@ -69,7 +69,7 @@ def _check_message(message: Message, frame_size: int) -> None:
     if message.version == 0 and message != NOTHING:
         raise InvalidWire("a message of version 0 that is not empty", hint="versions start at 1")
     if not 0 <= message.version < VERSION_LIMIT or not 0 <= message.published < TIME_LIMIT:
-        raise InvalidWire("a message version or time out of range")
+        raise InvalidWire("a message version or time out of range", hint="versions and times count from 0")
     if message.version:
         check_media_type(message.media_type)
     if len(message.body) > capacity(frame_size):
@@ -82,7 +82,7 @@ def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int) 
     """The frame of `message`, exactly `frame_size` bytes long."""
     _check_message(message, frame_size)
     if not 0 <= source < MAX_SOURCES or not 0 <= epoch < EPOCH_LIMIT:
-        raise InvalidWire("a source index or epoch out of range")
+        raise InvalidWire("a source index or epoch out of range", hint="take both from the catalogue")
     media_type = message.media_type.encode("ascii")
     head = _FRAME_HEAD.pack(source, message.version, message.published, len(message.body), media_type)
     content = (head + message.body).ljust(frame_size - _CHECKSUM_BYTES, b"\0")
