@@ -6,6 +6,7 @@ import pytest
 from scipy.stats import binom
 
 from onoff.entropy import EnumeratingEntropy, ScriptedEntropy, SystemEntropy, enumerate_branches
+from onoff.errors import InvalidInput
 
 
 def test_system_choice_follows_the_weights():
@@ -41,5 +42,5 @@ def test_scripts_replay_and_refuse_impossible_choices():
         script.choose([0, 5])
     with pytest.raises(TypeError):
         script.uniforms(1)
-    with pytest.raises(TypeError):
+    with pytest.raises(InvalidInput, match="cannot be enumerated"):
         EnumeratingEntropy().uniforms(1)

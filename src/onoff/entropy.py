@@ -18,6 +18,7 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from onoff.errors import InvalidInput
 from onoff.rows import Floats
 
 Outcome = TypeVar("Outcome")
@@ -85,7 +86,7 @@ class EnumeratingEntropy:
         return index
 
     def uniforms(self, count: int) -> Floats:
-        raise TypeError("floats cannot be enumerated; audit a scheme that has a table")
+        raise InvalidInput("floats cannot be enumerated", hint="audit a scheme that has a table")
 
     @property
     def probability(self) -> Fraction:

@@ -99,6 +99,23 @@ def test_the_command(server, tmp_path, capsys):
     assert "A trained attacker" in page.read_text()
     assert run([*arguments, "--fault", "earthquake"]) == 3
     assert "no fault called" in capsys.readouterr().err
+    assert run([*arguments, "--fault", "restart", "--at", "2"]) == 3
+    assert "no step 2" in capsys.readouterr().err
+    assert run(["audit", "run", server.url, "--chain", str(chain), "--pattern", "OFF OFF"]) == 3
+    assert "no private request" in capsys.readouterr().err
+
+
+def test_what_could_not_have_been_found_is_said(server, tmp_path, capsys):
+    """While ON everything is asked: what is seen never varies, and no leak of any size would have shown."""
+    chain = tmp_path / "chain.json"
+    CHAIN.save(chain)
+    arguments = ["audit", "run", server.url, "--chain", str(chain), "--pattern", "ON", "--sessions", "100"]
+    assert run([*arguments, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["smallest"] is None
+    assert run(arguments) == 0
+    told = capsys.readouterr().out
+    assert "never varied" in told
+    assert "too much alike" in told
 
 
 def test_nobody_there(tmp_path, capsys):

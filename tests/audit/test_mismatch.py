@@ -37,6 +37,14 @@ def test_the_first_step_is_the_enumerations_and_below_the_bounds(name, direction
     assert leak.told_apart <= upper.told_apart + 1e-12
 
 
+def test_the_first_step_is_that_of_the_table_that_sessions_use():
+    """Six sources: among tables of one cost, `auto` takes the one with the cheapest successors, and so must we."""
+    designed = MarkovChain(np.random.default_rng(0).dirichlet(np.full(6, 0.5), size=6))
+    truth = moved(designed, "rows more alike", 0.1)
+    step = enumerated(designed, truth, parse("ON OFF")).steps[1]
+    assert first_step(designed, truth).bits == pytest.approx(step.bits, rel=1e-9)
+
+
 @pytest.mark.parametrize("pattern", ["ON OFF OFF OFF", "ON OFF ON OFF", "ON ON OFF OFF"])
 @pytest.mark.parametrize("name", ["P3", "zeros 3"])
 def test_every_step_of_a_pattern_is_below_the_bounds(name, pattern):

@@ -73,13 +73,16 @@ def check_page(path):
     return text
 
 
-def test_simulated_sessions_verify_tables(chain, capsys):
+def test_simulated_sessions_verify_tables(chain, capsys, tmp_path):
     report = run_json(capsys, "audit", "exact", chain, "--scheme", "single", "--sessions", "5", "--pattern", "ON OFF")
     assert report["sessions"] == 5
     assert report["tables"] == 1
     assert report["breach"] is None
     assert run(["audit", "exact", chain, "--scheme", "single", "--sessions", "5"]) == 0
     assert "by equality of integers" in capsys.readouterr().out
+    page = tmp_path / "met.html"
+    assert run(["audit", "exact", chain, "--scheme", "single", "--sessions", "5", "--html", str(page)]) == 0
+    assert "by equality of integers" in check_page(page)
 
 
 def test_the_exact_report_as_a_page(chain, capsys, tmp_path):
@@ -168,6 +171,9 @@ def test_a_log_is_recomputed(chain, capsys, tmp_path):
     assert run([*arguments, "--html", str(page)]) == 5
     assert "ON, but only 1 of the 2" in capsys.readouterr().out
     assert "ON, but only 1 of the 2" in check_page(page)
+    log.write_text("\n")
+    assert run(arguments) == 3
+    assert "no query in it" in capsys.readouterr().err
     log.write_text("{\n")
     assert run(arguments) == 3
     assert "line 1 is not JSON" in capsys.readouterr().err
@@ -178,11 +184,33 @@ def test_a_page_that_cannot_be_written_is_named(chain, capsys, tmp_path):
     assert "No such file" in capsys.readouterr().err
 
 
-def test_the_client_with_every_fault(chain, capsys):
-    arguments = ["audit", "exact", chain, "--scheme", "single", "--client", "--pattern", "ON OFF"]
+def test_the_client_with_every_fault(chain, capsys, tmp_path):
+    page = tmp_path / "client.html"
+    arguments = ["audit", "exact", chain, "--scheme", "single", "--client", "--pattern", "ON OFF", "--html", str(page)]
     report = run_json(capsys, *arguments)
     assert report["leak"] == 0
     assert len(report["faults"]) == 8
     assert all(line["leak"] == 0 and line["breach"] is None for line in report["faults"])
     assert run(arguments) == 0
     assert "crash after sending" in capsys.readouterr().out
+    assert "crash after sending" in check_page(page)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--client", "--sessions", "5"],
+        ["--client", "--everything"],
+        ["--client", "--memory", "bayes-filter"],
+        ["--sessions", "5", "--memory", "bayes-filter"],
+        ["--scheme", "race"],
+        ["--scheme", "race", "--client", "--pattern", "ON OFF"],
+        ["--scheme", "race", "--sessions", "5"],
+    ],
+)
+def test_what_the_exact_audit_cannot_do_is_refused(chain, capsys, arguments):
+    """Rather than passed over, or answered with a traceback."""
+    assert run(["audit", "exact", chain, *arguments]) == 3
+    caught = capsys.readouterr()
+    assert caught.out == ""
+    assert len(caught.err.splitlines()) == 2

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from onoff.audit.step import dense
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.memory import LastQuery
@@ -110,7 +111,7 @@ def explain(
     if ends is None:
         rng = np.random.default_rng(seed)
         ends = [(1 / SESSIONS, server.one_history(pattern, rng)) for _ in range(SESSIONS)]
-    P = _dense(chain)
+    P = dense(chain)
     guesses = []
     for i in (t for t, private in enumerate(pattern) if private):
         law = chain.initial @ np.linalg.matrix_power(P, i)
@@ -122,7 +123,7 @@ def explain(
 
 def naive_guess(chain: MarkovChain, pattern: tuple[bool, ...], i: int) -> float:
     """E max_x P(X_i = x | all open requests): by the Markov property the nearest ones on both sides decide."""
-    P = _dense(chain)
+    P = dense(chain)
     opened = [t for t, private in enumerate(pattern) if not private]
     before = max((t for t in opened if t < i), default=None)
     after = min((t for t in opened if t > i), default=None)
@@ -139,7 +140,7 @@ class _Server:
 
     def __init__(self, chain: MarkovChain, tables: Tables) -> None:
         self.chain, self.tables = chain, tables
-        self.P = _dense(chain)
+        self.P = dense(chain)
         self._memories: dict[tuple[int, ...] | None, LastQuery] = {}
 
     def all_histories(self, pattern: tuple[bool, ...]) -> list[tuple[float, Belief]] | None:
@@ -229,7 +230,3 @@ class _Seeded:
 
     def uniforms(self, count: int) -> Floats:
         return self._rng.random(count)
-
-
-def _dense(chain: MarkovChain) -> Floats:
-    return chain.transition if isinstance(chain.transition, np.ndarray) else np.asarray(chain.transition.toarray())

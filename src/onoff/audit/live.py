@@ -22,7 +22,7 @@ import numpy as np
 
 from onoff import wire
 from onoff.audit.sampled import Ask, User
-from onoff.audit.shipped import Fault, fast_directory
+from onoff.audit.shipped import Crash, Fault, fast_directory
 from onoff.chain import MarkovChain
 from onoff.client import Client
 from onoff.client.core import Failure, Reply
@@ -33,10 +33,6 @@ from onoff.tables import Tables
 
 LIVE_FAULTS = (Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART)
 TIMEOUT = 10.0
-
-
-class _Crash(BaseException):
-    """The process ends here."""
 
 
 class Tap:
@@ -54,7 +50,7 @@ class Tap:
         if request.path == wire.QUERY_PATH:
             if self.crash:
                 self.crash = False
-                raise _Crash
+                raise Crash
             if self.lose:
                 self.lose = False
                 return Failure("lost for the audit")
@@ -115,7 +111,7 @@ class LiveUsers:
                 started = time.perf_counter()
                 try:
                     client.get(x, private=private)
-                except _Crash:
+                except Crash:
                     client.close()
                     client = self._client(journal, tap)
                 took.append(time.perf_counter() - started)

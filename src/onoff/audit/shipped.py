@@ -158,7 +158,7 @@ class _Noted:
         return self._entropy.uniforms(count)
 
 
-class _Crash(BaseException):
+class Crash(BaseException):
     """The process ends here."""
 
 
@@ -231,7 +231,7 @@ class _Life:
         try:
             message = self.client.get(x, private=private)
             right = message.payload == self.recorder.message(x)
-        except _Crash:
+        except Crash:
             self.client.close()
             _put_back(self.journal, self._crashed)
             self._open()
@@ -251,7 +251,7 @@ class _Life:
             nonlocal lost
             if (fault is Fault.CRASH_BEFORE and not seen) or (fault is Fault.CRASH_AFTER and seen):
                 self._crashed = _files(self.journal)
-                raise _Crash
+                raise Crash
             lost += seen
             return seen and (fault is Fault.GIVEN_UP or (fault is Fault.LOST_ANSWER and lost == 1))
 

@@ -11,9 +11,10 @@ from rich.console import Console
 
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
+from onoff.audit.report import Part, page, plot_exact, write
 from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, progress, table
-from onoff.errors import PrivacyBreach
+from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.pattern import parse
 
 if TYPE_CHECKING:
@@ -63,21 +64,39 @@ def exact(
     With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step.
     """
-    loaded, statuses = MarkovChain.load(chain), parse(pattern)
+    loaded, statuses, what = MarkovChain.load(chain), parse(pattern), f"{chain.name}, {scheme}, {pattern}"
+    if client and (sessions is not None or everything):
+        raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
+    if (client or sessions is not None) and memory != "last-query":
+        raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
     if sessions is not None:
         with progress("sessions", sessions) as done:
             met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
+        if html is not None:
+            _write(html, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
     if client:
-        return _client(loaded, scheme, statuses, json)
+        return _client(loaded, scheme, statuses, json, html, what)
     audit = audit_exact(loaded, scheme, statuses, memory, everything=everything)
     if html is not None:
-        _write_exact(html, audit, chain.name, scheme, pattern)
+        plot = plot_exact(audit)
+        _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))
     return 0 if audit.private else PrivacyBreach.exit_code
 
 
+EXPLAINED = (
+    "Every request path and every random choice was followed, with exact probabilities. 'Bits leaked' is what a "
+    "step's query adds to what the server knows about private requests; zero is decided by equality. 'Known in "
+    "all' counts open requests made before a private one too, which nobody can take back."
+)
+BROKEN = (
+    "The whole client was driven, with its journal and its retries, on every request path and every random choice. "
+    "Before every request the fault happened or did not, with the same probability. 'Bits leaked' is what the bytes of "
+    "all steps add to what the server knows about private requests; zero is decided by equality."
+)
+FAULT_COLUMNS = ("fault at every step", "worlds", "bits leaked")
 EXACT_COLUMNS = ("t", "privacy", "messages", "bits leaked", "known in all", "naive switching leaks")
 
 
@@ -100,19 +119,13 @@ def _show_exact(console: Console, audit: ExactAudit) -> None:
     console.print(_verdict(audit))
 
 
-def _write_exact(path: Path, audit: ExactAudit, chain: str, scheme: str, pattern: str) -> None:
-    from onoff.audit.report import Part, page, plot_exact, write
-
-    explained = (
-        "Every request path and every random choice was followed, with exact probabilities. 'Bits leaked' is what a "
-        "step's query adds to what the server knows about private requests; zero is decided by equality. 'Known in "
-        "all' counts open requests made before a private one too, which nobody can take back."
-    )
-    part = Part(f"{chain}, {scheme}, {pattern}", [explained], EXACT_COLUMNS, _lines(audit), plot_exact(audit))
-    write(path, page("Exact audit", _verdict(audit), audit.private, [part]))
+def _write(path: Path, verdict: str, private: bool, part: Part) -> None:
+    write(path, page("Exact audit", verdict, private, [part]))
 
 
-def _client(chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bool) -> int:
+def _client(
+    chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bool, html: Path | None, what: str
+) -> int:
     from onoff.audit.shipped import EVERY_FAULT, Fault, audit_client
 
     audits: dict[Fault, ExactAudit] = {}
@@ -128,9 +141,11 @@ def _client(chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bo
     leaking = next((audit for audit in audits.values() if not audit.private), calm)
 
     def show(console: Console) -> None:
-        console.print(table(("fault at every step", "worlds", "bits leaked"), _fault_lines(audits)))
+        console.print(table(FAULT_COLUMNS, _fault_lines(audits)))
         console.print(_verdict(leaking))
 
+    if html is not None:
+        _write(html, _verdict(leaking), leaking.private, Part(what, [BROKEN], FAULT_COLUMNS, _fault_lines(audits)))
     emit({**calm.as_dict(), "faults": faults, "breach": leaking.breach}, json, show)
     return 0 if leaking.private else PrivacyBreach.exit_code
 

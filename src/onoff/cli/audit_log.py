@@ -12,7 +12,7 @@ from onoff.audit.transcript import LogAudit, audit_log, read_log
 from onoff.chain import MarkovChain
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, emit, table
-from onoff.errors import PrivacyBreach
+from onoff.errors import InvalidInput, PrivacyBreach
 
 SHOWN = 20
 UNLIKELY = 1e-6
@@ -38,6 +38,8 @@ def log(
     has no "private", and a "session" tells its users apart. What cannot be rebuilt here is told, and accuses nobody.
     """
     audit = audit_log(read_log(file), MarkovChain.load(chain), scheme)
+    if not audit.queries:
+        raise InvalidInput(f"{file}: no query in it", hint="give a log of JSON lines")
     if html is not None:
         _write(html, audit, file.name)
     emit(audit.as_dict(), json, lambda console: _show(console, audit))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -48,6 +49,10 @@ def run(
     if fault not in ("none", *LIVE_FAULTS):
         raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
     loaded, statuses = MarkovChain.load(chain), parse(pattern)
+    if True not in statuses:
+        raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
+    if fault != "none" and not 0 <= at < len(statuses):
+        raise InvalidInput(f"no step {at} to make a fault at", hint=f"the pattern has steps 0 to {len(statuses) - 1}")
     users = LiveUsers(url, loaded, scheme, Fault(fault), at)
     with progress("sessions", sessions) as done:
         trials = collect(loaded, statuses, users.user, sessions, done)
@@ -61,10 +66,14 @@ def run(
 def _verdict(audit: SampledAudit) -> str:
     if audit.breach is not None:
         return f"LEAK. {audit.breach}"
-    return (
-        f"No dependence was found in {audit.sessions} sessions. A leak of {audit.smallest:.2g} bits at one step would "
-        f"have been found; a smaller one may be there. A private client fails this audit once in {1 / ALPHA:,.0f}."
-    )
+    if math.isinf(audit.smallest):
+        could = "At some step they are too few, or too much alike, to have found a leak of any size: run more."
+    else:
+        could = (
+            f"A leak of {audit.smallest:.2g} bits at one step would have been found; a smaller one may be there. A "
+            f"private client fails this audit once in {1 / ALPHA:,.0f}."
+        )
+    return f"No dependence was found in {audit.sessions} sessions. {could}"
 
 
 def _looks(audit: SampledAudit) -> list[tuple[int, str, float, float, str]]:
@@ -74,10 +83,16 @@ def _looks(audit: SampledAudit) -> list[tuple[int, str, float, float, str]]:
             "all" if look.about is None else str(look.about),
             look.p,
             look.used,
-            "never varied" if look.smallest is None else f"{look.smallest:.2g}",
+            _smallest(look.smallest),
         )
         for look in audit.looks
     ]
+
+
+def _smallest(bits: float | None) -> str:
+    if bits is None:
+        return "never varied"
+    return "too few sessions" if math.isinf(bits) else f"{bits:.2g}"
 
 
 def _attacks(audit: SampledAudit) -> list[tuple[int, float, float, float, float]]:
