@@ -57,6 +57,13 @@ def test_get_as_json_tells_the_message_and_what_was_seen(capfd):
     assert 1 in told["sent"]["sources"]
 
 
+def test_a_source_without_a_message_is_said_to_be_empty(capfd, world):
+    world.forget("beta")
+    written = out_of(capfd, "get", "beta")
+    assert written.out == ""
+    assert "nothing was published there yet" in written.err
+
+
 def test_get_is_private_unless_told_otherwise(capfd, world):
     for _ in range(3):
         assert json.loads(out_of(capfd, "get", "beta", "--json").out)["sent"]["private"] is True

@@ -37,6 +37,11 @@ class World:
             version = self.messages[name].version + 1
             self.messages[name] = wire.Message(version, 1000 + version, "text/plain", body)
 
+    def forget(self, name):
+        """As if nothing had ever been published there."""
+        with self.lock:
+            self.messages[name] = wire.NOTHING
+
     def rename(self, names, *, frame_size=None):
         """A new epoch."""
         self.catalogue = wire.Catalogue(tuple(names), frame_size or self.catalogue.frame_size)

@@ -14,7 +14,7 @@ import onoff
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 RUNNABLE = [page for page in PAGES if any(language in {"sh", "python"} for language, _ in blocks(page))]
-SHOWN_ONLY = ("make ", "docker ", "systemctl ", "sudo ", "git ", "source .venv/bin/activate")
+SHOWN_ONLY = ("make ", "docker ", "systemctl ", "sudo ", "git ", "source .venv/bin/activate", "pip install ")
 
 
 def short(page):

@@ -114,7 +114,9 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         console.print(f"No table: queries are raced for; the cost is estimated, +- {report['stderr']:.2g}.")
         return
     verdict = (
-        "No table is cheaper: proved." if report["optimal"] else f"At most {built.gap:.3g} above the least possible."
+        "No table is cheaper: proved."
+        if report["optimal"]
+        else f"At most {100 * built.gap:.3g} % above the least possible."
     )
     console.print(f"{len(built)} queries in {report['seconds']:.2f} s. {verdict}")
     if full and len(built) <= SHOWN_IN_FULL:
@@ -125,4 +127,4 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
     queries = [(float(built.mass[k]) / UNIT, ", ".join(names[x] for x in built.query(k))) for k in shown]
     console.print(table(("probability", "query"), queries))
     if len(shown) < len(built):
-        console.print(f"... and {len(built) - len(shown)} less likely ones; --table shows all.")
+        console.print(f"... and {len(built) - len(shown)} more, less likely; --table shows all.")

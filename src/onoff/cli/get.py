@@ -57,6 +57,8 @@ def get(
         message = client.get(wanted, private=private)
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
+    if message.version == 0:
+        print("onoff: nothing was published there yet", file=sys.stderr)
     if not json and not sys.stdout.isatty():
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
