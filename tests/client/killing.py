@@ -7,6 +7,8 @@ way a call that writes to the journal can be made to fail, once or from then on,
 """
 
 import ctypes
+import gc
+import importlib
 import json
 import os
 import resource
@@ -34,6 +36,9 @@ NUMBERS = {  # x86-64
     75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 87: "unlink", 90: "chmod", 91: "fchmod",
     93: "fchown", 257: "openat", 262: "newfstatat", 285: "fallocate", 332: "statx",
 }  # fmt: skip
+
+LATE = ("encodings.ascii", "encodings.idna", "numpy.ma")
+"""What Python and numpy would else load in every child, one traced call after the other."""
 
 
 class Killer:
@@ -92,9 +97,10 @@ def act(job):
 def child(job, out):
     from onoff.chain import MarkovChain
 
+    job["chain"] = MarkovChain.load(job["chain"])
     libc.ptrace(TRACEME, 0, 0, 0)
     os.kill(os.getpid(), signal.SIGSTOP)
-    result = act({**job, "chain": MarkovChain.load(job["chain"])})
+    result = act(job)
     os.write(out, json.dumps(result).encode())
     os._exit(0)
 
@@ -177,10 +183,9 @@ def text_at(pid, address):
 
 
 def serve():
-    import onoff.client
-    import onoff.schemes.greedy
-    import onoff.schemes.single  # noqa: F401
-
+    for module in ("onoff.client", "onoff.chainfile", "onoff.schemes.greedy", "onoff.schemes.single", *LATE):
+        importlib.import_module(module)
+    gc.freeze()
     for line in sys.stdin:
         job = json.loads(line)
         inward, outward = os.pipe()

@@ -291,9 +291,13 @@ def test_an_unknown_source_sends_nothing_and_its_name_is_not_repeated():
     assert world.requests == []
 
 
-@pytest.mark.parametrize(
-    "url", ["", "server", "ftp://x", "http://", "http://x:0x", "http://a b", "http://u:p@x", "http://x?y", "http://x#y"]
-)
+NO_ADDRESSES = [
+    *("", "server", "ftp://x", "http://", "http://x:0x", "http://x:0", "http://x:65536", "http://a b", "http://u:p@x"),
+    *("http://x?y", "http://x#y", "http://a..b", f"http://{'a' * 64}", "http://[::1", "http://[x]", "http://\xe4"),
+]
+
+
+@pytest.mark.parametrize("url", NO_ADDRESSES)
 def test_an_address_that_is_none_is_refused(url):
     with pytest.raises(InvalidInput):
         Client(url, CHAIN, MemoryJournal())

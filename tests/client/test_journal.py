@@ -244,6 +244,15 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path):
         Journal(tmp_path / "file" / "journal")
 
 
+def test_a_file_that_cannot_be_opened_is_named(path, monkeypatch):
+    def refuse(*arguments, **options):
+        raise sqlite3.OperationalError("unable to open database file")
+
+    monkeypatch.setattr(sqlite3, "connect", refuse)
+    with pytest.raises(JournalWriteFailed, match=r"journal\.sqlite: unable to open"):
+        Journal(path)
+
+
 def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
     stored(path, RECORD)
 

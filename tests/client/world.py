@@ -48,6 +48,11 @@ class World:
         for name in names:
             self.messages.setdefault(name, wire.NOTHING)
 
+    def forget(self):
+        """Let go of what was recorded, not of what the server knows."""
+        self.requests.clear()
+        self.queries.clear()
+
     # -- what the judge asks -------------------------------------------------------------------------------
 
     def byte_strings(self):

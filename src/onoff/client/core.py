@@ -48,6 +48,7 @@ from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.client")
 
+NOTHING_STORED: Final = "there is no last request"
 OTHER_CHAIN: Final = "the chain is not the one of the last request"
 OTHER_SERVER: Final = "the server is not the one of the last request"
 OTHER_CATALOGUE: Final = "the server's catalogue has changed"
@@ -185,7 +186,7 @@ class Core:
         """Everything that one request takes; a step of its own, whatever became of the one before."""
         yield from self._get_ready()
         if self.doubt is not None or self.record is None:
-            record, memory = self._everything(wanted, private, self.doubt or FORGOTTEN)
+            record, memory = self._everything(wanted, private, self.doubt or NOTHING_STORED)
         else:
             if not private:
                 yield Build()

@@ -152,13 +152,16 @@ class Journal:
 
     def _open(self) -> None:
         _create(self.path)
-        self._database = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?mode=rw",
-            uri=True,
-            timeout=0,
-            isolation_level=None,
-            check_same_thread=False,
-        )
+        try:
+            self._database = sqlite3.connect(
+                f"{self.path.absolute().as_uri()}?mode=rw",
+                uri=True,
+                timeout=0,
+                isolation_level=None,
+                check_same_thread=False,
+            )
+        except sqlite3.Error as error:
+            raise self._write_failed(error) from None
         try:
             self._configure()
             self._place = _place(self.path)

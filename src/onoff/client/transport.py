@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import time
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final, Protocol
@@ -58,7 +58,7 @@ class Http:
                 return self._converse(connection, request, deadline)
         except TimeoutError:
             return Failure(f"no whole answer within {self.timeout:g} s")
-        except (h11.ProtocolError, ConnectionError, ssl.SSLError, socket.gaierror, OSError) as error:
+        except (h11.ProtocolError, OSError) as error:
             return Failure(_reason(error))
 
     def _connect(self, deadline: _Deadline) -> socket.socket:
@@ -66,6 +66,7 @@ class Http:
         if self.scheme == "http":
             return plain
         try:
+            plain.settimeout(deadline.left())
             return self._tls.wrap_socket(plain, server_hostname=self.host)
         except BaseException:
             plain.close()
@@ -132,15 +133,18 @@ def check_url(url: str) -> str:
 
 
 def _parts(url: str) -> tuple[str, str, int, str]:
-    parts = urlsplit(url)
-    port = None
-    with suppress(ValueError):
-        port = parts.port or PORTS[parts.scheme] if parts.scheme in PORTS else None
-    if port is None or not parts.hostname or not url.isascii() or not url.isprintable() or " " in url:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        host.encode("idna")  # as it will be to look it up
+        port = PORTS[parts.scheme] if parts.port is None else parts.port
+    except (ValueError, KeyError):
+        host, port = "", 0
+    if not host or not port or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidInput("not the address of a server", hint="such as http://127.0.0.1:8000 or https://example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidInput("an address with more than host, port and path", hint="leave out user, query and fragment")
-    return parts.scheme, parts.hostname, port, parts.path.rstrip("/")
+    return parts.scheme, host, port, parts.path.rstrip("/")
 
 
 def _reason(error: Exception) -> str:
