@@ -1,43 +1,404 @@
-"""The client's machine by itself: what it makes of a journal and of a server that is none."""
+"""The client's machine by itself: which commands it gives, and what it makes of every journal and every reply."""
+
+import itertools
+import logging
+from dataclasses import replace
 
 import pytest
+from tests.client.world import NAMES, P4, World
 
+from onoff import wire
 from onoff.chain import MarkovChain
-from onoff.client.core import Core, Fetch, Reply, Wait
-from onoff.errors import BadAnswer
+from onoff.client import core as machinery
+from onoff.client.core import Ask, Build, Core, Failure, Fetch, Reply, Send, Store, Tick, Wait
+from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.session import Session
-from onoff.wire import Catalogue
 
-CHAIN = MarkovChain([[0.8, 0.2], [0.2, 0.8]])
+CHAIN = MarkovChain(P4, names=NAMES)
+URL = "http://server.test"
+SESSIONS = itertools.count(1)
 
 
-def machine(attempts=1):
-    session = Session(CHAIN, "single")
-    return Core(session, server="http://s", origin="", new_session=lambda: bytes(16), attempts=attempts, backoff=1)
+def machine(attempts=1, *, chain=CHAIN, server=URL, backoff=1):
+    return Core(
+        Session(chain, "single"),
+        server=server,
+        origin="somewhere",
+        new_session=lambda: next(SESSIONS).to_bytes(16),
+        attempts=attempts,
+        backoff=backoff,
+    )
+
+
+def carry_out(steps, world, instead=None, until=None):
+    """Every command, and the message; `instead` gives events of its own for commands of some kinds, one by one.
+
+    With `until` it ends at a command of that kind, as a crash would.
+    """
+    commands, event = [], None
+    instead = {kind: iter(events) for kind, events in (instead or {}).items()}
+    try:
+        while not commands or type(commands[-1]) is not until:
+            command = steps.send(event)
+            commands.append(command)
+            event = next(instead.get(type(command), iter(())), None) or answered(command, world)
+    except StopIteration as done:
+        return commands, done.value
+    return commands, None
+
+
+def answered(command, world):
+    match command:
+        case Fetch():
+            return world.answer("GET", wire.CATALOGUE_PATH, (), b"")
+        case Ask(session):
+            return world.answer("POST", wire.SEEN_PATH, (), session)
+        case Send(query):
+            return world.answer("POST", wire.QUERY_PATH, (), query)
+    return None
+
+
+def kinds(commands):
+    return [type(command) for command in commands]
+
+
+def after_one_request(**options):
+    """A world, and the record of one answered private request for beta."""
+    world, core = World(), machine(**options)
+    core.opened(None, "new")
+    carry_out(core.request(1, private=True), world)
+    return world, core.record
+
+
+# -- commands ----------------------------------------------------------------------------------------------
+
+
+def test_commands_of_requests_in_order():
+    world, core = World(), machine()
+    core.opened(None, "there was nothing")
+    commands, message = carry_out(core.request(1, private=True), world)
+    assert kinds(commands) == [Fetch, Store, Tick, Send]
+    stored = commands[1].record
+    assert stored.pending
+    assert (stored.server, stored.chain, stored.origin) == (URL, CHAIN.digest(), "somewhere")
+    assert (stored.step, stored.wanted, stored.private) == (0, 1, True)
+    assert stored.note == message.sent.note == "there was nothing: everything was asked"
+    assert commands[3].query == stored.query == world.queries[0]
+    assert core.record == replace(stored, pending=False)
+    assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
+
+    commands, _ = carry_out(core.request(2, private=False), world)
+    assert kinds(commands) == [Build, Store, Tick, Send]
+    assert (commands[1].record.session, commands[1].record.step) == (stored.session, 1)
+
+    commands, message = carry_out(core.request(3, private=True), world)
+    assert kinds(commands) == [Store, Tick, Send]
+    assert message == b"first of delta"
+    assert core.sent(core.record) == message.sent
+
+
+def test_after_opening_the_server_is_asked_once_where_it_saw_us_last():
+    world, record = after_one_request()
+    core = machine()
+    core.opened(record, None)
+    assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
+    commands, message = carry_out(core.request(2, private=False), world)
+    assert kinds(commands) == [Fetch, Ask, Build, Store, Tick, Send]
+    assert commands[1] == Ask(record.session)
+    assert (message.sent.session, message.sent.step, message.sent.note) == (record.session.hex(), 1, None)
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Store, Tick, Send]
+    core.opened(core.record, None)
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Ask, Store, Tick, Send]
+
+
+def test_a_retry_stores_nothing_and_asks_only_once():
+    world, record = after_one_request()
+    core = machine()
+    core.opened(replace(record, pending=True), None)
+    commands, message = carry_out(core.retry(), world)
+    assert kinds(commands) == [Fetch, Ask, Tick, Send]
+    assert commands[-1].query == record.query
+    assert message == b"first of beta"
+    assert core.record == record
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Store, Tick, Send]
+
+
+def test_a_retry_needs_something_that_waits():
+    world, record = after_one_request()
+    for found, doubt in ((None, "new"), (None, None), (record, None)):
+        core = machine()
+        core.opened(found, doubt)
+        with pytest.raises(OnOffError, match="nothing is waiting"):
+            carry_out(core.retry(), world)
+    core = machine()
+    core.opened(replace(record, pending=True), "it was copied")
+    with pytest.raises(OnOffError, match="cannot be repeated: it was copied"):
+        carry_out(core.retry(), world)
+    assert len(world.queries) == 1
+
+
+def test_at_most_so_many_bytes_are_read():
+    world, core = World(), machine()
+    core.opened(None, "new")
+    commands, _ = carry_out(core.request(0, private=True), world)
+    assert commands[-1].limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
+    world = World(frame_size=64 * 1024)
+    core = machine()
+    core.opened(None, "new")
+    commands, _ = carry_out(core.request(0, private=True), world)
+    assert commands[-1].limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
+    assert machinery.LARGEST_CATALOGUE == 64 * 1024**2
+
+
+def test_bytes_stay_out_of_repr():
+    assert "secret" not in repr(Send(b"secret", 1)) + repr(Reply(200, (), b"secret"))
+
+
+def test_log_lines_say_what_the_server_sees(caplog):
+    caplog.set_level(logging.INFO, "onoff.client")
+    core = machine(attempts=2)
+    core.opened(None, "new")
+    carry_out(core.request(2, private=True), World(), {Send: [Failure("lost")]})
+    assert [record.getMessage() for record in caplog.records] == ["step 0: 4 of 4 sources asked", "attempt 1 failed"]
+
+
+# -- doubts ------------------------------------------------------------------------------------------------
+
+
+def everything_was_asked(core, world, reason):
+    before = {wire.decode_query_head(query).session for query in world.queries}
+    commands, message = carry_out(core.request(2, private=False), world)
+    assert message == b"first of gamma"
+    assert message.sent.note == f"{reason}: everything was asked"
+    assert (message.sent.step, message.sent.sources) == (0, (0, 1, 2, 3))
+    assert bytes.fromhex(message.sent.session) not in before
+    assert kinds(commands)[-3:] == [Store, Tick, Send]
+    assert core.doubt is None
+    return commands
 
 
 def test_a_doubt_of_the_journal_is_never_taken_back():
+    world, record = after_one_request()
     core = machine()
-    core.catalogue = Catalogue(CHAIN.names)
-    record, _ = core._everything(1, True, "first")
     core.opened(record, "it was copied")
     assert core.doubt == "it was copied"
     assert core.session.memory.last is None
+    assert Ask not in kinds(everything_was_asked(core, world, "it was copied"))
+    core.opened(replace(record, chain="another"), "it was copied")
+    assert core.doubt == "it was copied"
+
+
+def test_without_a_record_everything_is_asked():
+    core = machine()
+    core.opened(None, None)
+    everything_was_asked(core, World(), machinery.NOTHING_STORED)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"chain": "another"}, machinery.OTHER_CHAIN),
+        ({"server": "http://other.test"}, machinery.OTHER_SERVER),
+        ({"asked": b"\x1f"}, machinery.DAMAGED),
+        ({"asked": b""}, machinery.DAMAGED),
+        ({"wanted": 4}, machinery.DAMAGED),
+        ({"wanted": 1, "asked": b"\x0d"}, machinery.DAMAGED),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_a_record_that_is_not_ours_is_a_doubt_at_once(change, reason):
+    world, record = after_one_request()
+    core = machine()
+    core.opened(replace(record, **change), None)
+    assert core.doubt == reason
+    assert core.session.memory.last is None
+    assert Ask not in kinds(everything_was_asked(core, world, reason))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"query": b"not a query"},
+        {"step": 7},
+        {"session": b"another session."},
+        {"session": b"short"},
+        {"asked": b"\x03"},
+    ],
+    ids=str,
+)
+def test_a_record_whose_bytes_say_something_else_is_a_doubt(change):
+    world, record = after_one_request()
+    core = machine()
+    core.opened(replace(record, **change), None)
+    assert core.doubt is None  # it takes the catalogue to tell
+    assert Ask not in kinds(everything_was_asked(core, world, machinery.DAMAGED))
+
+
+def test_another_catalogue_is_a_doubt():
+    world, record = after_one_request()
+    world.rename(("zeta", *reversed(NAMES)))
+    core = machine()
     core.opened(record, None)
-    assert core.doubt is None
-    assert (core.session.memory.last, core.session.memory.secret) == ((0, 1), 1)
+    assert Ask not in kinds(everything_was_asked(core, world, machinery.OTHER_CATALOGUE))
+
+
+def test_what_the_server_saw_last_decides():
+    world, record = after_one_request()
+    step, digest = world.seen[record.session]
+    ours = (step, digest)
+    cases = {
+        None: machinery.FORGOTTEN,
+        (step + 1, digest): machinery.ROLLED_BACK,
+        (step + 1, "0" * 64): machinery.ROLLED_BACK,
+        (step, "0" * 64): machinery.CONFLICT,
+        ours: None,
+    }
+    for seen, reason in cases.items():
+        world.seen = {} if seen is None else {record.session: seen}
+        core = machine()
+        core.opened(record, None)
+        if reason is not None:
+            everything_was_asked(core, world, reason)
+            continue
+        _, message = carry_out(core.request(2, private=False), world)
+        assert (message.sent.session, message.sent.step) == (record.session.hex(), 1)
+
+
+def test_what_was_stored_and_never_sent_is_no_doubt():
+    world, record = after_one_request()
+    core = machine()
+    core.opened(record, None)
+    commands, _ = carry_out(core.request(2, private=True), world, until=Store)
+    stored = commands[-1].record
+    core = machine()
+    core.opened(stored, None)
+    commands, message = carry_out(core.request(2, private=True), world)
+    assert Ask in kinds(commands)
+    assert (message.sent.session, message.sent.step) == (record.session.hex(), 2)
+
+
+@pytest.mark.parametrize("status", [201, 204, 301, 404])
+def test_a_server_that_does_not_say_what_it_saw_is_a_doubt(status):
+    world, record = after_one_request()
+    core = machine()
+    core.opened(record, None)
+    said = Reply(status, (), wire.encode_seen(wire.Seen(*world.seen[record.session])))
+    commands, message = carry_out(core.request(2, private=False), world, {Ask: [said]})
+    assert message.sent.note == f"{machinery.FORGOTTEN}: everything was asked"
+    assert kinds(commands) == [Fetch, Ask, Store, Tick, Send]
+
+
+# -- replies -----------------------------------------------------------------------------------------------
+
+
+def refused(status, body=b""):
+    return Reply(status, (("content-type", wire.PROBLEM_TYPE),), body)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason", "fetched"),
+    [
+        (wire.encode_problem(wire.Problem(409, "x", type=wire.EPOCH_CHANGED, epoch=1)), "OTHER_CATALOGUE", True),
+        (
+            wire.encode_problem(wire.Problem(409, "x", type=wire.STEP_CONFLICT, step=1, sha256="0" * 64)),
+            "CONFLICT",
+            False,
+        ),
+        (b"no problem", "CONFLICT", False),
+    ],
+    ids=["epoch", "conflict", "unreadable"],
+)
+def test_a_conflict_is_answered_with_everything_and_a_new_catalogue_where_that_is_why(body, reason, fetched):
+    world, record = after_one_request()
+    core = machine()
+    core.opened(record, None)
+    commands, message = carry_out(core.request(2, private=False), world, {Send: [refused(409, body)]})
+    assert message == b"first of gamma"
+    assert message.sent.note == f"{getattr(machinery, reason)}: everything was asked"
+    assert kinds(commands)[6:] == [Fetch] * fetched + [Store, Tick, Send]
+    assert core.record.session != record.session
+
+
+def test_a_server_that_refuses_three_sessions_is_given_up():
+    world, core = World(), machine()
+    core.opened(None, "new")
+    with pytest.raises(BadAnswer, match="refuses every session"):
+        carry_out(core.request(0, private=True), world, {Send: [refused(409)] * 3})
+    assert core.doubt == machinery.CONFLICT
+    assert world.queries == []
+    everything_was_asked(core, world, machinery.CONFLICT)
 
 
 def test_a_server_without_a_catalogue_is_none():
-    steps = machine().request(0, private=True)
-    assert isinstance(next(steps), Fetch)
-    with pytest.raises(BadAnswer, match="no catalogue, but HTTP 404"):
-        steps.send(Reply(404, (), b""))
+    for status in (201, 404):
+        steps = machine().request(0, private=True)
+        assert isinstance(next(steps), Fetch)
+        with pytest.raises(BadAnswer, match=f"no catalogue, but HTTP {status}"):
+            steps.send(Reply(status, (), wire.encode_catalogue(World().catalogue)))
 
 
-@pytest.mark.parametrize("status", [408, 425, 429, 500, 503])
+def test_a_catalogue_without_our_sources_is_counted():
+    with pytest.raises(CatalogueMismatch, match=r"2 of the chain's 4 sources"):
+        carry_out(machine().request(0, private=True), World(NAMES[:2]))
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 599])
 def test_a_server_that_is_busy_is_asked_again(status):
-    steps = machine(attempts=2).request(0, private=True)
-    next(steps)
-    assert steps.send(Reply(status, (), b"")) == Wait(1)
-    assert isinstance(steps.send(None), Fetch)
+    core = machine(attempts=4, backoff=0.5)
+    core.opened(None, "new")
+    commands, message = carry_out(core.request(0, private=True), World(), {Send: [refused(status)] * 3})
+    assert [command for command in commands[3:] if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
+    assert len({command.query for command in commands if isinstance(command, Send)}) == 1
+    assert message == b"first of alpha"
+
+
+@pytest.mark.parametrize("status", [201, 301, 400, 407, 424, 426, 428, 430, 499])
+def test_a_refusal_is_not_asked_again(status):
+    world, core = World(), machine(attempts=4)
+    core.opened(None, "new")
+    with pytest.raises(BadAnswer, match=f"refused the query: HTTP {status}"):
+        carry_out(core.request(0, private=True), world, {Send: [refused(status)]})
+    assert core.record.pending
+    assert world.queries == []
+
+
+OTHER_KINDS = {
+    "of no type": (),
+    "of another type": (("content-type", "text/html"),),
+    "of two types": wire.ANSWER_HEADERS * 2,
+    "encoded": (*wire.ANSWER_HEADERS, ("content-encoding", "gzip")),
+}
+
+
+@pytest.mark.parametrize("headers", OTHER_KINDS.values(), ids=OTHER_KINDS)
+def test_an_answer_of_another_kind_is_not_read_and_asked_for_again(headers):
+    world, record = after_one_request()
+    reply = replace(world.answer("POST", wire.QUERY_PATH, (), record.query), headers=headers)
+    core = machine(attempts=2)
+    core.opened(replace(record, pending=True), None)
+    with pytest.raises(BadAnswer, match="an answer of another kind"):
+        carry_out(core.retry(), world, {Send: [reply] * 2})
+    commands, message = carry_out(core.retry(), world, {Send: [reply]})
+    assert kinds(commands) == [Tick, Send, Wait, Send]
+    assert message == b"first of beta"
+
+
+def test_no_reply_is_named():
+    for event, reason in ((Failure("too slow"), "too slow"), (None, "nothing came back")):
+        steps = machine().request(0, private=True)
+        next(steps)
+        with pytest.raises(ServerUnreachable, match=f"{URL}: {reason}"):
+            steps.send(event)
+    with pytest.raises(ServerUnreachable, match="no attempt was allowed"):
+        next(machine(attempts=0).request(0, private=True))
+
+
+def test_a_header_that_comes_twice_is_none():
+    reply = Reply(200, (("a", "1"), ("b", "2"), ("b", "2")), b"")
+    assert (reply.header("a"), reply.header("b"), reply.header("c")) == ("1", None, None)
+
+
+def test_nothing_is_composed_before_the_catalogue_is_known():
+    core = machine()
+    with pytest.raises(RuntimeError, match="catalogue"):
+        core._everything(0, True, "new")

@@ -224,11 +224,8 @@ class Core:
                 )
             self.catalogue = catalogue
         if self.record is not None and self.doubt is None and not self.checked:
-            if wire.decode_query_head(self.record.query).epoch != self.catalogue.epoch:
-                self.doubt = OTHER_CATALOGUE
-            elif self._asked_on_the_wire(self.record) != self._columns(self.record):
-                self.doubt = DAMAGED
-            else:
+            self.doubt = self._disagrees(self.record)
+            if self.doubt is None:
                 self.doubt = yield from self._compare_steps(self.record)
         self.checked = True
 
@@ -266,8 +263,7 @@ class Core:
         self, session: bytes, step: int, sources: tuple[int, ...], wanted: int, private: bool, note: str | None
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
-        epoch, columns, n = self._offered.epoch, self._on_the_wire(sources), self._offered.n
-        query = wire.encode_query(wire.Query(epoch, session, step, columns, n=n))
+        query = self._encoded(session, step, self._on_the_wire(sources))
         return Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
 
     def _carry_out(self, record: Record, memory: Memory) -> Steps:
@@ -319,11 +315,12 @@ class Core:
                 log.info("attempt %d failed", attempt)
                 yield Wait(self.backoff * 2 ** (attempt - 1))
             event = yield command
-            if isinstance(event, Failure):
-                problem = ServerUnreachable(f"{self.server}: {event.reason}", hint="is the server running?")
-            elif isinstance(event, Reply) and (event.status >= 500 or event.status in {408, 425, 429}):
+            if not isinstance(event, Reply):
+                reason = "nothing came back" if event is None else event.reason
+                problem = ServerUnreachable(f"{self.server}: {reason}", hint="is the server running?")
+            elif event.status >= 500 or event.status in {408, 425, 429}:
                 problem = ServerUnreachable(f"{self.server}: HTTP {event.status}", hint="try again later")
-            elif isinstance(event, Reply):
+            else:
                 try:
                     return check(event)
                 except InvalidWire as error:
@@ -344,6 +341,16 @@ class Core:
             return DAMAGED
         return None if found.wanted in asked else DAMAGED
 
+    def _disagrees(self, record: Record) -> str | None:
+        """Why the bytes of a record are not what it would be sent as to this server, or None."""
+        try:
+            if wire.decode_query_head(record.query).epoch != self._offered.epoch:
+                return OTHER_CATALOGUE
+            again = self._encoded(record.session, record.step, self._columns(record))
+        except InvalidWire:
+            return DAMAGED
+        return None if record.query == again else DAMAGED
+
     @property
     def _offered(self) -> Catalogue:
         if self.catalogue is None:
@@ -357,11 +364,8 @@ class Core:
     def _columns(self, record: Record) -> tuple[int, ...]:
         return self._on_the_wire(wire.decode_bitmap(record.asked, self.chain.n))
 
-    def _asked_on_the_wire(self, record: Record) -> tuple[int, ...] | None:
-        try:
-            return wire.decode_query(record.query, self._offered.n).sources
-        except InvalidWire:
-            return None
+    def _encoded(self, session: bytes, step: int, columns: tuple[int, ...]) -> bytes:
+        return wire.encode_query(wire.Query(self._offered.epoch, session, step, columns, n=self._offered.n))
 
 
 class _InDoubt(Exception):
