@@ -54,7 +54,7 @@ class Specimen:
         for path, content in files.items():
             path.write_bytes(content)
         self.world.seen = dict(self.seen)
-        self.world.queries.clear()
+        self.world.forget()
 
     def judge(self):
         """What a client does with what is there now: "whole", "everything" or the name of an error."""
