@@ -116,7 +116,7 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
     verdict = (
         "No table is cheaper: proved."
         if report["optimal"]
-        else f"At most {100 * built.gap:.3g} % above the least possible."
+        else f"At most {100 * (report['cost'] / report['lower_bound'] - 1):.3g} % above the least possible."
     )
     console.print(f"{len(built)} queries in {report['seconds']:.2f} s. {verdict}")
     if full and len(built) <= SHOWN_IN_FULL:
