@@ -14,8 +14,9 @@ import pytest
 
 from onoff import wire
 from onoff.errors import InvalidInput
-from onoff.server import feeds, running
-from onoff.server.feeds import BadFeed, Feed, encode_entry, newest_entry, read_feeds
+from onoff.server import feeds, fetch, running
+from onoff.server.feeds import Feed, encode_entry, newest_entry, read_feeds
+from onoff.server.fetch import BadFeed, is_open
 
 from .raw import Line, catalogue, metrics, query
 
@@ -141,11 +142,11 @@ class Site(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self):
-        super().__init__(("127.0.0.1", 0), Page)
+    def __init__(self, host="127.0.0.1"):
+        super().__init__((host, 0), Page)
         self.pages = {}
         self.seen = []
-        self.url = f"http://127.0.0.1:{self.server_address[1]}"
+        self.url = f"http://{host}:{self.server_address[1]}"
 
 
 class Page(BaseHTTPRequestHandler):
@@ -166,14 +167,22 @@ class Page(BaseHTTPRequestHandler):
         pass
 
 
-@pytest.fixture
-def site():
-    with Site() as site:
+@contextlib.contextmanager
+def serving(site):
+    with site:
         thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
+        try:
+            yield site
+        finally:
+            site.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def site():
+    with serving(Site()) as site:
         yield site
-        site.shutdown()
-        thread.join()
 
 
 def until(condition):
@@ -223,8 +232,8 @@ def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
 
 
 def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
-    monkeypatch.setattr(feeds, "MAX_FEED_BYTES", 100_000)
-    monkeypatch.setattr(feeds, "FETCH_SECONDS", 5.0)
+    monkeypatch.setattr(fetch, "MAX_FEED_BYTES", 100_000)
+    monkeypatch.setattr(fetch, "FETCH_SECONDS", 5.0)
     rss = RSS.format(n=1).encode()
     site.pages = {
         "/good": (200, {}, rss),
@@ -247,6 +256,63 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
         assert versions == [1, 0, 0, 0, 0, 0, 1, 0, 0]
         site.pages["/404"] = (200, {}, rss)  # it comes back
         until(lambda: said(server, 1).version == 1)
+
+
+def fetched(url):
+    """The body that a fetch brings, or why there is none."""
+
+    async def go():
+        import httpx2
+
+        async with httpx2.AsyncClient(trust_env=False) as client:
+            try:
+                return (await fetch.fetch(client, url, {}))[0]
+            except BadFeed as error:
+                return str(error)
+
+    return asyncio.run(go())
+
+
+def test_a_redirect_from_the_open_internet_does_not_lead_inside(site, monkeypatch):
+    """Here 127.0.0.2 stands for the open internet and 127.0.0.1 for what only this machine may reach."""
+    monkeypatch.setattr(fetch, "is_open", lambda address: address == "127.0.0.2")
+    inside = site
+    inside.pages["/secret"] = (200, {}, b"secret")
+    port = inside.url.rpartition(":")[2]
+    with serving(Site("127.0.0.2")) as outside:
+        outside.pages = {
+            "/in": (302, {"location": f"{inside.url}/secret"}, b""),
+            "/by-name": (302, {"location": f"http://localhost:{port}/secret"}, b""),
+            "/in-two-steps": (302, {"location": "/in"}, b""),
+            "/here": (302, {"location": f"{outside.url}/feed?a=b"}, b""),
+            "/feed?a=b": (200, {}, b"feed"),
+        }
+        for path in ["/in", "/by-name", "/in-two-steps"]:
+            assert "open internet" in fetched(outside.url + path)
+        assert inside.seen == []
+        assert fetched(outside.url + "/here") == b"feed"
+        assert outside.seen[-1][1]["host"] == outside.url.removeprefix("http://")
+        # What the operator wrote is fetched, and may lead where it likes as long as it stays inside.
+        inside.pages["/moved"] = (302, {"location": "/secret"}, b"")
+        inside.pages["/out"] = (302, {"location": f"{outside.url}/in"}, b"")
+        assert fetched(inside.url + "/moved") == b"secret"
+        assert "open internet" in fetched(inside.url + "/out")
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
+def test_open_addresses_are_open(address):
+    assert is_open(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "10.1.2.3", "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "0.0.0.0"),
+        *("224.0.0.1", "255.255.255.255", "::1", "::", "fe80::1%eth0", "fd00::1", "::ffff:127.0.0.1", "ff02::1"),
+    ],
+)
+def test_inner_addresses_are_not_open(address):
+    assert not is_open(address)
 
 
 def test_the_pause_doubles_with_every_failure():

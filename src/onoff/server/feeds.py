@@ -4,8 +4,8 @@ The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or nul
 text, structure and links, and nothing that a reader's program would fetch or run: no image, frame, style, script
 or event. An entry too long for a frame is cut, as text.
 
-Polling is polite and never fatal: conditional requests, a limit on size, no compression (a small answer stays
-small), and for a feed that fails a back-off that doubles up to six hours. What fails is logged by name.
+Polling is polite and never fatal: conditional requests, and for a feed that fails a back-off that doubles up to six
+hours. What fails is logged by name.
 """
 
 from __future__ import annotations
@@ -22,19 +22,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, OnOffError
+from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
 from onoff.wire import ENTRY_TYPE, TIME_LIMIT, capacity, check_name
 
 log = logging.getLogger("onoff.server.feeds")
 
-MAX_FEED_BYTES = 4 * 1024 * 1024
-FETCH_SECONDS = 20.0
 MAX_BACK_OFF_SECONDS = 6 * 3600.0
-MAX_REDIRECTS = 5
 AT_ONCE = 8
 
 _TAGS = {
@@ -42,10 +40,6 @@ _TAGS = {
     *("h6", "hr", "i", "ins", "li", "ol", "p", "pre", "q", "s", "span", "strong", "sub", "sup", "table"),
     *("tbody", "td", "th", "thead", "tr", "u", "ul"),
 }
-
-
-class BadFeed(Exception):
-    """A feed that cannot be had or read now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +207,7 @@ class Poller:
 
     async def poll(self) -> bool:
         """Ask once; whether a new message was published."""
-        response = await self._fetch()
+        response = await fetch(self._client, self.feed.url, self._conditions)
         if response is None:
             return False
         data, headers = response
@@ -229,42 +223,6 @@ class Poller:
         pairs = (("if-none-match", "etag"), ("if-modified-since", "last-modified"))
         self._conditions = {asked: headers[told] for asked, told in pairs if told in headers}
         return fresh
-
-    async def _fetch(self) -> tuple[bytes, dict[str, str]] | None:
-        """The feed and its headers; None if it has not changed."""
-        import httpx2
-
-        url = self.feed.url
-        try:
-            async with asyncio.timeout(FETCH_SECONDS):
-                for _ in range(MAX_REDIRECTS + 1):
-                    if urlsplit(url).scheme not in {"http", "https"}:
-                        raise BadFeed("it leads to an address that is not http")
-                    headers = {"accept-encoding": "identity", "user-agent": "onoff", **self._conditions}
-                    async with self._client.stream("GET", url, headers=headers) as response:
-                        if not response.has_redirect_location:
-                            return await _read(response)
-                        url = urljoin(url, response.headers["location"])
-        except TimeoutError:
-            raise BadFeed(f"it took longer than {FETCH_SECONDS:g} s") from None
-        except (httpx2.HTTPError, httpx2.InvalidURL, ValueError) as error:
-            raise BadFeed(f"it does not answer ({type(error).__name__})") from None
-        raise BadFeed("it leads on and on")
-
-
-async def _read(response: Any) -> tuple[bytes, dict[str, str]] | None:
-    if response.status_code == 304:
-        return None
-    if response.status_code != 200:
-        raise BadFeed(f"it answers with status {response.status_code}")
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise BadFeed("it is compressed though asked not to be")
-    data = bytearray()
-    async for piece in response.aiter_raw():
-        data += piece
-        if len(data) > MAX_FEED_BYTES:
-            raise BadFeed(f"it has more than {MAX_FEED_BYTES} bytes")
-    return bytes(data), {k.lower(): v for k, v in response.headers.items()}
 
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
