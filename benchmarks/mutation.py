@@ -37,6 +37,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 GOAL = 0.9
 LONGEST = 120.0
+"""Seconds that a mutant may take; or ten times as long as its tests take as they are, if that is more."""
 
 MODULES: dict[str, list[str]] = {
     "onoff.table": ["tests/test_table.py", "tests/schemes/test_single.py", "tests/test_session.py"],
@@ -270,9 +271,9 @@ def start(module: str, tree: ast.Module | None) -> int:
     os._exit(int(code))
 
 
-def run(chosen: list[Mutant], jobs: int, report=print) -> list[Mutant]:
-    """The mutants that no test noticed."""
-    waiting, running, survivors = list(chosen), {}, []
+def run(chosen: list[Mutant], jobs: int, longest: float = LONGEST, report=print) -> tuple[list[Mutant], list[Mutant]]:
+    """The mutants that no test noticed, and those that did not end in time."""
+    waiting, running, survivors, late = list(chosen), {}, [], []
     done = 0
     while waiting or running:
         while waiting and len(running) < jobs:
@@ -281,7 +282,8 @@ def run(chosen: list[Mutant], jobs: int, report=print) -> list[Mutant]:
         time.sleep(0.05)
         for child, (mutant, since) in list(running.items()):
             ended, status = os.waitpid(child, os.WNOHANG)
-            if not ended and time.monotonic() - since > LONGEST:
+            if not ended and time.monotonic() - since > longest:
+                late.append(mutant)
                 os.killpg(child, signal.SIGKILL)
                 ended, status = os.waitpid(child, 0)
             if ended:
@@ -292,7 +294,7 @@ def run(chosen: list[Mutant], jobs: int, report=print) -> list[Mutant]:
                     report(f"survived  {mutant}")
                 if done % 25 == 0:
                     report(f"{done} of {len(chosen)} mutants, {len(survivors)} survived")
-    return survivors
+    return survivors, late
 
 
 def warm_up() -> None:
@@ -312,6 +314,7 @@ def main() -> int:
     warm_up()
     results, good = {}, True
     for module in given.module:
+        since = time.monotonic()
         child = start(module, None)
         if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]):
             print(f"{module}: its tests fail as they are; run {' '.join(MODULES[module])}")
@@ -319,7 +322,8 @@ def main() -> int:
         every = mutants(module)
         rng = random.Random(given.seed)
         chosen = every if given.sample is None else rng.sample(every, min(given.sample, len(every)))
-        survivors = run(chosen, given.jobs, lambda line: print(line, file=sys.stderr, flush=True))
+        longest = max(LONGEST, 10 * (time.monotonic() - since))
+        survivors, late = run(chosen, given.jobs, longest, lambda line: print(line, file=sys.stderr, flush=True))
         open_ = [mutant for mutant in survivors if mutant.excuse is None]
         score = 1 - len(open_) / max(1, len(chosen) - len(survivors) + len(open_))
         good &= score >= GOAL
@@ -327,12 +331,15 @@ def main() -> int:
             "mutants": len(every),
             "tried": len(chosen),
             "killed": len(chosen) - len(survivors),
+            "late": [str(mutant) for mutant in late],
             "excused": [f"{mutant} ({mutant.excuse})" for mutant in survivors if mutant.excuse is not None],
             "survived": [str(mutant) for mutant in open_],
             "score": score,
         }
         print(
-            f"{module}: {len(chosen)} of {len(every)} mutants, {len(survivors)} survived, score {score:.1%}", flush=True
+            f"{module}: {len(chosen)} of {len(every)} mutants, {len(survivors)} survived, "
+            f"{len(late)} did not end in time, score {score:.1%}",
+            flush=True,
         )
         for mutant in open_:
             print(f"    {mutant}")

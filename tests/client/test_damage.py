@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from tests.client.progress import progress
 from tests.client.world import NAMES, P4, Direct, World
 
 import onoff
@@ -54,7 +55,7 @@ class Specimen:
         for path, content in files.items():
             path.write_bytes(content)
         self.world.seen = dict(self.seen)
-        self.world.forget()
+        self.world.forget_records()
 
     def judge(self):
         """What a client does with what is there now: "whole", "everything" or the name of an error."""
@@ -113,6 +114,7 @@ def try_damages(folder, crashed, seed, count):
         verdicts[verdict] = verdicts.get(verdict, 0) + 1
         for aside in folder.glob("*.damaged*"):
             aside.unlink()
+        progress(sum(verdicts.values()), count, "damaged journals")
     return verdicts
 
 

@@ -12,6 +12,7 @@ import shutil
 
 import pytest
 from tests.client.killing import WRITING, Killer
+from tests.client.progress import progress
 from tests.client.world import NAMES, P4, World, listening
 
 import onoff
@@ -236,4 +237,5 @@ def test_killed_ten_thousand_times(scene, killer):
             kills += run["killed"]
             assert run["result"] is None or run["result"]["message"] == "first of delta"
         judge(scene)
-        scene.world.forget()  # the next scene is of another user
+        progress(kills, 10_000, "kills")
+        scene.world.forget_records()  # the next scene is of another user

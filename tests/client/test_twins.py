@@ -10,6 +10,7 @@ import random
 import sqlite3
 
 import pytest
+from tests.client.progress import progress
 from tests.client.world import NAMES, P4, Listening, World
 
 import onoff
@@ -158,4 +159,8 @@ def test_twins_cannot_be_told_apart(quick_folder, caplog, seed):
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
 def test_a_thousand_twins_cannot_be_told_apart(quick_folder, caplog):
-    assert sum(twin_runs(quick_folder, caplog, seed, 15) for seed in range(100, 1100)) >= 3000
+    different = 0
+    for number in range(1, 1001):
+        different += twin_runs(quick_folder, caplog, 99 + number, 15)
+        progress(number, 1000, "twins")
+    assert different >= 3000

@@ -48,7 +48,7 @@ class World:
         for name in names:
             self.messages.setdefault(name, wire.NOTHING)
 
-    def forget(self):
+    def forget_records(self):
         """Let go of what was recorded, not of what the server knows."""
         self.requests.clear()
         self.queries.clear()
