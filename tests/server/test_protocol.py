@@ -201,7 +201,7 @@ def test_slow_heads_get_408(server, known, monkeypatch):
 
 
 def test_slow_bodies_get_408(server, known, monkeypatch):
-    monkeypatch.setattr("onoff.server.app.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("onoff.server.exchange.BODY_SECONDS", 0.2)
     unusual = query_request("h", query(known, 1), extra="x-unusual: 1\r\n")
     with Line(server.url) as line:
         line.send(unusual[:-1])
@@ -275,7 +275,7 @@ def test_too_many_requests_at_once_are_shed_and_it_recovers(known):
 
 
 def test_a_reader_that_stops_is_dropped_and_holds_little_memory(monkeypatch):
-    monkeypatch.setattr("onoff.server.app.WRITE_SECONDS", 0.3)
+    monkeypatch.setattr("onoff.server.exchange.WRITE_SECONDS", 0.3)
     n, size = 256, 64 * 1024
     with running([f"s{i}" for i in range(n)], frame_size=size) as server:
         known = catalogue(server.url)

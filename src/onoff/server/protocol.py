@@ -19,7 +19,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.server.answer import answer_headers
-from onoff.server.app import ABORT, BODY_SECONDS, PIECE_BYTES, MessageServer, overloaded, problem_headers
+from onoff.server.app import ABORT, MessageServer, overloaded
+from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, problem_headers
 from onoff.server.metrics import Count
 from onoff.wire import MAX_QUERY, QUERY_TYPE, Problem, encode_problem
 

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -144,13 +145,13 @@ def serve_here(settings: Settings, sock: socket.socket) -> None:
             _run(serve(settings, sock, Metrics(), ready=lambda _: notify_ready()))
 
 
-def _run(work: object) -> None:
+def _run(work: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
     # The thread that waits for the disk must not wait five milliseconds more to say that it is done.
     sys.setswitchinterval(SWITCH_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work)  # type: ignore[arg-type]
+        runner.run(work)
 
 
 def notify_ready() -> None:

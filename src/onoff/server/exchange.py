@@ -1,0 +1,116 @@
+"""One request and its reply: what is asked of a body before it is read, and how answers and refusals are sent.
+
+Every refusal is problem+json with a hint, every reply is `Cache-Control: no-store`. A body has a stated length, no
+encoding, and a limited time to come; an answer goes out in pieces, no faster than it is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from onoff.server.answer import RETRY_SECONDS, Answer, answer_headers
+from onoff.wire import PROBLEM_TYPE, Problem, encode_problem
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+BODY_SECONDS = 10.0  # within which a request's body must arrive
+WRITE_SECONDS = 30.0  # within which a reader must take each piece of an answer
+PIECE_BYTES = 256 * 1024
+
+
+class Refused(Exception):
+    """A request that ends with a problem. `close`: its body was not read, so the connection cannot go on."""
+
+    def __init__(self, problem: Problem, *, close: bool = False, allow: str = "") -> None:
+        super().__init__(problem.title)
+        self.problem = problem
+        self.close = close
+        self.allow = allow
+
+
+# Reading.
+
+
+def check_method(scope: Scope, method: str) -> None:
+    if scope["method"] != method:
+        raise Refused(Problem(405, "not a method that is served here", f"use {method}"), close=True, allow=method)
+
+
+def check_body_headers(scope: Scope, *, limit: int) -> dict[bytes, bytes]:
+    """The headers of a request whose body has a stated length up to `limit` and no encoding."""
+    headers = dict(scope["headers"])
+    length = headers.get(b"content-length")
+    if length is None or not length.isdigit() or b"transfer-encoding" in headers:
+        raise Refused(Problem(411, "the length of the body is not stated", "send Content-Length"), close=True)
+    if int(length) > limit:
+        raise Refused(Problem(413, f"a body of {int(length)} bytes", f"at most {limit} bytes"), close=True)
+    if headers.get(b"content-encoding", b"identity") != b"identity":
+        raise Refused(Problem(415, "an encoded body", "send it as it is, without Content-Encoding"), close=True)
+    return headers
+
+
+async def read_body(receive: Receive) -> bytes:
+    """The whole body; its length was stated and checked, and the parser holds the sender to it."""
+    parts = []
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                event = await receive()
+                if event["type"] == "http.disconnect":
+                    raise Refused(Problem(400, "the connection ended within the body", "send it again"), close=True)
+                parts.append(event.get("body", b""))
+                if not event.get("more_body", False):
+                    return b"".join(parts)
+    except TimeoutError:
+        problem = Problem(408, f"the body took longer than {BODY_SECONDS:g} s", "send it in one go")
+        raise Refused(problem, close=True) from None
+
+
+# Sending.
+
+
+async def send_answer(send: Send, answer: Answer) -> None:
+    """Send frames in pieces, no faster than they are read. TimeoutError: nobody reads."""
+    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(answer.length)})
+    frames = answer.frames
+    per_piece = max(1, PIECE_BYTES * len(frames) // answer.length)
+    for start in range(0, len(frames), per_piece):
+        more = start + per_piece < len(frames)
+        piece = b"".join(frames[start : start + per_piece])
+        async with asyncio.timeout(WRITE_SECONDS):
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+def json_headers(length: int, kind: str = "application/json") -> list[tuple[bytes, bytes]]:
+    return [
+        (b"content-type", kind.encode()),
+        (b"cache-control", b"no-store"),
+        (b"content-length", b"%d" % length),
+    ]
+
+
+def problem_headers(
+    problem: Problem, length: int, *, close: bool = False, allow: str = ""
+) -> list[tuple[bytes, bytes]]:
+    headers = json_headers(length, PROBLEM_TYPE)
+    if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
+    if allow:
+        headers.append((b"allow", allow.encode()))
+    if problem.status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if close:
+        headers.append((b"connection", b"close"))
+    return headers
+
+
+async def send_problem(send: Send, problem: Problem, *, close: bool = False, allow: str = "") -> None:
+    body = encode_problem(problem)
+    headers = problem_headers(problem, len(body), close=close, allow=allow)
+    await send({"type": "http.response.start", "status": problem.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
