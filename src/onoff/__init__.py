@@ -19,7 +19,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from onoff.bounds import bounds
     from onoff.chain import MarkovChain
-    from onoff.client import Client, Message
+    from onoff.client import AsyncClient, Client, Message
     from onoff.errors import OnOffError
     from onoff.rows import UNIT, Rows
     from onoff.schemes import design
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UNIT",
+    "AsyncClient",
     "Client",
     "MarkovChain",
     "Message",
@@ -41,6 +42,7 @@ __all__ = [
 ]
 
 _HOME = {
+    "AsyncClient": "client",
     "Client": "client",
     "MarkovChain": "chain",
     "Message": "client",

@@ -4,6 +4,8 @@ import doctest
 import importlib
 import inspect
 import pkgutil
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,7 @@ import onoff
 MODULES = sorted(
     found.name for found in pkgutil.walk_packages(onoff.__path__, "onoff.") if not found.name.endswith("__main__")
 )
+REFERENCE = (Path(__file__).parents[2] / "docs" / "reference" / "api.md").read_text()
 
 
 def modules_with_examples():
@@ -33,3 +36,12 @@ def test_every_public_name_shows_an_example(name):
     found = getattr(onoff, name)
     found = getattr(found, name, found)  # `onoff.bounds` is a module that stands for its function
     assert ">>>" in (inspect.getdoc(found) or ""), f"onoff.{name} has no example"
+
+
+@pytest.mark.parametrize("name", onoff.__all__)
+def test_every_public_name_is_in_the_reference(name):
+    assert re.search(rf"^\.\. auto\w+:: onoff\.[a-z.]+\.{name}$|^\.\. automodule:: {home(name)}$", REFERENCE, re.M)
+
+
+def home(name):
+    return f"onoff.{onoff._HOME[name]}"

@@ -14,7 +14,15 @@ from onoff.client.message import Message
 
 
 class AsyncClient:
-    """`Client`, with the same arguments."""
+    """`Client`, with the same arguments.
+
+    >>> from onoff import MarkovChain
+    >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
+    >>> client = AsyncClient("http://127.0.0.1:8000", chain, journal="/nonexistent/journal")
+    >>> client
+    <AsyncClient: 2 sources>
+    >>> asyncio.run(client.close())
+    """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         self._client = Client(*arguments, **options)
