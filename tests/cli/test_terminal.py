@@ -1,0 +1,56 @@
+"""What a person at a terminal sees of a message: text, and never a command to the terminal."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+from tests.client.world import NAMES, P4, World, listening
+
+import onoff
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+@pytest.fixture
+def shown(tmp_path, world):
+    """Runs `onoff get` at a real terminal, and gives all that arrives there."""
+    onoff.MarkovChain(P4, names=NAMES).save(tmp_path / "chain.json")
+    given = {"CHAIN": tmp_path / "chain.json", "JOURNAL": tmp_path / "journal", "SCHEME": "greedy"}
+
+    def run(*arguments):
+        environment = os.environ | {f"ONOFF_{name}": str(value) for name, value in given.items()}
+        screen, terminal = os.openpty()
+        try:
+            command = [sys.executable, "-c", "from onoff.cli import main; main()", "get", *arguments]
+            subprocess.run(command, env=environment, stdout=terminal, stderr=terminal, check=True, timeout=60)
+            return os.read(screen, 65536).decode().replace("\r\n", "\n")
+        finally:
+            os.close(screen)
+            os.close(terminal)
+
+    with listening(world) as server:
+        given["SERVER"] = server.url
+        yield run
+
+
+def test_a_publisher_cannot_command_the_terminal(shown, world):
+    """Colours, titles, the cursor, a bell, C1 controls, reversed text: none of it arrives."""
+    hostile = "good\n\x1b[31mred\x1b]0;title\x07\x1b[2J\x9b1m\u202eevil\u202c\x00 [bold]tag[/bold]\tend"
+    world.publish("beta", hostile.encode())
+    seen = shown("beta")
+    assert not {"\x1b", "\x07", "\x9b", "\x00", "\u202e", "\u202c"} & set(seen)
+    assert "good\n[31mred]0;title[2J1mevil [bold]tag[/bold]" in seen
+
+
+def test_what_is_no_text_is_shown_as_far_as_it_goes(shown, world):
+    world.publish("beta", b"\xff\xfe half")
+    assert "\ufffd\ufffd half" in shown("beta")
+
+
+def test_building_a_table_is_said_where_someone_looks(shown):
+    shown("beta")
+    assert "building the table for 4 sources" in shown("beta", "--open")
