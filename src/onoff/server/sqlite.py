@@ -15,11 +15,12 @@ from __future__ import annotations
 import asyncio
 import json
 import sqlite3
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from onoff.errors import InvalidWire, OnOffError, StoreUnavailable, UnknownSource
@@ -49,6 +50,11 @@ CREATE TABLE messages (
 CREATE INDEX messages_by_count ON messages (count);
 CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TEXT NOT NULL);
 """
+_PUBLISH = """
+INSERT INTO messages VALUES (?, 1, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = version + 1,
+    published = excluded.published, media_type = excluded.media_type, body = excluded.body, count = excluded.count
+RETURNING version
+"""
 
 
 class SQLiteStore:
@@ -71,7 +77,9 @@ class SQLiteStore:
             raise StoreUnavailable(
                 f"cannot open the store {self._path}: {error}", hint="is it a writable SQLite file of onoff?"
             ) from error
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="onoff-writer")
+        self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._commit_for_ever, name="onoff-writer", daemon=True)
+        self._thread.start()
         self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._heard = b""
@@ -131,12 +139,7 @@ class SQLiteStore:
             except Exception as error:
                 outcomes = [error] * len(batch)
             for (_, done), outcome in zip(batch, outcomes, strict=True):
-                if done.done():
-                    continue  # whoever waited has gone
-                if isinstance(outcome, Exception):
-                    done.set_exception(outcome)
-                else:
-                    done.set_result(outcome)
+                _settle(done, outcome)
 
     async def _commit(self, batch: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
         """What each returned, or the refusal it raised, in one transaction."""
@@ -149,13 +152,25 @@ class SQLiteStore:
                     outcomes.append(work(db))
                 except OnOffError as refusal:  # raised before anything was written
                     outcomes.append(refusal)
-            await asyncio.get_running_loop().run_in_executor(self._thread, db.execute, "COMMIT")
+            committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._commits.put(committed)
+            await committed
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
         self._steps.ring()
         return outcomes
+
+    def _commit_for_ever(self) -> None:
+        """The thread that waits for the disk. It takes the interpreter as seldom as it can: queries need it."""
+        while (committed := self._commits.get()) is not None:
+            outcome: Exception | None = None
+            try:
+                self._writer.execute("COMMIT")
+            except Exception as error:
+                outcome = error
+            committed.get_loop().call_soon_threadsafe(_settle, committed, outcome)
 
     async def _begin(self) -> None:
         """BEGIN IMMEDIATE; while another process writes, wait without holding up the readers of this one."""
@@ -249,13 +264,8 @@ class SQLiteStore:
                     f"a message of {len(body)} bytes",
                     hint=f"a frame holds at most {capacity(catalogue.frame_size)}",
                 )
-            row = db.execute("SELECT version FROM messages WHERE name = ?", (name,)).fetchone()
-            message = Message(row[0] + 1 if row else 1, published, media_type, body)
-            db.execute(
-                "REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)",
-                (name, message.version, published, media_type, body, _bump(db)),
-            )
-            return message
+            (version,) = db.execute(_PUBLISH, (name, published, media_type, body, _bump(db))).fetchone()
+            return Message(version, published, media_type, body)
 
         return await self._write(work)
 
@@ -281,10 +291,21 @@ class SQLiteStore:
     async def close(self) -> None:
         if self._committing is not None:
             await self._committing
-        self._thread.shutdown()
+        self._commits.put(None)
+        self._thread.join()
         self._reader.close()
         self._writer.close()
         self._steps.close()
+
+
+def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
+    """Tell whoever waits, unless it has gone."""
+    if done.done():
+        return
+    if isinstance(outcome, Exception):
+        done.set_exception(outcome)
+    else:
+        done.set_result(outcome)
 
 
 def _bump(db: sqlite3.Connection) -> int:
