@@ -47,6 +47,16 @@ def test_soft_cuts_end_at_the_same_value(seed):
     assert solved(rows, softness=0.1).value == pytest.approx(solved(rows).value, abs=1e-8)
 
 
+def test_the_middle_has_the_value_of_the_corners_and_uses_every_set_it_may():
+    rows = Rows.of(families.symmetric(5, 0.6))
+    program = solved(rows)
+    value, corner = program.value, np.count_nonzero(program.masses > NOTICED)
+    program.aim(central=True)
+    assert program.solve(60)
+    assert program.value == pytest.approx(value, abs=1e-8)
+    assert np.count_nonzero(program.masses > NOTICED) > corner
+
+
 def test_what_is_added_twice_is_there_once():
     program = HallProgram(Rows.of(families.ring(5)))
     sets = all_subsets(5)

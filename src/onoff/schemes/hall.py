@@ -23,6 +23,11 @@ y_C <= 1 + softness for the cuts that carry the simple lower bound (single colum
 2 - lam_1), where the dual of an optimum at that bound is just 1; y_C <= softness for all others, where it is 0. Where
 nothing is missed in the end the prices did not matter; else they are raised.
 
+Corners and the middle. The simplex method starts from the last basis and ends in a corner: few sets, quickly where few
+cuts matter. Corners of a program that lacks most of its cuts are far from what rows can follow, though, and where
+queries are small (nearly equal rows) thousands of cuts are needed to force one. The middle of all optimal masses, where
+an interior point method stops, has room on every side: a few dozen cuts do. It uses every set of the pool.
+
 Preference. Optima are many. `prefer` keeps the value and minimises another cost of sets among them.
 """
 
@@ -75,6 +80,7 @@ class HallProgram:
         self._bound_size = bound_size
         self._hard = False
         self.cost_dual = 0.0
+        self._central = False
         self._set_columns: Integers = np.zeros(0, dtype=np.int64)  # where sets and slacks stand in the model
         self._slack_columns: Integers = np.zeros(0, dtype=np.int64)
         self._by_missing = np.zeros(0, dtype=bool)  # which cuts stand in the model by the sets that miss them
@@ -83,12 +89,7 @@ class HallProgram:
         self._infinity = highspy.kHighsInf
         self._model: Any = highspy.Highs()
         self._model.silent()
-        for option, setting in {
-            "threads": 1,
-            "primal_feasibility_tolerance": TOLERANCE,
-            "dual_feasibility_tolerance": TOLERANCE,
-        }.items():
-            self._model.setOptionValue(option, setting)
+        self._set_options(threads=1, primal_feasibility_tolerance=TOLERANCE, dual_feasibility_tolerance=TOLERANCE)
         self._cost: Cost = _sizes
         for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
             self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
@@ -175,13 +176,29 @@ class HallProgram:
 
     # -- solving -------------------------------------------------------------------------------------------
 
+    def aim(self, *, central: bool) -> None:
+        """From now on stop in the middle of the optimal masses, by an interior point method, or in a corner."""
+        self._central = central
+        self._set_options(
+            solver="ipm" if central else "choose",
+            run_crossover="off" if central else "on",
+            ipm_optimality_tolerance=TOLERANCE,
+        )
+
+    def _set_options(self, **options: Any) -> None:
+        for option, setting in options.items():
+            self._model.setOptionValue(option, setting)
+
     def solve(self, seconds: float) -> bool:
         """Masses and duals of the present pools; False where the time was too short."""
         from highspy import HighsModelStatus as Status
 
+        if self._central:
+            self._model.clearSolver()  # with an old solution at hand it would not presolve
         self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))
         self._model.run()
         if self._model.getModelStatus() == Status.kUnknown:  # it could not meet its own tolerance: start afresh
+            self.aim(central=False)
             self._model.clearSolver()
             self._model.run()
         if self._model.getModelStatus() not in (Status.kOptimal, Status.kUnknown):
@@ -189,7 +206,8 @@ class HallProgram:
         solution, info = self._model.getSolution(), self._model.getInfo()
         values = np.array(solution.col_value)
         self.masses = np.maximum(values[self._set_columns], 0.0)
-        self.missed = float(values[self._slack_columns].sum())
+        slack = values[self._slack_columns]
+        self.missed = float(slack[slack > TOLERANCE].sum())
         dual = np.array(solution.row_dual)
         # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
         by_cut = dual[FIRST_CUT:]

@@ -49,6 +49,8 @@ FOR_THE_PROOF = 0.25
 """The part of the time that is kept for a better bound where the search does not come to an end."""
 SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
+MANY_SOURCES, SMALL_QUERIES = 25, 7.0
+"""Full rows over at least so many sources with a lower bound of at most this are solved from the middle; see `hall`."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
 SAME_COST = 1e-9
@@ -131,7 +133,10 @@ class _Search:
         self.lower = float(self.proof.bound(rows))
         self.softness = SOFTNESS
         size = len(rows.columns)
-        self.program = HallProgram(rows, self.softness, 1 if len(self.proof.sets[0]) == size - 1 else size - 1)
+        bound_size = 1 if len(self.proof.sets[0]) == size - 1 else size - 1
+        self.program = HallProgram(rows, self.softness, bound_size)
+        self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
+        self.program.aim(central=self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES)
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
 
@@ -157,10 +162,10 @@ class _Search:
         self.program.add_cuts(np.vstack([one, ~one, p > 0]))
 
     def _orders(self) -> int:
-        """How many systematic samples to start with: more where queries are large, but few where rows are sparse."""
-        p = self.program.p
-        full_rows = np.count_nonzero(p) > p.size / 2
-        return int(np.clip(1.3 * p.max(axis=0).sum(), 4, 24)) if full_rows else 4
+        """How many systematic samples to start with: more where queries are large or rows few, few for sparse rows."""
+        rows, columns = self.program.p.shape
+        wanted = 1.3 * self.program.p.max(axis=0).sum() + 2 * columns / rows
+        return int(np.clip(wanted, 4, 24)) if self.full_rows else 4
 
     def _round(self) -> bool:
         """Solve, separate, price; whether the search is over."""
