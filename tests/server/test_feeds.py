@@ -13,10 +13,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from onoff import wire
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, StoreUnavailable
 from onoff.server import feeds, fetch, running
+from onoff.server.admin import edit_catalogue, opened
 from onoff.server.feeds import Feed, encode_entry, newest_entry, read_feeds
 from onoff.server.fetch import BadFeed, is_open
+from onoff.server.store import Stamp
 
 from .raw import Line, catalogue, metrics, query
 
@@ -256,6 +258,34 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
         assert versions == [1, 0, 0, 0, 0, 0, 1, 0, 0]
         site.pages["/404"] = (200, {}, rss)  # it comes back
         until(lambda: said(server, 1).version == 1)
+
+
+def test_a_store_that_is_away_at_the_start_is_waited_for(site, tmp_path, monkeypatch, caplog):
+    """Else the task of the feeds would end, and take the whole server with it."""
+    monkeypatch.setattr(feeds, "STORE_SECONDS", 0.01)
+    site.pages["/f"] = (200, {}, RSS.format(n=1).encode())
+
+    async def go():
+        async with opened(str(tmp_path / "m.db"), frame_size=1024) as store:
+            await edit_catalogue(store, add=["F"])
+            latest, asked = store.latest, []
+
+            async def away_once(after):
+                asked.append(after)
+                if len(asked) == 1:
+                    raise StoreUnavailable("away")
+                return await latest(after)
+
+            store.latest = away_once
+            polling = asyncio.create_task(feeds.poll_feeds(store, [Feed("F", site.url + "/f")], server_metrics(), 0.02))
+            while not (await latest(Stamp())).messages:
+                assert not polling.done()
+                await asyncio.sleep(0.01)
+            polling.cancel()
+            await asyncio.wait([polling])
+
+    asyncio.run(go())
+    assert "feeds wait: away" in caplog.text
 
 
 def fetched(url):

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from onoff.errors import InvalidInput, InvalidWire, OnOffError
+from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
 from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
@@ -34,6 +34,7 @@ log = logging.getLogger("onoff.server.feeds")
 
 MAX_BACK_OFF_SECONDS = 6 * 3600.0
 AT_ONCE = 8
+STORE_SECONDS = 1.0  # until a store that was away is asked again
 
 _TAGS = {
     *("a", "b", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5"),
@@ -229,14 +230,25 @@ async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seco
     """Poll all feeds for ever, each on its own clock."""
     import httpx2
 
-    latest = await store.latest(Stamp())
-    known = {name: message.body for name, message in latest.messages.items()}
+    known = await _published(store)
     turns = asyncio.Semaphore(AT_ONCE)
     client = httpx2.AsyncClient(trust_env=False)
     async with client, asyncio.TaskGroup() as tasks:
         for feed in feeds:
             poller = Poller(feed, store, client, known.get(feed.name))
             tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns))
+
+
+async def _published(store: Store) -> dict[str, bytes]:
+    """What each source says now, as soon as the store can be asked."""
+    while True:
+        try:
+            latest = await store.latest(Stamp())
+        except StoreUnavailable as error:
+            log.warning("feeds wait: %s", error)
+            await asyncio.sleep(STORE_SECONDS)
+        else:
+            return {name: message.body for name, message in latest.messages.items()}
 
 
 async def _poll_for_ever(poller: Poller, metrics: Metrics, seconds: float, turns: asyncio.Semaphore) -> None:
