@@ -81,7 +81,7 @@ def act(job):
             job["url"],
             job["chain"],
             job["journal"],
-            job.get("scheme", "single"),
+            job.get("scheme", "greedy"),
             tick=0,
             attempts=job.get("attempts", 1),
             backoff=0,

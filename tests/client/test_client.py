@@ -9,6 +9,7 @@ import onoff
 from onoff import wire
 from onoff.client import Client, Journal, MemoryJournal, default_journal
 from onoff.client.core import Reply
+from onoff.entropy import SystemEntropy
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -97,22 +98,35 @@ def test_steps_follow_one_another_in_one_session():
     assert len({head.session for head in heads}) == 1
 
 
+class Counting(SystemEntropy):
+    """The system's, and how often it was asked."""
+
+    asked = 0
+
+    def choose(self, weights):
+        self.asked += 1
+        return super().choose(weights)
+
+
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_a_retry_sends_the_same_bytes(when):
-    world = World()
+def test_a_retry_sends_the_same_bytes_and_draws_nothing(when):
+    world, entropy = World(), Counting()
     faults = iter([None, when, when, None])
-    with client_of(world, fault=queries_only(lambda request: next(faults))) as client:
+    fault = queries_only(lambda request: next(faults))
+    with client_of(world, fault=fault, scheme="greedy", entropy=entropy) as client:
         client.get("alpha", private=True)
-        assert client.get("beta", private=False) == b"first of beta"
+        assert client.get("alpha", private=False) == b"first of alpha"
+    assert entropy.asked == 1
     world.check()
     assert len(world.byte_strings()) == 2
 
 
 def test_a_request_without_answer_stays_pending_and_retry_sends_its_bytes():
-    world = World()
+    world, entropy = World(), Counting()
     down = False
-    with client_of(world, fault=queries_only(lambda request: "after" if down else None)) as client:
-        client.get("alpha", private=True)
+    fault = queries_only(lambda request: "after" if down else None)
+    with client_of(world, fault=fault, scheme="greedy", entropy=entropy) as client:
+        client.get("delta", private=True)
         down = True
         with pytest.raises(ServerUnreachable, match="lost"):
             client.get("delta", private=False)
@@ -120,6 +134,7 @@ def test_a_request_without_answer_stays_pending_and_retry_sends_its_bytes():
         down = False
         assert client.retry() == b"first of delta"
         assert not client.pending
+        assert entropy.asked == 1
         with pytest.raises(OnOffError, match="nothing is waiting"):
             client.retry()
     assert len(world.queries) == 1 + 4 + 1

@@ -344,12 +344,14 @@ def test_a_catalogue_without_our_sources_is_counted():
 
 @pytest.mark.parametrize("status", [408, 425, 429, 500, 503, 599])
 def test_a_server_that_is_busy_is_asked_again(status):
+    world, record = after_one_request()
     core = machine(attempts=4, backoff=0.5)
-    core.opened(None, "new")
-    commands, message = carry_out(core.request(0, private=True), World(), {Send: [refused(status)] * 3})
-    assert [command for command in commands[3:] if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
-    assert len({command.query for command in commands if isinstance(command, Send)}) == 1
-    assert message == b"first of alpha"
+    core.opened(record, None)
+    commands, message = carry_out(core.request(1, private=False), world, {Send: [refused(status)] * 3})
+    assert [command for command in commands if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
+    (stored,) = (command.record for command in commands if isinstance(command, Store))
+    assert [command.query for command in commands if isinstance(command, Send)] == [stored.query] * 4
+    assert message == b"first of beta"
 
 
 @pytest.mark.parametrize("status", [201, 301, 400, 407, 424, 426, 428, 430, 499])
