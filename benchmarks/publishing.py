@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 PER_SECOND = 200
-LINES = 16  # publishes that may wait for their acknowledgement at once
+LINES = 64  # publishers: publishes that may wait for their acknowledgement at once
 
 Act = Callable[[int], bool]  # publish the message of that number; whether it was acknowledged
 
