@@ -1,7 +1,7 @@
 """certificate: the check is exact, agrees with looking at every set, and refuses what is wrong by one unit."""
 
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -12,7 +12,16 @@ from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.certificate import SCALE, Certificate, check, doeblin, outer, simplest
+from onoff.schemes.certificate import (
+    SCALE,
+    Certificate,
+    CouplingCertificate,
+    check,
+    doeblin,
+    from_coupling,
+    outer,
+    simplest,
+)
 
 
 def largest_violation(certificate, n):
@@ -56,6 +65,25 @@ def test_random_certificates_are_judged_as_by_looking_at_every_set():
             check(rows, Certificate(t + 1, sets, weights))
         verdicts.add(t > 0)
     assert verdicts == {True}
+
+
+def test_couplings_are_judged_alike_by_sources_by_rows_and_by_looking():
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        m, n = rng.integers(1, 5, size=2).tolist()
+        phi = rng.integers(-SCALE, 2 * SCALE, size=(m, n)).tolist()
+        taken = product(range(n), repeat=m)
+        worst = max(sum(phi[u][x] for u, x in enumerate(one)) - SCALE * len(set(one)) for one in taken)
+        coupling = CouplingCertificate(tuple(map(tuple, phi)))
+        assert coupling.excess() == coupling._excess_by_blocks() == worst
+        held = from_coupling(np.array(phi) / SCALE)
+        assert -m < held.excess() <= 0 if worst > 0 else held == coupling
+
+
+def test_numbers_that_would_overflow_prove_nothing():
+    rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
+    with pytest.raises(InvalidTable, match="too large"):
+        check(rows, CouplingCertificate(((2**62, 0), (2**62, 0))))
 
 
 def test_negative_weights_prove_nothing():

@@ -9,7 +9,7 @@ from scipy.optimize import linprog
 from tests.schemes.matrices import many, random_rows
 
 from onoff.bounds import lambda_units, lower_bound
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, InvalidTable
 from onoff.experiments.families import dirichlet, k_subsets
 from onoff.rows import UNIT, Rows
 from onoff.schemes import design
@@ -87,6 +87,14 @@ def test_the_bound_is_proved_by_a_certificate():
         table = design(rows, "enumerated")
         proved = check(rows, table.details["certificate"])
         assert table.lower_bound == min(float(proved), table.cost)
+
+
+def test_a_restricted_bound_holds_for_the_sizes_allowed_and_for_no_more():
+    table = design(k_subsets(5, 2), "enumerated", c=1)
+    assert table.details["restricted_bound"] == pytest.approx(5, abs=1e-6)  # only everything will do
+    assert table.lower_bound < 4
+    with pytest.raises(InvalidTable, match="wrong by"):
+        check(table.rows, table.details["certificate"])
 
 
 def test_three_sources_cost_what_greedy_costs():

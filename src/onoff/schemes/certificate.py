@@ -33,6 +33,10 @@ SCALE = 2**40
 """t and y are integers in units of 1/SCALE."""
 BRANCHES = 50_000_000
 """Branches that `check` looks at before it gives up."""
+FEW_SOURCES = 12
+"""Sources up to which the check of a coupling looks at every set of them."""
+LARGEST = 2**50
+"""The largest dual of a coupling: the sums over a thousand rows fit in 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,8 @@ class CouplingCertificate:
     """phi_u(x) for every distinct row and reached column, in units of 1/SCALE: a lower bound of another kind.
 
     If  sum over u of max over x in S of phi_u(x)  <=  |S|  for every S, then whatever the rows take together has at
-    least sum of phi_u(x_u) different values, so OPT >= sum of phi_u(x) p_u(x). For few rows this is checked by looking
-    at every way in which rows can share a source.
+    least sum of phi_u(x_u) different values, so OPT >= sum of phi_u(x) p_u(x). For few sources this is checked by
+    looking at every S, for few rows by looking at every way in which rows can share a source.
     """
 
     phi: tuple[tuple[int, ...], ...]
@@ -68,7 +72,20 @@ class CouplingCertificate:
         pairs = zip(self.phi, rows.weights.tolist(), strict=True)
         return Fraction(sum(f * w for line, row in pairs for f, w in zip(line, row, strict=True)), SCALE * UNIT)
 
-    def excess(self) -> int:
+    def excess(self, sets: Sets | None = None) -> int:
+        """The largest  sum over u of max over x in S of phi_u(x)  -  |S|,  over all S or over those of `sets`."""
+        columns = len(self.phi[0])
+        if sets is None and columns <= FEW_SOURCES:
+            sets = (np.arange(1, 1 << columns)[:, None] >> np.arange(columns)) & 1 == 1
+        return self._excess_by_blocks() if sets is None else self._excess_over(sets)
+
+    def _excess_over(self, sets: Sets) -> int:
+        total = -SCALE * sets.sum(axis=1)
+        for line in np.array(self.phi, dtype=np.int64):
+            total += np.where(sets, line, -LARGEST).max(axis=1)
+        return int(total.max())
+
+    def _excess_by_blocks(self) -> int:
         """The largest  sum over blocks of (max over x of the sum of phi_u(x) over u in the block)  -  blocks.
 
         best[R] for a set R of rows: the block that holds its first row, and the best of the others.
@@ -118,17 +135,19 @@ def from_duals(rows: Rows, t: float, y: Floats, inside: Sets) -> Certificate:
     return Certificate(int(np.floor(t * SCALE)) - lost, sets, tuple(units[kept].tolist()))
 
 
-def from_coupling(phi: Floats) -> CouplingCertificate:
-    """The duals of a coupling as integers, lowered alike in every row until the inequalities hold."""
-    units = [[int(value) for value in line] for line in np.floor(phi * SCALE)]
-    too_much = CouplingCertificate(tuple(map(tuple, units))).excess()
+def from_coupling(phi: Floats, sets: Sets | None = None) -> CouplingCertificate:
+    """The duals of a coupling as integers, lowered alike in every row until the inequalities hold (those of `sets`)."""
+    units = np.clip(np.floor(phi * SCALE), -LARGEST, LARGEST).astype(np.int64)
+    too_much = CouplingCertificate(tuple(map(tuple, units.tolist()))).excess(sets)
     less = -(-max(too_much, 0) // len(units))
-    return CouplingCertificate(tuple(tuple(value - less for value in line) for line in units))
+    return CouplingCertificate(tuple(map(tuple, (units - less).tolist())))
 
 
 def check(rows: Rows, certificate: Certificate | CouplingCertificate) -> Fraction:
     """The lower bound that `certificate` proves for `rows`. Raises InvalidTable where it proves nothing."""
     if isinstance(certificate, CouplingCertificate):
+        if max(abs(value) for line in certificate.phi for value in line) * len(certificate.phi) >= 2**62:
+            raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
         if certificate.excess() > 0:
             raise InvalidTable(f"the certificate is wrong by {certificate.excess() / SCALE:.3g}")
         return certificate.bound(rows)

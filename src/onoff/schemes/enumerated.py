@@ -1,41 +1,43 @@
-"""The paper's linear programs: every subset is a possible query, or those of sizes 1, ..., c and N.
+"""The paper's linear programs as it prints them: every subset is a possible query, or those of sizes 1, ..., c and N.
 
 Setting
-    S, m_S   every subset of the sources that can be reached (or those of the sizes allowed), and its mass
-    low(A)   the smallest p(A|u) over the rows u
+    q           every subset of the sources that can be reached (or those of the sizes allowed)
+    p(q, x|u)   an unknown for every query, every x in it and every row u;  p(q) one for every query
 
-The paper's program has a variable p(q, x|u) for every query, source and row. The masses alone are enough: rows can
-follow them if and only if no set of sources is left with too little (Hall), which in terms of the complement A is
+    minimise  sum of p(q) |q|   subject to   sum of p(q, x|u) over q that hold x  =  p(x|u)    for every u and x
+                                             sum of p(q, x|u) over x in q         =  p(q)      for every q and u
 
-    minimise  sum of m_S |S|   subject to   sum of m_S over S inside A  <=  low(A)  for every A,   sum of m_S = 1
-
-1. List the sets. Solve; for every row a maximum flow finds the inequality that it violates most; add these; repeat
-   until every row can follow. HiGHS proposes the masses, to 1e-10.
+1. List the sets, write the program down, and let HiGHS solve it, to 1e-10.
 2. Rebuild in integers: the table is exact whatever HiGHS said.
-3. The duals y_A, rounded down to integers, prove a lower bound: with t = min over S of |S| + sum of y_A over A that
-   contain S, found by looking at every S, no table costs less than t - sum of y_A low(A).
+3. The duals w_u(x) of the first lines, as integers, prove a lower bound: where the sum over u of the largest w_u(x) in
+   q is at most |q| for every listed q, no table costs less than the sum of w_u(x) p(x|u). Every listed q is looked at,
+   and w lowered by what is missing.
 
-Without `c` the optimum of all tables, for up to 12 sources; with `c` the optimum of the paper's restricted program.
-`optimal` does the same for any number of sources without listing the sets.
+Without `c` the optimum of all tables, for up to 10 rows over 10 sources; with `c` the optimum of the paper's restricted
+program. `optimal` finds the same for any number of sources without listing the sets; the two share nothing but the
+rebuild, so that each is a check of the other.
 """
 
 from __future__ import annotations
 
 from itertools import combinations
-from math import comb, inf
+from math import comb
+from typing import Any
 
 import numpy as np
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.rows import Rows
-from onoff.schemes.certificate import SCALE, Certificate
-from onoff.schemes.hall import NOTICED, HallProgram, Sets
+from onoff.rows import Floats, Rows
+from onoff.schemes.certificate import from_coupling
+from onoff.schemes.hall import TOLERANCE, Sets
 from onoff.schemes.rebuild import rebuild
 from onoff.table import QueryTable
 
 NAME = "enumerated"
-MOST_SETS = 2**12
-"""Sets that are listed at most: all subsets of 12 sources."""
+MOST_UNKNOWNS = 2**16
+"""Unknowns p(q, x|u) at most: 10 rows and all subsets of 10 sources have 51200."""
+NEGLIGIBLE = 1e-12
+"""Probabilities below this are left to the rebuild; numbers so small only confuse the solver."""
 
 
 def build(rows: Rows, *, c: int | None = None) -> QueryTable:
@@ -43,39 +45,29 @@ def build(rows: Rows, *, c: int | None = None) -> QueryTable:
 
     Raises InvalidInput where that is too many sets to list.
     """
-    sets = _listed(len(rows.columns), c)
-    program = HallProgram(rows)
-    program.add_sets(sets)
-    one = np.eye(program.size, dtype=bool)
-    program.add_cuts(np.vstack([one, ~one]))
-    rounds = 0
-    while True:
-        if not program.solve(inf):
-            raise OnOffError("HiGHS found no masses for the listed sets", hint="use the scheme 'optimal' or 'greedy'")
-        rounds += 1
-        missing, violated = program.short_rows()
-        if not program.add_cuts(violated[missing > NOTICED]):
-            break
-    used = np.flatnonzero(program.masses)
-    table = rebuild(rows, [rows.columns[s].tolist() for s in sets[used]], program.masses[used], scheme=NAME)
-    proof = _proof(rows, program)
+    sets = _listed(rows.distinct, len(rows.columns), c)
+    masses, w = _solve(rows, sets)
+    used = np.flatnonzero(masses > 0)
+    table = rebuild(rows, [rows.columns[s].tolist() for s in sets[used]], masses[used], scheme=NAME)
+    proof = from_coupling(w, sets)
     bound = min(float(proof.bound(rows)), table.cost)
-    details = {"sets": len(sets), "cuts": len(program.cuts), "rounds": rounds, "certificate": proof}
-    if len(sets) < 2**program.size - 1:  # a bound for tables of these sizes only
+    details = {"sets": len(sets), "unknowns": rows.distinct * int(sets.sum()), "certificate": proof}
+    if len(sets) < 2 ** len(rows.columns) - 1:  # a bound for tables of these sizes only
         return table.labelled(details={**details, "restricted_bound": bound})
     return table.labelled(lower_bound=bound, details=details)
 
 
-def _listed(reach: int, c: int | None) -> Sets:
+def _listed(rows: int, reach: int, c: int | None) -> Sets:
     """All sets of 1, ..., c and of `reach` columns, as truth values."""
     if c is not None and (isinstance(c, bool) or not isinstance(c, int | np.integer) or c < 1):
         raise InvalidInput(f"c = {c!r} is not a size of queries", hint="give a whole number from 1 on")
     largest = reach if c is None else min(int(c), reach)
     sizes = [*range(1, largest + 1), *([reach] if largest < reach else [])]
     count = sum(comb(reach, size) for size in sizes)
-    if count > MOST_SETS:
+    unknowns = rows * sum(size * comb(reach, size) for size in sizes)
+    if unknowns > MOST_UNKNOWNS:
         raise InvalidInput(
-            f"{count} sets of {reach} sources are too many to list; {MOST_SETS} is the most",
+            f"{count} sets of {reach} sources for {rows} rows are {unknowns} unknowns; {MOST_UNKNOWNS} is the most",
             hint="use the scheme 'optimal'" + (" or a small c" if largest > 1 else ""),
         )
     listed = np.zeros((count, reach), dtype=bool)
@@ -85,11 +77,37 @@ def _listed(reach: int, c: int | None) -> Sets:
     return listed
 
 
-def _proof(rows: Rows, program: HallProgram) -> Certificate:
-    """The bound that the duals prove for tables made of the listed sets, in integers."""
-    y = np.floor(program.y * SCALE).astype(np.int64)
-    used = y > 0
-    inside = ~program.cuts[: len(y)][used]
-    contained = (program.sets.astype(np.int64) @ (~inside).astype(np.int64).T) == 0
-    t = int((program.sets.sum(axis=1) * SCALE + contained.astype(np.int64) @ y[used]).min())
-    return Certificate(t, tuple(tuple(rows.columns[a].tolist()) for a in inside), tuple(y[used].tolist()))
+def _solve(rows: Rows, sets: Sets) -> tuple[Floats, Floats]:
+    """The masses p(q), and the duals w_u(x) of the rows."""
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
+    p = rows.probabilities()
+    p[p < NEGLIGIBLE] = 0.0
+    p /= p.sum(axis=1, keepdims=True)
+    m, n = p.shape
+    k = len(sets)
+    query, source = np.nonzero(sets)
+    u, at = np.nonzero(p[:, source])  # the unknowns: row u takes source[at] while it asks for query[at]
+    unknown, line = np.arange(len(u)), m * n + u * k + query[at]
+    masses = len(u) + np.arange(m * k) % k
+    entries = (
+        np.concatenate([np.ones(2 * len(u)), -np.ones(m * k)]),
+        (
+            np.concatenate([u * n + source[at], line, m * n + np.arange(m * k)]),
+            np.concatenate([unknown, unknown, masses]),
+        ),
+    )
+    matrix: Any = coo_array(entries, shape=(m * (n + k), len(u) + k)).tocsr()
+    cost = np.concatenate([np.zeros(len(u)), sets.sum(axis=1)])
+    wanted = np.concatenate([p.ravel(), np.zeros(m * k)])
+    tight: Any = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+    for method in ("highs-ipm", "highs-ds"):  # the first is the quicker one
+        solved: Any = linprog(cost, A_eq=matrix, b_eq=wanted, method=method, options=tight)
+        if solved.status == 0:
+            break
+    else:
+        raise OnOffError(f"HiGHS could not solve the program: {solved.message}", hint="use the scheme 'optimal'")
+    w = np.asarray(solved.eqlin.marginals[: m * n], dtype=np.float64).reshape(m, n)
+    never = -np.abs(w).max(axis=1).sum() - n  # what a row cannot take proves nothing, however dear it is
+    return np.asarray(solved.x[len(u) :], dtype=np.float64), np.where(p > 0, w, never)
