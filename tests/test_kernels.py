@@ -23,6 +23,22 @@ def test_plain_and_compiled_agree():
     assert total.__doc__ == "Adds."
 
 
+def test_much_small_work_is_compiled_as_well():
+    program = """
+import sys
+import numpy as np
+from onoff.kernels import WORTH_COMPILING
+from onoff.schemes.flow import flows
+one = np.ones(1, dtype=np.int64)
+given = one.reshape(1, 1), np.array([0, 1]), 0 * one, one, False
+flows(*given, effort=WORTH_COMPILING // 2)
+assert "numba" not in sys.modules
+flows(*given, effort=WORTH_COMPILING - WORTH_COMPILING // 2)
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 def test_small_work_does_not_load_numba_and_absence_of_numba_is_survived():
     program = """
 import sys

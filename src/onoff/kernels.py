@@ -1,8 +1,8 @@
 """Inner loops that are compiled where numba is at hand, and plain Python where it is not.
 
-A kernel is an ordinary function of numbers and numpy arrays. `@kernel` leaves it as it is until a call says
-that there is enough work to pay for loading numba (about a second) and compiling (cached on disk); from then
-on the compiled form is used. Both forms are the same source, so there is nothing to keep in step, and
+A kernel is an ordinary function of numbers and numpy arrays. `@kernel` leaves it as it is until its calls, one or
+many together, have enough work to pay for loading numba (about a second) and compiling (cached on disk); from
+then on the compiled form is used. Both forms are the same source, so there is nothing to keep in step, and
 `kernel.python` is always there to compare with.
 
     @kernel
@@ -30,10 +30,12 @@ class Kernel(Generic[Parameters, Result]):
 
     def __init__(self, function: Callable[Parameters, Result]) -> None:
         self.python = function
+        self._spent = 0
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, effort: int = WORTH_COMPILING) -> Result:
-        if effort >= WORTH_COMPILING or "numba" in sys.modules:
+        self._spent += effort
+        if self._spent >= WORTH_COMPILING or "numba" in sys.modules:
             return self.compiled(*args)
         return cast("Callable[..., Result]", self.python)(*args)
 
