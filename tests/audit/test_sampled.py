@@ -108,10 +108,8 @@ def null_p_values(count, n, rng, rows=4, columns=6):
     """p-values of the G-test on independent draws with uneven margins, rare values included."""
     left, right = rng.dirichlet(np.ones(rows)), rng.dirichlet(np.full(columns, 0.5))
     found = []
-    for _ in range(count):
-        table = np.zeros((rows, columns))
-        np.add.at(table, (rng.choice(rows, n, p=left), rng.choice(columns, n, p=right)), 1)
-        table = table[table.any(axis=1)][:, table.any(axis=0)]
+    for drawn in rng.multinomial(n, np.outer(left, right).reshape(-1), size=count).reshape(count, rows, columns):
+        table = drawn[drawn.any(axis=1)][:, drawn.any(axis=0)].astype(float)
         statistic, degrees = g_statistic(pooled(table))
         if degrees:
             found.append(chi2.sf(statistic, degrees))
@@ -120,12 +118,12 @@ def null_p_values(count, n, rng, rows=4, columns=6):
 
 @pytest.mark.parametrize("level", [0.05, 0.01])
 def test_under_independence_the_g_test_errs_as_often_as_it_says(level):
-    """Seeded. 2,500 tables: the count of errors lies between what 0.75 and 1.25 of the level explain, at 1e-6 each."""
+    """Seeded. 5,000 tables of 100 laws: the errors lie between what 0.9 and 1.1 of the level explain, at 1e-6 each."""
     rng = np.random.default_rng(5)
-    p = np.concatenate([null_p_values(500, n, rng) for n in (80, 150, 300, 600, 1200)])
+    p = np.concatenate([null_p_values(50, n, rng) for _ in range(20) for n in (80, 150, 300, 600, 1200)])
     errors = int((p < level).sum())
-    assert errors <= binom.isf(1e-6, len(p), 1.25 * level)
-    assert errors >= binom.ppf(1e-6, len(p), 0.75 * level)
+    assert errors <= binom.isf(1e-6, len(p), 1.1 * level)
+    assert errors >= binom.ppf(1e-6, len(p), 0.9 * level)
 
 
 def test_rare_values_are_put_together_until_counts_are_large_enough():

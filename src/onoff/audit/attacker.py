@@ -6,10 +6,11 @@ For the private request X_i two guessers are trained on one half of the sessions
     after     multinomial logistic regression on everything seen in the session: what was seen at each step and at each
               pair of steps as indicators, the guess `before`, and how long each step took where that is known
 
-On the tested half, W sessions are guessed right only by `after`, L only by `before`; the advantage is (W - L) / n. Its
-bounds are those of Clopper and Pearson for W / n and L / n, each at half of the error probability: `upper` holds with
-CONFIDENCE, and `proven`, a lower bound at the level of the whole audit, must not exceed zero. A poor attacker proves
-nothing; the regression is there because it also sees what no single test asks about.
+On the tested half, W sessions are guessed right only by `after`, L only by `before`; the advantage is (W - L) / n, an
+estimate of s (2 h - 1): s is how often exactly one of them is right, h how often that one is `after`. W of W + L bounds
+h and W + L of n bounds s, both after Clopper and Pearson, h with nearly all of the error probability, for it is h that
+decides the sign. `upper` holds with CONFIDENCE, and `proven`, a lower bound at the level of the whole audit, must not
+exceed zero. A poor attacker proves nothing; the regression is there because it sees what no single test asks about.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from onoff.rows import Floats, Integers
 CONFIDENCE = 0.999
 MOST_INDICATORS = 60
 """Values of one sighting that get an indicator of their own; the rest share one."""
+SPENT_ON_S = 0.1
+"""The part of the error probability of a bound on the advantage that is spent on s."""
 PENALTY = 1e-2
 """Of squared coefficients, against fitting noise."""
 ROUNDS = 60
@@ -64,9 +67,14 @@ def attack(
 
 def advantage_bounds(wins: int, losses: int, n: int, miss: float, level: float) -> tuple[float, float]:
     """An upper bound that fails with probability `miss`, and a lower bound that fails with probability `level`."""
-    upper = at_most(wins, n, miss / 2) - at_least(losses, n, miss / 2)
-    lower = at_least(wins, n, level / 2) - at_most(losses, n, level / 2)
-    return upper, lower
+    return _advantage_at_most(wins, losses, n, miss), -_advantage_at_most(losses, wins, n, level)
+
+
+def _advantage_at_most(wins: int, losses: int, n: int, miss: float) -> float:
+    apart, spent = wins + losses, SPENT_ON_S * miss
+    h = at_most(wins, apart, miss - spent)
+    s = at_most(apart, n, spent / 2) if h > 0.5 else at_least(apart, n, spent / 2)
+    return s * (2 * h - 1)
 
 
 def at_most(count: int, n: int, miss: float) -> float:
