@@ -1,6 +1,7 @@
 """The engine on its own: a queue with an end, faults that stop nothing, and one state."""
 
 import threading
+from pathlib import Path
 
 import pytest
 from tests.client.world import NAMES, P4, World, listening
@@ -10,6 +11,7 @@ from onoff import wire
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, OnOffError, UnknownSource
 from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
+from onoff.gateway.seen import SeenLog
 
 
 @pytest.fixture
@@ -33,7 +35,8 @@ def engine(tmp_path, world, deliver):
         running.close()
 
 
-def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
+def held(deliver):
+    """Answers to queries wait: the event that one was asked, and the one that lets them all go."""
     asked, release = threading.Event(), threading.Event()
 
     def wait(connection, path, raw):
@@ -43,6 +46,11 @@ def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
         connection.sendall(raw)
 
     deliver[0] = wait
+    return asked, release
+
+
+def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
+    asked, release = held(deliver)
     waiting = [engine.request("alpha") for _ in range(LONGEST_QUEUE)]
     assert asked.wait(30)
     with pytest.raises(Busy):
@@ -55,16 +63,48 @@ def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
     world.check()
 
 
+def test_a_key_that_a_full_queue_refused_can_be_used_again(engine, deliver):
+    asked, release = held(deliver)
+    waiting = [engine.request("alpha") for _ in range(LONGEST_QUEUE)]
+    assert asked.wait(30)
+    with pytest.raises(Busy):
+        engine.request("beta", key="mine")
+    release.set()
+    waiting[-1].result(30)
+    assert engine.request("beta", key="mine").result(30).payload == b"first of beta"
+
+
+def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(engine, monkeypatch):
+    engine.turn(private=False)
+    monkeypatch.setattr(engine._client, "get", lambda *a, **k: 1 / 0)
+    with pytest.raises(OnOffError, match="ZeroDivisionError"):
+        engine.request("alpha", key="mine").result(30)
+    monkeypatch.undo()
+    engine.turn(private=True)
+    with pytest.raises(Changed):
+        engine.request("alpha", key="mine", expected=False)
+    with pytest.raises(InvalidInput, match="another source"):
+        engine.request("beta", key="mine")
+    assert engine.request("alpha", key="mine").result(30).sent.private
+
+
+def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, caplog):
+    with listening(world) as server:
+        chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=Path("/dev/full"))
+        engine = Engine(server.url, chain, tmp_path / "journal", log=log, heartbeat=QUIET, scheme="single", tick=0.0)
+        try:
+            got = [engine.request(name).result(30).payload for name in ("alpha", "beta")]
+        finally:
+            engine.close()
+    assert got == [b"first of alpha", b"first of beta"]
+    assert [record.message for record in caplog.records].count(
+        "the log of what the server saw ends here: No space left on device"
+    ) == 1
+    assert engine.snapshot()["totals"]["requests"] == 2
+
+
 def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
-    asked, release = threading.Event(), threading.Event()
-
-    def wait(connection, path, raw):
-        if path == wire.QUERY_PATH:
-            asked.set()
-            assert release.wait(30)
-        connection.sendall(raw)
-
-    deliver[0] = wait
+    asked, release = held(deliver)
     first, second = engine.request("alpha"), engine.request("beta")
     assert asked.wait(30)
     engine.turn(private=False)
@@ -118,6 +158,6 @@ def test_every_change_has_a_new_revision_and_watchers_hear_of_it(engine):
 
 def test_after_closing_nothing_is_accepted(engine, world):
     engine.close()
-    with pytest.raises(Busy):
+    with pytest.raises(Busy, match="stopping"):
         engine.request("alpha")
     assert world.queries == []

@@ -7,7 +7,11 @@ import feedparser
 import pytest
 from tests.gateway.local import gateway
 
+from onoff import wire
 from onoff.chain import MarkovChain
+from onoff.client import Message, Sent
+from onoff.gateway import feed
+from onoff.gateway.app import message_headers
 from onoff.server import running
 from onoff.server.feeds import Feed
 
@@ -73,3 +77,27 @@ def read(local, subscription, *, until):
         if feed.entries and feed.entries[0].title == f"Ships & {until}":
             return feed
     raise AssertionError(f"no entry on {until}")
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ("5", "5"),
+        ("null", "null"),
+        ("[" * 100_000, "[" * 100_000),
+        ('{"title": "t", "text": "x", "link": "http://["}', "x"),
+        ('{"title": "t", "text": "x", "link": "javascript:alert(1)"}', "x"),
+    ],
+)
+def test_whatever_a_publisher_wrote_is_a_feed_without_a_link(entry, text):
+    sent = Sent("s", 0, (0,), 1, private=False)
+    message = Message.of("paper", wire.Message(1, 0, wire.ENTRY_TYPE, entry.encode()), sent)
+    (shown,) = feedparser.parse(feed.atom(message, "http://127.0.0.1/v1/feeds/paper")).entries
+    assert (shown.content[0].value, shown.get("links", [])) == (text, [])
+
+
+def test_a_time_beyond_the_calendar_is_left_at_its_beginning():
+    late = wire.Message(1, wire.TIME_LIMIT - 1, "text/plain", b"x")
+    message = Message.of("paper", late, Sent("s", 0, (0,), 1, private=False))
+    assert feed.time_of(message).year == 1970
+    assert message_headers(message)["last-modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"

@@ -121,6 +121,7 @@ GOOD = {"version": 1, "private": False, "until": None, "app_token": "x" * 32}
         b"[]",
         b"null",
         b"\xff\xfe",
+        b"[" * 100_000,
         *(
             json.dumps(GOOD | change).encode()
             for change in (
@@ -129,6 +130,9 @@ GOOD = {"version": 1, "private": False, "until": None, "app_token": "x" * 32}
                 {"private": None},
                 {"until": "soon"},
                 {"until": float("nan")},
+                {"until": -1},
+                {"until": 1e300},
+                {"until": 10**400},
                 {"app_token": ""},
                 {"app_token": None},
                 {"app_token": "short"},

@@ -21,7 +21,7 @@ import contextlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from email.utils import formatdate
+from email.utils import format_datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 from urllib.parse import quote
@@ -206,9 +206,9 @@ def message_headers(message: Message) -> dict[str, str]:
     if sent.note is not None:
         headers["x-note"] = sent.note
     if message.version:
-        seconds = message.published / 1000
-        headers["x-message-time"] = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-        headers["last-modified"] = formatdate(seconds, usegmt=True)
+        published = feed.time_of(message)
+        headers["x-message-time"] = published.isoformat(timespec="milliseconds")
+        headers["last-modified"] = format_datetime(published, usegmt=True)
     return headers
 
 

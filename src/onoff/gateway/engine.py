@@ -71,6 +71,11 @@ class _Job:
     sent: list[tuple[float, Sent]] = field(default_factory=list)
     again: bool = False
 
+    @property
+    def void(self) -> bool:
+        """Whether it failed before anything left: its key stands for no step, and whoever repeats it asks anew."""
+        return not self.sent and self.done.done() and self.done.exception() is not None
+
 
 class Engine:
     """A gateway's working part. `client_options` go to the client."""
@@ -130,33 +135,32 @@ class Engine:
             raise InvalidInput("not an idempotency key", hint=f"use 1 to {LONGEST_KEY} printable ASCII characters")
         with self._lock:
             known = self._keys.get(key) if key is not None else None
-            if known is not None:
-                return self._repeated(known, wanted)
+            if known is not None and known.wanted != wanted:
+                raise InvalidInput("this idempotency key was used for another source", hint="use a new key")
+            if known is not None and not known.void:
+                return self._repeated(known)
             private = self.switch.position.private
             if expected is not None and expected != private:
                 raise Changed(f"the switch is {_word(private)}", hint="look at it and ask again; nothing was sent")
-            job = _Job(wanted, private, key)
-            if key is not None:
-                self._keys[key] = job
-                while len(self._keys) > KEPT_KEYS:
-                    self._keys.popitem(last=False)
-            return self._queue(job)
+            return self._queue(_Job(wanted, private, key))
 
-    def _repeated(self, known: _Job, wanted: int) -> Future[Message]:
-        if known.wanted != wanted:
-            raise InvalidInput("this idempotency key was used for another source", hint="use a new key")
+    def _repeated(self, known: _Job) -> Future[Message]:
         if not known.done.done() or known.done.exception() is None:
             return known.done
-        if known.sent and known is not self._last_job:
+        if known is not self._last_job:
             raise Superseded("this request was not answered, and others were made since", hint="make a new request")
-        again = _Job(known.wanted, known.private, known.key, again=bool(known.sent), sent=list(known.sent))
-        assert known.key is not None
-        self._keys[known.key] = again
-        return self._queue(again)
+        return self._queue(_Job(known.wanted, known.private, known.key, again=True, sent=list(known.sent)))
 
     def _queue(self, job: _Job) -> Future[Message]:
-        if self._waiting >= LONGEST_QUEUE or self._closed.is_set():
+        if self._closed.is_set():
+            raise Busy("the gateway is stopping", hint="ask again when it runs; nothing was sent")
+        if self._waiting >= LONGEST_QUEUE:
             raise Busy("too many requests are waiting", hint="ask again later; nothing was sent")
+        if job.key is not None:  # only now: a key must not stand for a request that nobody will make
+            self._keys[job.key] = job
+            self._keys.move_to_end(job.key)
+            while len(self._keys) > KEPT_KEYS:
+                self._keys.popitem(last=False)
         self._waiting += 1
         self._jobs.put(job)
         self.changed()
@@ -178,6 +182,7 @@ class Engine:
             self._settle(job, before, outcome)
         with suppress(OnOffError):
             self._client.close()
+        self.log.close()
 
     def _settle(self, job: _Job, before: int, outcome: Message | OnOffError) -> None:
         weighed = [(moment, sent, self._weigh(sent, job.wanted)) for moment, sent in job.sent[before:]]
@@ -322,7 +327,6 @@ class Engine:
         self._wake.set()
         self._jobs.put(None)
         self._worker.join(seconds)
-        self.log.close()
 
 
 def _word(private: bool) -> str:

@@ -29,7 +29,7 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 def atom(message: Message, address: str) -> bytes:
     """The feed of `message`, which is had from `address`."""
-    source, updated = message.source, _time(message.published)
+    source, updated = message.source, time_of(message).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     root = ET.Element("feed", xmlns=ATOM)
     _add(root, "id", _urn(source))
     _add(root, "title", source)
@@ -42,12 +42,20 @@ def atom(message: Message, address: str) -> bytes:
         _add(entry, "id", _urn(source, hashlib.sha256(message.payload).hexdigest()))
         _add(entry, "title", fields["title"] or source)
         _add(entry, "updated", updated)
-        if urlsplit(fields["link"]).scheme in {"http", "https"}:
+        if _leads_to_a_page(fields["link"]):
             ET.SubElement(entry, "link", rel="alternate", href=_clean(fields["link"]))
         kind = "html" if "html" in fields else "text"
         _add(entry, "content", fields[kind], type=kind)
     text: str = ET.tostring(root, encoding="unicode")
     return f'<?xml version="1.0" encoding="utf-8"?>\n{text}\n'.encode()
+
+
+def time_of(message: Message) -> datetime:
+    """When a message was published; a time beyond the calendar, which a frame can hold, counts as none."""
+    try:
+        return datetime.fromtimestamp(message.published / 1000, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 def entry_of(message: Message) -> dict[str, Any]:
@@ -63,7 +71,7 @@ def entry_of(message: Message) -> dict[str, Any]:
                 "link": str(fields.get("link", "")),
                 **(body or {"text": ""}),
             }
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, TypeError, RecursionError):
             return {"title": "", "link": "", "text": text}
     if kind == "text/html":
         return {"title": "", "link": "", "html": text}
@@ -86,9 +94,8 @@ def _urn(*parts: str) -> str:
     return uuid.uuid5(NAMESPACE, "\n".join(parts)).urn
 
 
-def _time(milliseconds: int) -> str:
+def _leads_to_a_page(link: str) -> bool:
     try:
-        moment = datetime.fromtimestamp(milliseconds / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
-        moment = datetime.fromtimestamp(0, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        return urlsplit(link).scheme in {"http", "https"}
+    except ValueError:  # such as http://[
+        return False

@@ -6,15 +6,18 @@
 
 As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain; `onoff audit
 log` reads them. What was wanted is in no line. The file, if there is one, gets each line as it comes and is for its
-owner only. Totals count everything since the gateway was started, whatever the level.
+owner only; if it cannot be written any more it ends there, with a warning, and requests go on. Totals count everything
+since the gateway was started, whatever the level.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +26,8 @@ from typing import Any, Final, Literal, get_args
 from onoff.client import Sent
 from onoff.errors import InvalidInput
 from onoff.gateway.evidence import Assessment
+
+log = logging.getLogger("onoff.gateway")
 
 Level = Literal["full", "costs", "counters"]
 LEVELS: Final[tuple[str, ...]] = get_args(Level)
@@ -98,9 +103,17 @@ class SeenLog:
             return
         step = Step(time, sent, wanted if self.level == "full" else None, weighed)
         self._steps.append(step)
-        if self._file is not None:
-            self._file.write(json.dumps(step.line(self.level)) + "\n")
+        self._write(json.dumps(step.line(self.level)) + "\n")
+
+    def _write(self, line: str) -> None:
+        if self._file is None:
+            return
+        try:
+            self._file.write(line)
             self._file.flush()
+        except OSError as error:  # a full disk; a log with a hole in it would mislead, one that ends does not
+            log.warning("the log of what the server saw ends here: %s", error.strerror)
+            self.close()
 
     def lines(self) -> Iterator[str]:
         """The log as JSON lines; at the level of counters, one line of totals."""
@@ -115,4 +128,6 @@ class SeenLog:
 
     def close(self) -> None:
         if self._file is not None:
-            self._file.close()
+            with suppress(OSError):
+                self._file.close()
+            self._file = None

@@ -29,6 +29,8 @@ from onoff.gateway.guard import new_token
 VERSION: Final = 1
 LONGEST: Final = 366 * 86400.0
 """Seconds that a timer may run."""
+END_OF_TIME: Final = 253_402_300_800.0
+"""The year 10000, which no calendar here can show."""
 UNREADABLE: Final = "the file of the switch could not be read: privacy is ON"
 
 
@@ -87,7 +89,7 @@ class Switch:
             return _position(kept), _token(kept)
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             self.note = UNREADABLE
             with suppress(OSError):
                 os.replace(self.path, f"{self.path}.damaged")
@@ -122,7 +124,7 @@ def _position(kept: dict[str, Any]) -> Position:
     private, until = kept["private"], kept["until"]
     if kept["version"] != VERSION or not isinstance(private, bool):
         raise ValueError("not the file of a switch")
-    if until is not None and not (isinstance(until, int | float) and math.isfinite(until)):
+    if until is not None and not (isinstance(until, int | float) and 0 <= until < END_OF_TIME):
         raise ValueError("not a time")
     return Position(private, until)
 
