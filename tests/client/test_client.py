@@ -330,6 +330,31 @@ def test_expected_costs_of_the_next_request():
         assert client.expected_cost(private=False, wait=False) == table.cost
 
 
+def test_an_interrupt_leaves_the_client_where_its_journal_stands(tmp_path):
+    world = World()
+    interrupt = iter([False, True, False])
+
+    def fault(request):
+        if next(interrupt):
+            raise KeyboardInterrupt
+
+    with client_of(world, tmp_path / "journal", fault=queries_only(fault)) as client:
+        client.get("alpha", private=True)
+        with pytest.raises(KeyboardInterrupt):
+            client.get("beta", private=False)
+        assert client.pending
+        assert client.get("beta", private=False).sent.step == 2  # what was stored counts as sent
+    world.check()
+
+
+def test_the_tables_are_those_that_queries_are_drawn_from():
+    world = World()
+    with client_of(world) as client:
+        client.get("alpha", private=True)
+        client.expected_cost(private=False)
+        assert client.tables.has(client._open.core.session.memory)
+
+
 def test_books_that_cannot_be_closed_do_not_keep_the_message_back(monkeypatch, tmp_path):
     world = World()
     with client_of(world, tmp_path / "journal") as client:

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from onoff.client import journal as journals
-from onoff.client.journal import COPIED, DAMAGED, NEW, PUT_BACK, Journal, remove
+from onoff.client.journal import COPIED, DAMAGED, NEW, PUT_BACK, Journal, MemoryJournal, remove
 from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
@@ -251,6 +251,49 @@ def test_a_file_that_cannot_be_opened_is_named(path, monkeypatch):
     monkeypatch.setattr(sqlite3, "connect", refuse)
     with pytest.raises(JournalWriteFailed, match=r"journal\.sqlite: unable to open"):
         Journal(path)
+
+
+def test_a_setting_that_sqlite_refuses_is_named(path, monkeypatch):
+    monkeypatch.setattr(journals, "_SETTINGS", (("journal_mode", "DELETE", "wal"),))
+    with pytest.raises(JournalUnusable, match="refuses journal_mode"):
+        Journal(path)
+
+
+def test_a_failure_while_closing_the_books_is_named(path):
+    journal = Journal(path)
+    journal.store(RECORD)
+    journal.close()
+    for act in (journal.tidy, journal.settle, lambda: journal.store(RECORD)):
+        with pytest.raises(JournalWriteFailed, match="closed database"):
+            act()
+
+
+def test_settling_twice_changes_nothing(path):
+    for journal in (Journal(path), MemoryJournal()):
+        journal.settle()
+        assert journal.found is None
+        journal.store(RECORD)
+        journal.settle()
+        journal.settle()
+        assert (journal.found, journal.doubt) == (replace(RECORD, pending=False), None)
+        journal.close()
+
+
+def test_damage_that_cannot_be_put_aside_is_named(path):
+    path.parent.mkdir()
+    path.write_bytes(b"damaged")
+    (path.parent / f"{path.name}.damaged" / "in the way").mkdir(parents=True)
+    with pytest.raises(JournalWriteFailed, match="cannot be put aside"):
+        Journal(path)
+    assert path.read_bytes() == b"damaged"
+
+
+def test_a_machine_without_an_id_is_known_by_its_name(path, monkeypatch):
+    monkeypatch.setattr(type(path), "read_text", lambda path, encoding: b"\xff".decode(encoding))
+    stored(path, RECORD)
+    assert reopened(path) == (RECORD, None)
+    monkeypatch.setattr(journals.platform, "node", lambda: "another machine")
+    assert reopened(path) == (RECORD, COPIED)
 
 
 def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):

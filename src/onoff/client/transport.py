@@ -76,27 +76,24 @@ class Http:
         protocol = h11.Connection(h11.CLIENT)
         connection.settimeout(deadline.left())
         connection.sendall(self._encoded(protocol, request))
-        head: h11.Response | None = None
+        head: h11.InformationalResponse | h11.Response | None = None
         body = bytearray()
         while True:
             match protocol.next_event():
                 case h11.NEED_DATA:
                     connection.settimeout(deadline.left())
                     protocol.receive_data(connection.recv(CHUNK))
-                case h11.Response() as head:
+                case h11.InformationalResponse() | h11.Response() as head:
                     pass
                 case h11.Data() as data:
                     body += data.data
                     if len(body) > request.limit:
                         return Failure("the answer is too long")
-                case h11.EndOfMessage():
-                    break
-                case h11.ConnectionClosed():
+                case h11.EndOfMessage() if head is not None:
+                    headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
+                    return Reply(head.status_code, headers, bytes(body))
+                case _:
                     return Failure("the answer broke off")
-        if head is None:
-            return Failure("the answer broke off")
-        headers = tuple((name.decode("latin-1"), value.decode("latin-1")) for name, value in head.headers)
-        return Reply(head.status_code, headers, bytes(body))
 
     def _encoded(self, protocol: h11.Connection, request: Request) -> bytes:
         """The request as one piece: how it is cut into segments then depends on its length alone."""
@@ -153,7 +150,7 @@ def _reason(error: Exception) -> str:
         case h11.ProtocolError():
             return "the answer broke off, or is not HTTP"
         case ssl.SSLError():
-            return f"TLS failed: {error.reason or 'no reason given'}"
+            return f"TLS failed: {getattr(error, 'reason', None) or 'no reason given'}"
         case socket.gaierror():
             return "the host name is unknown"
         case OSError(errno=int(code)) if code in errno.errorcode:
