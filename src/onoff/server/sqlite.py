@@ -60,10 +60,6 @@ RETURNING version
 class SQLiteStore:
     """A store in one file."""
 
-    @property
-    def nearby(self) -> SQLiteStore:
-        return self
-
     def __init__(self, path: str | Path, *, frame_size: int = DEFAULT_FRAME_SIZE) -> None:
         self._path = Path(path)
         try:
@@ -185,6 +181,10 @@ class SQLiteStore:
             await asyncio.sleep(0.002)
 
     # Reading, on the event loop's own connection.
+
+    @property
+    def nearby(self) -> SQLiteStore:
+        return self
 
     async def catalogue(self) -> Catalogue:
         self._look()
