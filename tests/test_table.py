@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -198,3 +199,43 @@ def test_a_stored_mass_of_zero_is_refused():
     kept[0] = 0
     with pytest.raises(InvalidTable, match="not positive"):
         replace(table, weights=kept).verify()
+
+
+def test_sums_that_only_meet_modulo_two_to_the_64_are_refused():
+    """Every query of four of five sources holds 2**62 too many in each cell: 2**64 in each query and each source."""
+    queries = list(combinations(range(5), 4))
+    cells = [[k, 0, x, UNIT // 20] for k, query in enumerate(queries) for x in query]
+    cells[0][3] += UNIT - 20 * (UNIT // 20)
+    spent = [sum(weight for _, _, y, weight in cells if y == x) for x in range(5)]
+    table = QueryTable.from_cells(Rows.from_integers([spent], 5), queries, cells)
+    table.verify()
+    with pytest.raises(InvalidTable, match="row 0 holds"):
+        replace(table, weights=table.weights + 2**62).verify()
+
+
+@pytest.mark.parametrize(
+    ("field", "change", "complaint"),
+    [
+        ("slots", lambda slots, table: np.array([slots[-1] - len(table.items), *slots[1:]]), "outside every query"),
+        ("slots", lambda slots, table: slots + len(table.items), "outside every query"),
+        ("items", lambda items, table: np.array([*items[:-1], 7]), "no such source"),
+        ("items", lambda items, table: np.array([*items[:-2], -1, items[-1]]), "no such source"),
+        ("starts", lambda starts, table: starts[:-1], "do not fit the rows"),
+        ("starts", lambda starts, table: starts + 1, "do not fit the rows"),
+        ("starts", lambda starts, table: starts[::-1], "do not fit the rows"),
+        ("weights", lambda weights, table: weights[:-1], "do not fit the rows"),
+    ],
+)
+def test_places_that_are_not_there_are_refused(field, change, complaint):
+    """A negative place would be counted from the end by numpy: as mass it verifies, and as a query it is empty."""
+    table = paper_table()
+    with pytest.raises(InvalidTable, match=complaint):
+        replace(table, **{field: change(getattr(table, field), table)}).verify()
+
+
+def test_a_place_counted_from_the_end_is_refused():
+    table = QueryTable.from_cells(Rows.of([[1.0]]), [(A,)], [(0, 0, A, UNIT)])
+    from_the_end = replace(table, slots=np.array([-1]))
+    assert from_the_end.draw(0, A, ScriptedEntropy([0])) == ()
+    with pytest.raises(InvalidTable, match="outside every query"):
+        from_the_end.verify()

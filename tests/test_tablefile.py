@@ -38,6 +38,31 @@ def test_what_does_not_fit_is_as_good_as_none(tmp_path, rows):
         assert load_table(path, rows) is None
 
 
+def test_damage_anywhere_is_as_good_as_no_file(tmp_path, rows):
+    path = tmp_path / "t.npz"
+    table = design(rows, "optimal")
+    save_table(path, table)
+    whole, rng = path.read_bytes(), np.random.default_rng(1)
+    for at in rng.integers(len(whole), size=300).tolist():
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+        found = load_table(path, rows)
+        assert found is None or found.as_dict() == table.as_dict()
+
+
+@pytest.mark.parametrize("bound", [100.0, -1.0, float("nan"), float("inf"), "1"])
+def test_a_lower_bound_that_cannot_be_one_is_not_believed(tmp_path, rows, bound):
+    path = tmp_path / "t.npz"
+    save_table(path, design(rows, "greedy").labelled(lower_bound=bound))
+    assert load_table(path, rows) is None
+
+
+def test_a_file_that_could_not_be_put_in_place_leaves_nothing_behind(tmp_path, rows):
+    path = tmp_path / "t.npz"
+    path.mkdir()
+    save_table(path, design(rows, "greedy"))
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_table_that_leaks_by_one_unit_is_not_used(tmp_path, rows):
     path = tmp_path / "t.npz"
     save_table(path, design(rows, "optimal"))

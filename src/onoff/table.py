@@ -276,6 +276,10 @@ class QueryTable:
         """
         self._verify_shape()
         for r in range(self.rows.distinct):
+            lo, hi = int(self.starts[r]), int(self.starts[r + 1])
+            (held,) = exact_sum(self.weights[lo:hi], axis=0)
+            if held != UNIT:  # first of all: from here on no sum of parts of the row can overflow
+                raise InvalidTable(f"row {r} holds {held} units, not {UNIT}")
             seen = self.mass_seen_by(r)
             if not np.array_equal(seen, self.mass):
                 k = int(np.argmax(seen != self.mass))
@@ -283,7 +287,6 @@ class QueryTable:
                 raise PrivacyBreach(
                     f"query {self.query(k)} has mass {int(seen[k])} when u = {u} and {int(self.mass[k])} otherwise"
                 )
-            lo, hi = int(self.starts[r]), int(self.starts[r + 1])
             spent = np.zeros(len(self.rows.columns), dtype=np.int64)
             at = np.searchsorted(self.rows.columns, self.items[self.slots[lo:hi]])
             np.add.at(spent, at, self.weights[lo:hi])
@@ -305,6 +308,14 @@ class QueryTable:
             raise InvalidTable("the sources of a query are not in ascending order")
         if len(self._index) != len(self.mass):
             raise InvalidTable("two queries are the same set")
+        # Places are looked at before they are used: numpy counts negative ones from the end.
+        if ((self.items < 0) | (self.items >= self.rows.n)).any():
+            raise InvalidTable("a query asks for a source that is no such source")
+        ends = (len(self.starts), int(self.starts[0]), int(self.starts[-1]), len(self.weights))
+        if ends != (self.rows.distinct + 1, 0, len(self.slots), len(self.slots)) or (np.diff(self.starts) < 0).any():
+            raise InvalidTable("the cells do not fit the rows")
+        if ((self.slots < 0) | (self.slots >= len(self.items))).any():
+            raise InvalidTable("mass outside every query")
         if not np.isin(self.items[self.slots], self.rows.columns).all():
             raise InvalidTable("mass on a source that no row can reach")
         if (self.weights <= 0).any() or (self.mass <= 0).any():
