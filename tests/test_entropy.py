@@ -22,6 +22,13 @@ def test_system_uniforms_lie_inside_the_open_interval():
     assert 0 < values.min() < values.max() < 1
 
 
+@pytest.mark.parametrize(("byte", "expected"), [(b"\x00", 2.0**-54), (b"\xff", 1 - 2.0**-53)])
+def test_the_rarest_system_uniforms_lie_inside_too(monkeypatch, byte, expected):
+    """One in 2**53 each: all bits 0, all bits 1."""
+    monkeypatch.setattr("os.urandom", lambda count: byte * count)
+    assert SystemEntropy().uniforms(3).tolist() == [expected] * 3
+
+
 def test_every_branch_is_taken_once_with_its_exact_probability():
     def run(entropy):
         first = entropy.choose([1, 2])

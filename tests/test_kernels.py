@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from types import FunctionType
 
 import numpy as np
 
@@ -50,3 +51,9 @@ sys.modules["numba"] = None
 assert double(2) == 4
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_place_where_nothing_can_be_kept_is_survived():
+    """Numba keeps what it compiled beside the source or in the user's cache; here there is neither."""
+    homeless = FunctionType(total.python.__code__.replace(co_filename="/nowhere/total.py"), {})
+    assert kernel(homeless).compiled(np.arange(10)) == 45

@@ -46,7 +46,11 @@ class Kernel(Generic[Parameters, Result]):
             import numba
         except ImportError:
             return self.python
-        return cast("Callable[..., Result]", numba.njit(cache=True, nogil=True)(self.python))
+        try:
+            compiled = numba.njit(cache=True, nogil=True)(self.python)
+        except RuntimeError:  # nowhere to keep it: a read-only installation, and a user without a home
+            compiled = numba.njit(nogil=True)(self.python)
+        return cast("Callable[..., Result]", compiled)
 
 
 def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
