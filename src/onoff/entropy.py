@@ -46,7 +46,7 @@ class SystemEntropy:
     def uniforms(self, count: int) -> Floats:
         bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
         # The last of the 2**53 midpoints has no float of its own: it would round to 1, whose logarithm is 0.
-        return np.minimum((bits + 0.5) * 2.0**-53, 1 - 2.0**-53)
+        return np.asarray(np.minimum((bits + 0.5) * 2.0**-53, 1 - 2.0**-53), dtype=np.float64)
 
 
 class ScriptedEntropy:
