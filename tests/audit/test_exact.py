@@ -71,23 +71,10 @@ def test_guesses_before_and_after_a_step():
     assert [s.advantage for s in audit_exact(P2, "single", parse("ON OFF")).steps] == [0, 0]
 
 
-@pytest.mark.parametrize("scheme", ["single", "greedy"])
-@pytest.mark.parametrize("name", [name for name, chain in EVERY.items() if chain.n <= 3])
-def test_every_pattern_up_to_four_steps_is_private(name, scheme):
-    """All patterns that start with ON, small chains; the longer and larger ones run deep."""
-    seen = set()
-    for pattern, step, breach in audit_patterns(EVERY[name], Session(EVERY[name], scheme), 4 if "3" not in name else 3):
-        assert breach is None
-        assert step.deviation == 0
-        seen.add(pattern)
-    assert len(seen) == (15 if "3" not in name else 7)
-
-
-@pytest.mark.deep
-@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("scheme", ["single", "greedy", "optimal"])
 @pytest.mark.parametrize("name", EVERY)
 def test_every_pattern_up_to_five_steps_is_private(name, scheme):
+    """All 31 that start with ON, by equality."""
     seen = set()
     for pattern, step, breach in audit_patterns(EVERY[name], Session(EVERY[name], scheme), 5):
         assert breach is None
