@@ -1,10 +1,11 @@
 """MarkovChain: checked in full, one exact rounding, files, laws, learning."""
 
+import io
 import json
 
 import numpy as np
 import pytest
-from scipy.sparse import csr_matrix
+from scipy.sparse import csr_array, csr_matrix, save_npz
 from scipy.stats import binom
 
 from onoff.chain import LARGEST_DENSE, MarkovChain, count_transitions
@@ -101,8 +102,11 @@ def test_an_unknown_source_is_not_repeated_in_the_error():
         ({"transition": csr_matrix([[0.5, 0.4], [0, 1]])}, "row 0 sums to 0.9"),
         ({"transition": csr_matrix([[1.5, -0.5], [0, 1]])}, "row 0, column 1: -0.5"),
         ({"transition": csr_matrix([[1.0, 0], [0, np.nan]])}, "row 1, column 1: nan"),
+        ({"transition": csr_matrix(([1.0, 1.0], [0, 2], [0, 1, 2]), shape=(2, 2))}, "not a CSR matrix"),
+        ({"transition": csr_matrix(([1.0, 1.0], [0, -1], [0, 1, 2]), shape=(2, 2))}, "not a CSR matrix"),
+        ({"transition": 3}, "not a matrix"),
         ({"transition": P2, "names": ["a"]}, "1 names for 2 sources"),
-        ({"transition": P2, "names": "ab"}, "2 names for 2"),
+        ({"transition": P2, "names": "ab"}, "one text, not a list"),
         ({"transition": P2, "names": ["a", "a"]}, "names 0 and 1 are both 'a'"),
         ({"transition": P2, "names": ["a", " "]}, "name 1 is empty"),
         ({"transition": P2, "names": ["a", 3]}, "name 1 is empty or not text"),
@@ -126,7 +130,54 @@ def test_a_dense_matrix_that_is_too_large_is_refused_before_it_is_copied():
         MarkovChain(huge)
 
 
+def packed(write, *arrays):
+    """What `write` writes into a file."""
+    file = io.BytesIO()
+    write(file, *arrays)
+    return file.getvalue()
+
+
 class TestFiles:
+    def test_saving_and_loading_moves_nothing_however_often(self, tmp_path):
+        """A journal and every kept table are bound to the digest, so a chain must be the same from its own file."""
+        rng = np.random.default_rng(3)
+        for n in range(2, 30):
+            for initial in (None, rng.dirichlet(np.ones(n)), rng.dirichlet(np.ones(n)) * (1 + 5e-10)):
+                chain = MarkovChain(rng.dirichlet(np.ones(n), size=n), initial=initial)
+                chain.save(tmp_path / "chain.json")
+                assert MarkovChain.load(tmp_path / "chain.json").digest() == chain.digest()
+
+    @pytest.mark.parametrize(
+        ("make", "names"), [(np.array, ("c.npz", "c.csv", "c.npy")), (csr_matrix, ("c.json", "c"))]
+    )
+    def test_a_name_that_says_another_format_is_refused(self, tmp_path, make, names):
+        for name in names:
+            with pytest.raises(InvalidChain, match="another format"):
+                MarkovChain(make(SPARSE)).save(tmp_path / name)
+        assert list(tmp_path.iterdir()) == []
+
+    def test_damage_anywhere_in_a_sparse_file_is_told_as_such(self, tmp_path):
+        n = 200
+        chain = MarkovChain(csr_matrix(np.eye(n)), names=[f"n{x}" for x in range(n)])
+        path = tmp_path / "c.npz"
+        chain.save(path)
+        whole, rng, refused = path.read_bytes(), np.random.default_rng(1), []
+        for at in rng.integers(len(whole), size=200).tolist():
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ 0x55]) + whole[at + 1 :])
+            try:
+                assert MarkovChain.load(path).digest() == chain.digest()
+            except InvalidChain as error:
+                refused.append(error.message.startswith(str(path)))
+        assert len(refused) > 100
+        assert all(refused)
+
+    @pytest.mark.parametrize(
+        ("name", "text"), [("c.json", "[[0.8, 0.2], [0.2, 0.8]]"), ("c.csv", "0.8,0.2\n0.2,0.8\n")]
+    )
+    def test_the_mark_of_windows_editors_is_no_part_of_a_file(self, tmp_path, name, text):
+        (tmp_path / name).write_text(text, encoding="utf-8-sig")
+        assert MarkovChain.load(tmp_path / name).digest() == MarkovChain(P2).digest()
+
     def test_json_round_trip(self, tmp_path):
         chain = MarkovChain(P3, names=["a", "b", "ü"], initial=[0.5, 0.5, 0])
         chain.save(tmp_path / "chain.json")
@@ -138,6 +189,10 @@ class TestFiles:
         again = MarkovChain.load(tmp_path / "chain.npz")
         assert again.is_sparse
         assert again.digest() == chain.digest()
+
+    def test_what_scipy_saves_is_read(self, tmp_path):
+        save_npz(tmp_path / "c.npz", csr_array(SPARSE))
+        assert MarkovChain.load(tmp_path / "c.npz").digest() == MarkovChain(SPARSE).digest()
 
     def test_csv_npy_and_bare_json(self, tmp_path):
         (tmp_path / "c.csv").write_text("0.8,0.2\n0.2,0.8\n")
@@ -173,6 +228,13 @@ class TestFiles:
             ("c.csv", b"", "not a matrix"),
             ("c.npy", b"garbage", "not a .npy matrix"),
             ("c.npz", b"garbage", "not a sparse .npz matrix"),
+            ("c.npz", packed(np.save, np.eye(2)), "not a sparse .npz matrix"),
+            ("c.npz", packed(np.savez, np.eye(2)), "unknown part 'arr_0'"),
+            ("c.npz", packed(save_npz, csr_matrix(P2).tocsc()), "its format is b'csc'"),
+            ("c.npy", packed(np.savez, np.eye(2)), "not a .npy matrix: several arrays"),
+            ("c.npy", packed(np.save, np.float64(1)), "not a matrix"),
+            ("c.json", b'{"transition": [[1%s]]}' % (b"0" * 5000), "digits"),
+            ("c.json", b'{"transition": [[1%s]]}' % (b"0" * 400), "too large"),
         ],
     )
     def test_bad_files_are_refused_by_place(self, tmp_path, name, content, complaint):
@@ -220,3 +282,7 @@ class TestFit:
     def test_bad_input(self, sequences, options, error):
         with pytest.raises(error):
             MarkovChain.fit(sequences, **options)
+
+    def test_counts_that_are_no_matrix(self):
+        with pytest.raises(InvalidChain, match="not a matrix"):
+            MarkovChain.from_counts([1, 2])

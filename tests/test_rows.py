@@ -64,6 +64,10 @@ def test_exact_sum_does_not_overflow():
         (np.array(["a"]), "not a matrix"),
         (np.array([["a"]]), "not numbers"),
         (np.array([[1j]]), "complex"),
+        (np.array([["a", 1]], dtype=object), "not a number"),
+        ([[10**400, 0]], "too large"),
+        ([[Fraction(1), Fraction(-1, 10**400)]], "row 0, column 1: -0.0 is negative"),
+        (3, "not a matrix"),
     ],
 )
 def test_bad_matrices_are_refused_by_place(matrix, where):
@@ -76,3 +80,11 @@ def test_integer_rows_must_sum_to_unit():
         Rows.from_integers([[UNIT, 0], [UNIT, 1]], 2)
     with pytest.raises(InvalidChain, match="negative"):
         Rows.from_integers([[UNIT + 1, -1]], 2)
+
+
+@pytest.mark.parametrize(
+    ("n", "columns"), [(5, None), (1, None), (5, [1, 1]), (5, [3, 2]), (2, [1, 2]), (5, [-1, 2]), (5, [0, 1, 2])]
+)
+def test_columns_must_be_sources(n, columns):
+    with pytest.raises(InvalidChain, match="2 columns for"):
+        Rows.from_integers([[UNIT // 2, UNIT // 2]], n, columns)

@@ -158,7 +158,8 @@ class MarkovChain:
                 path[0] = rng.choice(self.n, p=self.initial) if start is None else start
             else:
                 columns, values = self._row(int(path[t - 1]))
-                path[t] = columns[np.searchsorted(np.cumsum(values), rng.random() * values.sum(), side="right")]
+                edges = np.cumsum(values)
+                path[t] = columns[np.searchsorted(edges, rng.random() * edges[-1], side="right")]
         return path
 
     # -- files ---------------------------------------------------------------------------------------------
@@ -187,7 +188,14 @@ class MarkovChain:
             raise InvalidChain(f"{path}: {error.message}", hint=error.hint) from None
 
     def save(self, path: str | Path) -> None:
-        """Write the chain as JSON, or as .npz where it is sparse."""
+        """Write the chain as JSON, or as .npz where it is sparse: a file that `load` reads as the same chain.
+
+        Raises InvalidChain where the name of the file says another format.
+        """
+        suffix = Path(path).suffix.lower()
+        if (suffix == ".npz") != self.is_sparse or suffix in {".csv", ".npy"}:
+            wanted = "a sparse chain is saved as .npz" if self.is_sparse else "a chain is saved as .json"
+            raise InvalidChain(f"{path}: the name says another format", hint=wanted)
         if not isinstance(self.transition, np.ndarray):
             P = self.transition
             parts = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "format": "csr"}
@@ -245,6 +253,8 @@ class MarkovChain:
         if not np.isfinite(smoothing) or smoothing < 0:
             raise InvalidChain(f"smoothing {smoothing} is not a number from 0 up", hint="0.1 is usual")
         table = np.asarray(counts, dtype=np.float64)
+        if table.ndim != 2:
+            raise InvalidChain("counts that are not a matrix", hint="one row and one column per source")
         smoothed = table + smoothing * ((table > 0) if structural_zeros else 1)
         smoothed[smoothed.sum(axis=1) == 0] = 1.0
         start = np.ones(len(table)) if first is None else np.asarray(first, dtype=np.float64) + max(smoothing, 1e-9)
@@ -280,6 +290,10 @@ def _checked_sparse(transition: Any) -> csr_matrix:
     from scipy.sparse import csr_matrix
 
     matrix = csr_matrix(transition, dtype=np.float64, copy=True)
+    try:
+        matrix.check_format(full_check=True)  # before compiled code follows the indices
+    except ValueError as error:
+        raise InvalidChain(f"not a CSR matrix: {error}", hint="sources are numbered from 0 to N - 1") from None
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
     if matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
@@ -306,7 +320,9 @@ def _not_square(matrix: Any) -> InvalidChain:
 def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
     if names is None:
         return tuple(f"source-{x + 1}" for x in range(n))
-    if isinstance(names, str) or len(names) != n:
+    if isinstance(names, str):
+        raise InvalidChain("the names are one text, not a list", hint="one name for each row of the matrix")
+    if len(names) != n:
         raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
     seen: dict[str, int] = {}
     for x, name in enumerate(names):
@@ -335,4 +351,4 @@ def _checked_initial(initial: Any, n: int) -> Floats:
         raise InvalidChain("the initial law is not a list of probabilities", hint="one for each source") from None
     if len(law) != n:
         raise InvalidChain(f"the initial law has {len(law)} entries for {n} sources", hint="one for each")
-    return np.asarray(law / law.sum(), dtype=np.float64)
+    return np.asarray(law, dtype=np.float64)  # as it was given: dividing by the sum would move it at every load

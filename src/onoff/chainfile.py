@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,10 @@ KEYS = ("transition", "names", "initial")
 REMARKS = ("counts", "about")
 """Further keys that a file may hold; what they say is for people and other tools."""
 
+PARTS = ("data", "indices", "indptr", "shape", "format", "_is_array", "names", "initial")
+"""The arrays of a sparse file: those of scipy.sparse.save_npz, and ours."""
+ENCODING = "utf-8-sig"
+"""UTF-8, with or without the mark that spreadsheets and editors of Windows put at the beginning."""
 MATRIX = "a CSV file holds a square matrix of numbers and no heading"
 
 
@@ -36,13 +42,17 @@ def read_chain(path: Path, largest: int) -> dict[str, Any]:
 
 def _read_json(content: bytes) -> dict[str, Any]:
     try:
-        document = json.loads(content.decode("utf-8"), object_pairs_hook=_without_duplicates)
+        document = json.loads(content.decode(ENCODING), object_pairs_hook=_without_duplicates)
     except UnicodeDecodeError as error:
         raise InvalidChain(
             f"byte {error.start} is not UTF-8", hint="save it as UTF-8; .npy and .npz files need that ending"
         ) from None
     except json.JSONDecodeError as error:
         raise InvalidChain(f"line {error.lineno}, column {error.colno}: {error.msg}", hint="not JSON") from None
+    except InvalidChain:
+        raise
+    except ValueError as error:  # a number of thousands of digits
+        raise InvalidChain(f"{error}", hint="give probabilities from 0 to 1") from None
     except RecursionError:
         raise InvalidChain("nested too deeply", hint="a chain file is a list of rows, nothing deeper") from None
     if isinstance(document, list):
@@ -75,7 +85,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _read_csv(content: bytes) -> dict[str, Any]:
     try:
-        lines = [line for line in csv.reader(io.StringIO(content.decode("utf-8"))) if line]
+        lines = [line for line in csv.reader(io.StringIO(content.decode(ENCODING))) if line]
     except (UnicodeDecodeError, csv.Error) as error:
         raise InvalidChain(f"not a CSV file: {error}", hint=MATRIX) from None
     matrix = []
@@ -91,21 +101,31 @@ def _read_csv(content: bytes) -> dict[str, Any]:
 
 
 def _read_npy(content: bytes) -> dict[str, Any]:
-    try:
-        return {"transition": np.load(io.BytesIO(content), allow_pickle=False)}
-    except (ValueError, EOFError, OSError) as error:
-        raise InvalidChain(f"not a .npy matrix: {error}", hint="write it with numpy.save") from None
+    with _damage_as("not a .npy matrix", "write it with numpy.save"):
+        matrix = np.load(io.BytesIO(content), allow_pickle=False)
+        if not isinstance(matrix, np.ndarray):
+            raise ValueError("several arrays")
+        return {"transition": np.atleast_1d(matrix)}
 
 
 def _read_npz(content: bytes) -> dict[str, Any]:
-    from zipfile import BadZipFile
-
     from scipy.sparse import csr_matrix
 
-    try:
+    with _damage_as("not a sparse .npz matrix", "write it with MarkovChain.save, or scipy.sparse.save_npz in CSR form"):
         parts = np.load(io.BytesIO(content), allow_pickle=False)
+        for key in parts.files:
+            if key not in PARTS:
+                raise ValueError(f"unknown part {key!r}")
+        form = parts["format"].item() if "format" in parts else "csr"
+        if form not in ("csr", b"csr"):  # the same arrays in another format are another matrix
+            raise ValueError(f"its format is {form!r}")
         matrix = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
-    except (ValueError, KeyError, EOFError, OSError, BadZipFile) as error:
-        raise InvalidChain(f"not a sparse .npz matrix: {error}", hint="write it with MarkovChain.save") from None
-    remarks = {key: parts[key].tolist() for key in ("names", "initial") if key in parts}
-    return {"transition": matrix, **remarks}
+        return {"transition": matrix, **{key: parts[key].tolist() for key in ("names", "initial") if key in parts}}
+
+
+@contextmanager
+def _damage_as(fault: str, hint: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # zipfile, zlib, numpy and its parser each have their own for a damaged file
+        raise InvalidChain(f"{fault}: {error}", hint=hint) from None

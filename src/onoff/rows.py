@@ -77,6 +77,10 @@ class Rows:
         if table.ndim != 2 or table.size == 0:
             raise InvalidChain("no rows, or rows without sources", hint="give at least one row and one source")
         where = np.arange(n, dtype=np.int64) if columns is None else np.asarray(columns, dtype=np.int64)
+        if where.shape != table.shape[1:] or (np.diff(where) <= 0).any() or where[0] < 0 or where[-1] >= n:
+            raise InvalidChain(
+                f"{table.shape[1]} columns for {len(where)} of {n} sources", hint="one for each, sources ascending"
+            )
         if (table < 0).any():
             u, x = np.argwhere(table < 0)[0]
             raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative", hint="give units from 0 up")
@@ -205,15 +209,21 @@ def to_units(row: Iterable[Any], unit: int = UNIT) -> Integers:
 def as_matrix(probabilities: Any) -> npt.NDArray[Any]:
     """A checked matrix of probabilities: rectangular, finite, not negative, every row summing to 1."""
     matrix = _rectangular(probabilities)
-    floats = matrix.astype(np.float64)
+    try:
+        floats = matrix.astype(np.float64)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidChain(
+            "an entry is not a number, or too large for one", hint="give probabilities from 0 to 1"
+        ) from None
     bad = ~np.isfinite(floats)
     if bad.any():
         u, x = np.argwhere(bad)[0]
         raise InvalidChain(
             f"row {u}, column {x}: {floats[u, x]} is not a number", hint="give a probability from 0 to 1"
         )
-    if (floats < 0).any():
-        u, x = np.argwhere(floats < 0)[0]
+    negative = np.asarray(matrix < 0, dtype=bool)  # of what was given: a Fraction may be too small for a float
+    if negative.any():
+        u, x = np.argwhere(negative)[0]
         raise InvalidChain(f"row {u}, column {x}: {floats[u, x]} is negative", hint="give a probability from 0 to 1")
     sums = floats.sum(axis=1)
     off = np.abs(sums - 1) > SUM_TOLERANCE
@@ -250,6 +260,8 @@ def _over_common_denominator(row: Iterable[Any]) -> list[int]:
 def _rectangular(probabilities: Any) -> npt.NDArray[Any]:
     if isinstance(probabilities, np.ndarray):
         matrix = probabilities
+    elif not isinstance(probabilities, Iterable):
+        raise InvalidChain("not a matrix", hint="give a list of rows")
     else:
         listed: Sequence[Any] = list(probabilities)
         for u, row in enumerate(listed):
