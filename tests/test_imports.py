@@ -28,6 +28,7 @@ LAYERS = [
     "tables",
     "session",
     "wire",
+    "listening",
     "server",
     "client",
     "audit",
@@ -123,7 +124,7 @@ def test_importing_the_library_loads_numpy_at_most(statement):
 
 def test_the_server_does_not_load_chains_or_schemes():
     loaded = {name for name in loaded_by("import onoff.server") if name.startswith("onoff.")}
-    assert {part(name) for name in loaded} <= {"errors", "wire", "server"}
+    assert {part(name) for name in loaded} <= {"errors", "wire", "listening", "server"}
 
 
 def test_bounds_is_a_function_whatever_was_imported_before():

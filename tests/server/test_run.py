@@ -16,7 +16,6 @@ from onoff import wire
 from onoff.errors import OnOffError
 from onoff.server import running
 from onoff.server.publishing import publish
-from onoff.server.run import listen
 
 from .raw import Line, catalogue, metrics, query
 
@@ -139,12 +138,6 @@ def test_systemd_is_told_when_it_is_ready(tmp_path):
                 assert answers(started["url"]) == 1
 
 
-def test_a_taken_port_is_told():
-    with listen("127.0.0.1", 0) as sock, pytest.raises(OnOffError, match="cannot listen") as refused:
-        listen("127.0.0.1", sock.getsockname()[1])
-    assert "--port" in refused.value.hint
-
-
 def test_running_hands_out_a_server_that_works_and_ends():
     with running({"a": b"1", "b": b"2"}) as server:
         assert server.publish("b", b"3") == 2
@@ -166,5 +159,5 @@ def test_the_server_loads_nothing_of_chains_schemes_or_clients():
     program = "import sys, onoff.server.run, onoff.server.valkey, onoff.server.feeds\nprint(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.split(".")[0] == "onoff"}
-    allowed = ("onoff.server", "onoff.wire", "onoff.errors")
+    allowed = ("onoff.server", "onoff.wire", "onoff.errors", "onoff.listening")
     assert {name for name in ours if name != "onoff" and not name.startswith(allowed)} == set()

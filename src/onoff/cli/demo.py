@@ -30,7 +30,8 @@ from rich.text import Text
 
 from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, table
-from onoff.errors import InvalidInput, MissingExtra
+from onoff.errors import MissingExtra
+from onoff.listening import check_port
 from onoff.pattern import parse
 
 if TYPE_CHECKING:
@@ -74,8 +75,7 @@ def demo(
     onoff demo --exit --scheme greedy --json
     ```
     """
-    if not 0 <= port < 65536:
-        raise InvalidInput(f"no port {port}", hint="use 0 to 65535")
+    check_port(port)
     chain = news_chain()
     statuses = parse(PATTERN)
     wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()

@@ -12,6 +12,7 @@ from cyclopts import Parameter
 
 from onoff.cli.output import Json
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.listening import check_port
 
 DEFAULT_PORT = 8480
 
@@ -64,8 +65,7 @@ def gateway(
     json
         Print the addresses as one JSON document.
     """
-    if not 0 <= port < 65536:
-        raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
+    check_port(port)
     if not heartbeat > 0:
         raise InvalidInput(
             f"a heartbeat every {heartbeat} seconds", hint="give --heartbeat a number above 0, such as 20"

@@ -12,6 +12,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.listening import check_port
 
 DEFAULT_PORT = 8470
 
@@ -75,8 +76,7 @@ def serve(
     """
     if workers < 1:
         raise InvalidInput(f"{workers} workers cannot serve", hint="give --workers a number from 1 up")
-    if not 0 <= port < 65536:
-        raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
+    check_port(port)
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:

@@ -13,12 +13,14 @@ from typing import Final
 
 import uvicorn
 
+from onoff import listening
 from onoff.errors import InvalidInput, OnOffError
 from onoff.gateway.app import Streams, build
 from onoff.gateway.engine import Engine
 from onoff.gateway.guard import PREFIX, Guard
 
 GRACE_SECONDS: Final = 2
+BACKLOG: Final = 128
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -31,17 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidInput(
             f"{host} is not a loopback address", hint="use 127.0.0.1 or ::1; the gateway is for one machine"
         )
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(128)
-    except OSError as error:
-        sock.close()
-        raise OnOffError(
-            f"cannot listen on {host} port {port}: {error.strerror}", hint="choose another --port, or 0"
-        ) from None
-    return sock
+    return listening.listen(host, port, backlog=BACKLOG)
 
 
 @dataclass(frozen=True)
@@ -53,8 +45,7 @@ class Address:
 
     @classmethod
     def of(cls, sock: socket.socket, engine: Engine) -> Address:
-        host, port = sock.getsockname()[:2]
-        shown = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        shown, port = listening.authority(sock), sock.getsockname()[1]
         guard = Guard(frozenset({shown, f"localhost:{port}"}), port, app=engine.switch.app_token)
         return cls(f"http://{shown}", guard)
 

@@ -27,7 +27,7 @@ from typing import Any
 
 import uvicorn
 
-from onoff.errors import OnOffError
+from onoff import listening
 from onoff.server.admin import edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_CONNECTIONS, MAX_IN_FLIGHT, MessageServer
 from onoff.server.feeds import Feed, poll_feeds
@@ -38,6 +38,7 @@ from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue
 log = logging.getLogger("onoff.server")
 
 KEEP_ALIVE_SECONDS = 75
+BACKLOG = 2048
 STOP_SECONDS = 3
 SWITCH_SECONDS = 0.0002
 
@@ -68,23 +69,11 @@ async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
 
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-        sock.listen(2048)
-    except OSError as error:
-        sock.close()
-        raise OnOffError(
-            f"cannot listen on {host} port {port}: {error.strerror}", hint="choose another with --port, or 0"
-        ) from None
-    return sock
+    return listening.listen(host, port, backlog=BACKLOG)
 
 
 def address(sock: socket.socket) -> str:
-    host, port = sock.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"http://{listening.authority(sock)}"
 
 
 async def serve(
