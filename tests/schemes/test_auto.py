@@ -1,7 +1,6 @@
-"""auto: optimal where a table fits, Algorithm 1 where that is proved to be the optimum, the race beyond."""
+"""auto: optimal where a table fits, the race beyond."""
 
 import numpy as np
-import pytest
 from tests.schemes.matrices import many
 
 from onoff.experiments import families
@@ -15,14 +14,6 @@ def test_every_table_is_exact_and_optimal_while_small():
         table = design(rows, "auto")
         table.verify()
         assert table.optimal
-
-
-def test_algorithm_1_where_it_is_proved_optimal():
-    for rows in many(22, 80, 6):
-        if rows.distinct > 1 and auto.algorithm_1_is_optimal(rows):
-            table = design(rows, "auto")
-            assert table.scheme == "greedy"
-            assert table.cost == pytest.approx(optimal.build(rows).cost, abs=1e-9)
 
 
 def test_the_race_where_no_table_fits(monkeypatch):

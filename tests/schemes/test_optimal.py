@@ -11,7 +11,7 @@ from onoff.experiments import families
 from onoff.experiments.families import FAMILIES
 from onoff.pattern import parse
 from onoff.rows import UNIT, Rows
-from onoff.schemes import design
+from onoff.schemes import design, greedy
 from onoff.schemes.certificate import check
 from onoff.schemes.future import Future
 from onoff.schemes.rebuild import rebuild
@@ -97,6 +97,19 @@ def test_few_rows_over_many_sources_meet_their_lower_bound():
     assert table.details["rounds"] < 50  # corners of the program would take hundreds
 
 
+def test_algorithm_1_where_it_is_proved_optimal():
+    found = 0
+    for rows in many(22, 80, 6):
+        if rows.distinct > 1 and greedy.is_optimal(rows):
+            table = design(rows, "optimal")
+            proven_optimal(table)
+            assert table.scheme == "optimal"
+            assert table.queries == design(rows, "greedy").queries
+            assert table.cost == pytest.approx(hall_program(rows), abs=SAME_COST)
+            found += 1
+    assert found > 20
+
+
 def test_one_row_asks_for_what_is_wanted():
     table = design([[0.25, 0.75], [0.25, 0.75]], "optimal")
     proven_optimal(table)
@@ -153,6 +166,26 @@ def test_looking_ahead_keeps_the_cost_and_makes_the_next_request_cheaper():
     assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
     following = {table: mean_successor(table, Future(chain, chain)) for table in (plain, ahead)}
     assert following[ahead] < following[plain] - 1e-3
+
+
+@pytest.mark.parametrize("after", [(2, 11, 18), (0, 3, 7, 12, 20, 23)])
+def test_looking_ahead_where_no_search_is_needed(after):
+    """Three rows are solved by Algorithm 1, six over many sources by `blocks`: ties are broken all the same."""
+    grid = families.grid(5, 5)
+    chain, rows = Rows.of(grid), Rows.of(grid[list(after)])
+    plain, ahead = design(rows, "optimal"), design(rows, "optimal", future=chain)
+    assert plain.details["rounds"] == 0
+    proven_optimal(ahead)
+    assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
+    assert mean_successor(ahead, Future(rows, chain)) < 0.97 * mean_successor(plain, Future(rows, chain))
+
+
+def test_looking_ahead_from_the_middle():
+    chain = Rows.of(families.dirichlet(30, 1.0, np.random.default_rng(0)))
+    plain, ahead = design(chain, "optimal"), design(chain, "optimal", future=chain)
+    proven_optimal(ahead)
+    assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
+    assert mean_successor(ahead, Future(chain, chain)) < 0.97 * mean_successor(plain, Future(chain, chain))
 
 
 def mean_successor(table, future):

@@ -1,9 +1,7 @@
 """Whichever construction fits the rows.
 
-    one row                                      nothing to hide: what is wanted
-    two or three rows, or weak or strong links   Algorithm 1, which is optimal there (see `greedy`)
-    a table of moderate size                     the certified optimum, for as long as the budget lasts
-    anything larger                              the race, which needs no table
+    a table of moderate size   the certified optimum, for as long as the budget lasts
+    anything larger            the race, which needs no table
 
 "Moderate" is what the search for the optimum does within the budget on an ordinary machine; where it runs out of time
 its table is still exact and still carries a true lower bound. If the race is much cheaper than what was found by then,
@@ -12,9 +10,8 @@ the race is taken: its queries are as private up to the rounding of floats that 
 
 from __future__ import annotations
 
-from onoff.bounds import lambda_units
-from onoff.rows import UNIT, Rows, SparseRows
-from onoff.schemes import greedy, optimal, race
+from onoff.rows import Rows, SparseRows
+from onoff.schemes import optimal, race
 from onoff.schemes.optimal import Progress
 from onoff.schemes.race import Race
 from onoff.table import QueryTable
@@ -42,19 +39,9 @@ def build(
     """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
         return race.build(rows, seed=seed)
-    if 1 < rows.distinct <= 3 or (future is None and rows.distinct > 1 and algorithm_1_is_optimal(rows)):
-        return greedy.build(rows)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress)
     if not table.optimal:
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:
             return racing
     return table
-
-
-def algorithm_1_is_optimal(rows: Rows) -> bool:
-    """Whether the paper's inner bound is proved to be the optimum: at most 3 rows, lam_2 >= 1, or lam_{M-1} <= 1."""
-    if rows.distinct <= 3:
-        return True
-    lambdas = lambda_units(rows, distinct=True)
-    return lambdas[1] >= UNIT or lambdas[-2] <= UNIT

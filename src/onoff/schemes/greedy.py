@@ -71,6 +71,14 @@ class Atoms:
         return tuple(sorted([*self.taken[a, giving].tolist(), x]))
 
 
+def is_optimal(rows: Rows) -> bool:
+    """Whether Algorithm 1 is proved to be optimal: at most 3 different rows, lambda_2 >= 1, or lambda_{M-1} <= 1."""
+    if rows.distinct <= 3:
+        return True
+    lambdas = lambda_units(rows, distinct=True)
+    return lambdas[1] >= UNIT or lambdas[-2] <= UNIT
+
+
 def build(rows: Rows) -> QueryTable:
     """The table of Algorithm 1."""
     found = atoms(rows)

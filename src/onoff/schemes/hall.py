@@ -51,6 +51,8 @@ FIRST_CUT = 2
 """The row of the model that holds the first cut; before it the sums of m_S and of m_S |S|."""
 TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
+EPSILON = 1e-6
+"""The weight of a preference beside the cost itself: what it can add to the cost is negligible."""
 NOTICED = 1e-11
 """Missing mass from which a row counts as short."""
 
@@ -150,14 +152,20 @@ class HallProgram:
         self._model.changeColsCost(len(prices), self._slack_columns.astype(np.int32), prices)
 
     def prefer(self, cost: Cost, most: float) -> None:
-        """From now on minimise the sum of m_S cost(S) among all masses with sum of m_S |S| <= most; cuts are hard."""
-        self._cost = cost
-        self._model.changeColsCost(len(self.sets), self._set_columns.astype(np.int32), cost(self.sets))
-        self._model.changeRowBounds(1, -self._infinity, most)
-        slacks = len(self._slack_columns)
-        none = np.zeros(slacks)
-        self._model.changeColsBounds(slacks, self._slack_columns.astype(np.int32), none, none)
-        self._hard = True
+        """From now on minimise the sum of m_S cost(S) among all masses with sum of m_S |S| <= most.
+
+        In the middle that would leave no room: there EPSILON cost(S) is added to |S| instead.
+        """
+        if self._central:
+            self._cost = lambda sets: _sizes(sets) + EPSILON * cost(sets)
+        else:
+            self._cost = cost
+            self._model.changeRowBounds(1, -self._infinity, most)
+            slacks = len(self._slack_columns)
+            none = np.zeros(slacks)
+            self._model.changeColsBounds(slacks, self._slack_columns.astype(np.int32), none, none)
+            self._hard = True
+        self._model.changeColsCost(len(self.sets), self._set_columns.astype(np.int32), self._cost(self.sets))
 
     def _prices(self, cuts: Sets) -> Floats:
         carry_the_bound = cuts.sum(axis=1) == self._bound_size

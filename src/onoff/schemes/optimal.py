@@ -4,6 +4,7 @@ Setting
     p_u(x)  rows;  Y a random set with X in Y always, independent of U;  OPT the least E|Y|
     lower   max(sum of max_u p_u(x), 2 - lam_1), or a better bound from the duals
 
+Where Algorithm 1 is proved optimal it is taken: at most 3 rows, or rows of weak or strong links (see `greedy`). Else
 OPT is a linear program over the masses of all sets with one Hall inequality for every set (see `hall`); both are far
 too many to write down, and few of either matter.
 
@@ -28,8 +29,8 @@ from time import monotonic
 
 import numpy as np
 
-from onoff.rows import Floats, Rows
-from onoff.schemes import blocks
+from onoff.rows import UNIT, Floats, Rows
+from onoff.schemes import blocks, greedy
 from onoff.schemes import certificate as proofs
 from onoff.schemes.certificate import Certificate, CouplingCertificate
 from onoff.schemes.future import Future
@@ -55,7 +56,7 @@ SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
 SAME_COST = 1e-9
 """Tables whose costs differ by less, relatively, count as equal when the future is looked at."""
-MOST_LOOKS = 12
+MOST_LOOKS = 40
 """Rounds of looking ahead at most: a number, not a time, so that the same rows give the same table."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
@@ -89,10 +90,15 @@ def build(
     """
     if rows.distinct == 1:
         return _plain(rows)
-    if len(rows.columns) > ALL_SUBSETS and blocks.fits(rows):
-        return _by_blocks(rows)
+    few = ALL_SUBSETS if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
+    outright = _outright(rows, few)
+    if outright is not None and future is None:
+        return outright
     search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
-    search.run()
+    if outright is None:
+        search.run()
+    else:
+        search.adopt(outright)
     if future is not None:
         search.look_ahead(Future(rows, future))
     return search.table()
@@ -105,15 +111,20 @@ def _plain(rows: Rows) -> QueryTable:
     return table.labelled(lower_bound=1.0, details={"certificate": Certificate(proofs.SCALE, (), ())})
 
 
-def _by_blocks(rows: Rows) -> QueryTable:
-    """The optimum for few rows, from one program."""
+def _outright(rows: Rows, few: int) -> QueryTable | None:
+    """The optimum without a search: Algorithm 1 where it is proved optimal; `blocks` for few rows and many sources."""
     started = monotonic()
-    sets, masses, phi = blocks.solve(rows)
-    table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
     proof: Certificate | CouplingCertificate = proofs.simplest(rows)
-    if proof.bound(rows) * (1 + Fraction(MET)) < table.exact_cost:
-        proof = max(proof, proofs.from_coupling(phi), key=lambda one: one.bound(rows))
-    details = {"rounds": 1, "sets": len(sets), "seconds": monotonic() - started, "certificate": proof}
+    if greedy.is_optimal(rows):
+        table = greedy.build(rows)
+    elif len(rows.columns) > few and blocks.fits(rows):
+        sets, masses, phi = blocks.solve(rows)
+        table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
+        if proof.bound(rows) * (1 + Fraction(MET)) < table.exact_cost:
+            proof = max(proof, proofs.from_coupling(phi), key=lambda one: one.bound(rows))
+    else:
+        return None
+    details = {"rounds": 0, "sets": len(table), "seconds": monotonic() - started, "certificate": proof}
     return table.labelled(scheme=NAME, lower_bound=min(float(proof.bound(rows)), table.cost), details=details)
 
 
@@ -129,11 +140,11 @@ class _Search:
         self.rng = rng
         self.progress = progress
         self.best: Proposal | None = None
-        self.proof = proofs.simplest(rows)
+        self.proof: Certificate | CouplingCertificate = proofs.simplest(rows)
         self.lower = float(self.proof.bound(rows))
         self.softness = SOFTNESS
         size = len(rows.columns)
-        bound_size = 1 if len(self.proof.sets[0]) == size - 1 else size - 1
+        bound_size = 1 if proofs.outer(rows) == self.proof else size - 1
         self.program = HallProgram(rows, self.softness, bound_size)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.program.aim(central=self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES)
@@ -151,6 +162,16 @@ class _Search:
         if not self._met():
             self._tell("looking for a better bound: ")
             self._prove(max(self.deadline - monotonic(), 1.0))
+
+    def adopt(self, table: QueryTable) -> None:
+        """Begin from a table that is optimal already, and its proof."""
+        self._start()
+        sets = np.zeros((len(table), self.program.size), dtype=bool)
+        owner = np.repeat(np.arange(len(table)), np.diff(table.offsets))
+        sets[owner, np.searchsorted(self.rows.columns, table.items)] = True
+        self.program.add_sets(sets)
+        self.best = Proposal(table.cost, sets, table.mass / UNIT)
+        self.proof, self.lower = table.details["certificate"], float(table.lower_bound or 0.0)
 
     def _start(self) -> None:
         p, size = self.program.p, self.program.size
