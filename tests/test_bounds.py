@@ -20,8 +20,8 @@ from onoff.bounds import (
     theta_units,
     two_source_cost,
 )
-from onoff.chain import MarkovChain
-from onoff.errors import InvalidInput
+from onoff.chain import LARGEST_DENSE, MarkovChain
+from onoff.errors import InvalidChain, InvalidInput, UnknownSource
 from onoff.experiments import families
 from onoff.rows import UNIT, Rows, SparseRows
 
@@ -300,3 +300,24 @@ def test_sparse_rows_have_the_bounds_of_the_same_rows_in_integers():
         assert (sparse.outer, sparse.doeblin) == pytest.approx((exact.outer, exact.doeblin), abs=1e-12)
         assert sparse.lower <= exact.lower
         assert sparse.lower == pytest.approx(max(exact.outer, exact.doeblin), rel=2e-9)
+
+
+def test_later_steps_of_what_is_no_chain_are_refused_in_our_words():
+    with pytest.raises(InvalidChain, match="2 rows and 3 columns"):
+        step_bounds([[0.5, 0.5, 0], [0.2, 0.3, 0.5]], 2)
+    with pytest.raises(UnknownSource, match="sources are 0 to 2"):
+        step_bounds(PAPER, 2, possible=[3])
+    with pytest.raises(InvalidInput, match="no source"):
+        step_bounds(PAPER, 2, possible=[])
+
+
+def test_more_sources_than_a_dense_matrix_takes_are_bounded_one_step_on_and_refused_beyond():
+    n = LARGEST_DENSE + 1
+    here = np.arange(n)
+    ring = csr_matrix((np.full(2 * n, 0.5), (np.r_[here, here], np.r_[here, (here + 1) % n])), shape=(n, n))
+    chain = MarkovChain(ring)
+    (first,) = step_bounds(chain, 1)
+    assert first.outer == pytest.approx(n / 2)
+    assert first.lower <= first.inner
+    with pytest.raises(InvalidChain, match="too many for a dense matrix"):
+        step_bounds(chain, 2)

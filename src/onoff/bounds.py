@@ -39,15 +39,13 @@ from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import permutations
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
+from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows, exact_sum
-
-if TYPE_CHECKING:
-    from onoff.chain import MarkovChain
+from onoff.rows import UNIT, Integers, Rows, SparseRows, exact_sum
 
 Number = TypeVar("Number", float, Fraction)
 
@@ -103,7 +101,7 @@ def bounds(probabilities: Any) -> Bounds:
     given = probabilities.possible_rows() if hasattr(probabilities, "possible_rows") else probabilities
     if isinstance(given, SparseRows):
         return _bounds_of_sparse(given)
-    rows = as_rows(given)
+    rows = Rows.of(given)
     lambdas = lambda_units(rows)
     thetas = theta_units(lambdas)
     pairs, pencil = _pair_units(rows)
@@ -181,9 +179,12 @@ def step_bounds(chain: MarkovChain | Any, steps: int, possible: Iterable[int] | 
     """
     if steps < 1:
         raise InvalidInput(f"{steps} steps are none", hint="give at least 1")
-    kept = None if possible is None else sorted(set(possible))
+    whole = chain if isinstance(chain, MarkovChain) else MarkovChain(chain)
+    kept = None if possible is None else sorted({whole.index(x) for x in possible})
+    if kept == []:
+        raise InvalidInput("no source can be the last private request", hint="name at least one as possible")
     found = []
-    for t, rows in enumerate(_rows_of_powers(chain, steps, kept), start=1):
+    for t, rows in enumerate(_rows_of_powers(whole, steps, kept), start=1):
         b = bounds(rows)
         found.append(StepBounds(t, b.inner, b.outer, b.lower))
     return found
@@ -221,25 +222,14 @@ def symmetric_cost(n: int, alpha: Number, k: int) -> Number:
     return 1 + (n - 1) * abs((n * alpha - 1) / (n - 1)) ** k
 
 
-def as_rows(probabilities: Any) -> Rows:
-    """Rows of a matrix, of Rows, or of a chain (whose `rows()` are the same integers everywhere)."""
-    rows = getattr(probabilities, "rows", None)
-    return rows() if callable(rows) else Rows.of(probabilities)
-
-
-def _rows_of_powers(chain: MarkovChain | Any, steps: int, possible: list[int] | None) -> Iterator[Rows]:
+def _rows_of_powers(chain: MarkovChain, steps: int, possible: list[int] | None) -> Iterator[Rows | SparseRows]:
     """The rows of P, P**2, ..., of the sources in `possible`. P itself is rounded once; its powers are floats."""
-    transition = getattr(chain, "transition", chain)
-    power: Floats = np.asarray(transition.toarray() if hasattr(transition, "toarray") else transition, dtype=float)
-    step = power
-    for t in range(1, steps + 1):
-        if t > 1:
-            power = power @ step
-            power = power / power.sum(axis=1, keepdims=True)  # rows may be off by 1e-9 each time
-        if t == 1 and hasattr(chain, "rows"):
-            yield chain.rows(possible)
-        else:
-            yield Rows.of(power if possible is None else power[possible])
+    yield chain.possible_rows(possible)
+    power = step = chain.dense() if steps > 1 else np.zeros((0, 0))
+    for _ in range(1, steps):
+        power = power @ step
+        power = power / power.sum(axis=1, keepdims=True)  # rows may be off by 1e-9 each time
+        yield Rows.of(power if possible is None else power[possible])
 
 
 def _check_probabilities(**given: float | Fraction) -> None:

@@ -123,6 +123,14 @@ class MarkovChain:
 
     # -- laws ----------------------------------------------------------------------------------------------
 
+    def dense(self) -> Floats:
+        """P as a dense matrix, whichever way the chain keeps it. Raises InvalidChain where it would be too large."""
+        if isinstance(self.transition, np.ndarray):
+            return self.transition
+        if self.n > LARGEST_DENSE:
+            raise InvalidChain(f"{self.n} sources are too many for a dense matrix", hint=f"use {LARGEST_DENSE} at most")
+        return np.asarray(self.transition.toarray(), dtype=np.float64)
+
     def power(self, k: int) -> Floats | csr_matrix:
         """P^k, dense or sparse as the chain is."""
         if isinstance(self.transition, np.ndarray):

@@ -95,7 +95,7 @@ def test_samples_estimate_the_tree_within_their_standard_error(memory):
 
 
 def test_samples_need_a_generator():
-    with pytest.raises(InvalidInput, match="a generator"):
+    with pytest.raises(InvalidInput, match="no generator"):
         bounds_along(MarkovChain(PAPER), parse("ON OFF"), samples=10)
 
 

@@ -225,7 +225,7 @@ def naive_leaks(chain: MarkovChain, switching: Switching) -> list[float] | None:
     """
     if chain.n > LARGEST_FOR_BOUNDS:
         return None
-    transition = np.asarray(chain.power(1).toarray() if chain.is_sparse else chain.transition)  # type: ignore[union-attr]
+    transition = chain.dense()
     laws = [chain.initial]
     powers: list[Floats] = [np.eye(chain.n), transition]
     law: dict[tuple[bool | None, int | None], float] = {(None, None): 1.0}  # status before, last OFF time

@@ -102,7 +102,7 @@ class Evidence:
             return
         likelihood = self._belief.sum(axis=1)
         if self._plain_posterior is None:
-            column = _dense(self.chain)[list(self._support), wanted]
+            column = self.chain.dense()[list(self._support), wanted]
             self._plain_posterior = column / column.sum() if column.sum() > 0 else likelihood / likelihood.sum()
         self.posterior = {
             "step": self._private_step,
@@ -121,13 +121,8 @@ class Evidence:
         elif source is not None:
             return None  # a race keeps no masses to look at
         else:  # nothing was drawn, so nothing was told: the present request moves on by the chain
-            moved = (belief @ _dense(self.chain))[:, asked]
+            moved = (belief @ self.chain.dense())[:, asked]
             total = moved.sum(axis=1, keepdims=True)
             share = np.divide(moved, total, out=np.full_like(moved, 1 / len(asked)), where=total > 0)
             following[:, asked] = share * belief.sum(axis=1, keepdims=True)
         return following
-
-
-def _dense(chain: MarkovChain) -> Floats:
-    P = chain.transition
-    return P if isinstance(P, np.ndarray) else np.asarray(P.toarray(), dtype=np.float64)
