@@ -258,7 +258,7 @@ def start(module: str, tree: ast.Module | None) -> int:
     child = os.fork()
     if child:
         return child
-    os.setsid()
+    os.setpgid(0, 0)  # ended as a group; a session of its own would leave the background class
     os.chdir(ROOT)
     quiet = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
