@@ -70,26 +70,25 @@ CLIENTS = {
 
 
 @pytest.mark.parametrize("name", CLIENTS)
-@pytest.mark.parametrize("chains", [((P2, 1),), pytest.param(((P3, 0),), marks=[pytest.mark.deep])], ids=["P2", "P3"])
-def test_the_recorder_and_the_exact_audit_catch_a_leaky_client(name, chains):
+@pytest.mark.parametrize(("chain", "at"), [(P3, 0), (P2, 1)], ids=["P3", "P2"])
+def test_the_recorder_and_the_exact_audit_catch_a_leaky_client(name, chain, at):
     """The recorder sees the rule broken; and with the recorder silent the bytes are shown to leak."""
     core, fault, pattern, rule, conditional = CLIENTS[name]
-    for chain, at in chains:
-        with as_client(core):
-            with pytest.raises(PrivacyBreach, match=rule):
-                audit_client(chain, "greedy", parse(pattern), [fault])
-            silent = audit_exact(
-                chain,
-                "greedy",
-                parse(pattern),
-                session=lambda chain=chain, fault=fault: ShippedClient(chain, "greedy", (fault,), judging=False),
-            )
-        assert silent.steps[-1].deviation > 0
-        with pytest.raises(PrivacyBreach, match=f"step {len(silent.steps) - 1}: "):
-            silent.require_private()
-        if conditional is not None:  # the fault happens half of the time, and nothing is lost in the other half
-            share = 0.5 if fault is Fault.LOST_ANSWER else 0.25
-            assert silent.leak == pytest.approx(share * conditional[at], rel=0.02)
+    with as_client(core):
+        with pytest.raises(PrivacyBreach, match=rule):
+            audit_client(chain, "greedy", parse(pattern), [fault])
+        silent = audit_exact(
+            chain,
+            "greedy",
+            parse(pattern),
+            session=lambda: ShippedClient(chain, "greedy", (fault,), judging=False),
+        )
+    assert silent.steps[-1].deviation > 0
+    with pytest.raises(PrivacyBreach, match=f"step {len(silent.steps) - 1}: "):
+        silent.require_private()
+    if conditional is not None:  # the fault happens half of the time, and nothing is lost in the other half
+        share = 0.5 if fault is Fault.LOST_ANSWER else 0.25
+        assert silent.leak == pytest.approx(share * conditional[at], rel=0.02)
 
 
 def test_m7_alone_is_caught_by_the_recorder_and_made_harmless_by_asking_the_server():

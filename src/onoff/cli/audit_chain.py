@@ -149,7 +149,8 @@ def _verdict(data: dict[str, Any]) -> str:
 def _table(data: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
     if "sampling" in data:
         return ("measure", "value"), list(data["sampling"].items())
-    lines = [("upper bound", *data["upper"].values()), ("first open request", *data["exact"].values())]
+    found = "the worst found" if "directions" in data else "first open request"
+    lines = [("upper bound", *data["upper"].values()), (found, *data["exact"].values())]
     lines += [(name, *found.values()) for name, found in data.get("directions", {}).items()]
     lines += [
         (f"step {s['t']} {'ON' if s['private'] else 'OFF'}", s["bits"], s["advantage"], "")
