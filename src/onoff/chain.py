@@ -334,18 +334,23 @@ def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
         raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
     seen: dict[str, int] = {}
     for x, name in enumerate(names):
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidChain(f"name {x} is empty or not text", hint="give each source a name")
-        if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
-            raise InvalidChain(f"name {x} is longer than {LONGEST_NAME} bytes", hint="shorten it")
-        if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
-            raise InvalidChain(f"name {x} holds a control character", hint="use visible characters")
-        if unicodedata.normalize("NFC", name) != name:
-            raise InvalidChain(f"name {x} is not in Unicode normal form C", hint="normalise it to NFC")
+        check_name(name, f"name {x}")
         if name in seen:
             raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
         seen[name] = x
     return tuple(names)
+
+
+def check_name(name: Any, what: str) -> None:
+    """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidChain(f"{what} is empty or not text", hint="give each source a name")
+    if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
+        raise InvalidChain(f"{what} is longer than {LONGEST_NAME} bytes", hint="shorten it")
+    if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
+        raise InvalidChain(f"{what} holds a control character", hint="use visible characters")
+    if unicodedata.normalize("NFC", name) != name:
+        raise InvalidChain(f"{what} is not in Unicode normal form C", hint="normalise it to NFC")
 
 
 def _checked_initial(initial: Any, n: int) -> Floats:

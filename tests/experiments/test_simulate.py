@@ -14,7 +14,7 @@ from onoff.experiments import simulate as module
 from onoff.experiments.expected import expected_costs
 from onoff.experiments.families import dirichlet, out_degree
 from onoff.experiments.seeded import SeededEntropy
-from onoff.experiments.simulate import simulate
+from onoff.experiments.simulate import _Crowd, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.rows import UNIT
@@ -190,3 +190,10 @@ def test_what_cannot_be_simulated_is_refused(users, seed, shape):
     requests = None if shape is None else np.zeros(shape, dtype=np.int64)
     with pytest.raises(InvalidInput):
         simulate(EXAMPLE, "greedy", Pattern.parse("ON OFF"), users, seed, requests=requests)
+
+
+def test_the_error_of_a_large_total_is_exact(monkeypatch):
+    """Squares of totals beyond 2**63 when added up, and almost equal: in floats nothing would be left of the spread."""
+    monkeypatch.setattr(_Crowd, "run", lambda self, count, *rest: np.arange(count) + 3 * 10**9)
+    run = simulate(EXAMPLE, "greedy", Pattern.parse("ON"), 1000, seed=1)
+    assert run.total_stderr == pytest.approx(np.arange(1000).std(ddof=1) / np.sqrt(1000), rel=1e-12)

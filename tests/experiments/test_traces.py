@@ -1,6 +1,7 @@
 """Traces: every format gives the same requests, and what is broken is counted, shown and left out."""
 
 import gzip
+import time
 import tracemalloc
 import zipfile
 
@@ -124,7 +125,16 @@ def test_private_requests_are_left_out_with_both_their_transitions(tmp_path):
         ("t.csv", 'user,source\nu,a\nu\nu,"b\nu,b\n', 2, "3: 1 columns"),
         ("t.csv", "user,source,private\nu,a,perhaps\nu,b,on\nu,c,\n", 1, "2: 'perhaps' is not ON or OFF"),
         ("t.csv", "user,source,time\nu,a,soon\nu,b,1\n", 1, "2: 'soon' is not a time"),
-        ("t.txt", "a b\na\x01 b\n", 1, "2: a source without a name, or with control characters in it"),
+        ("t.txt", "a b\na\x01 b\n", 1, "2: a source's name holds a control character"),
+        ("t.txt", "a b\nb c\u200d\n", 1, "2: a source's name holds a control character"),
+        ("t.txt", f"a b\nb {'c' * 257}\n", 1, "2: a source's name is longer than 256 bytes"),
+        ("t.csv", "user,source,time\n1,a,nan\n1,b,2\n1,a,inf\n", 2, "2: 'nan' is not a time"),
+        (
+            "t.jsonl",
+            '{"user": 1, "source": "a"}\n{"user": 1, "source": "a", "time": 1%s}\n' % ("0" * 400),
+            1,
+            f"2: 1{'0' * 39} is not a time",
+        ),
     ],
 )
 def test_broken_lines_are_counted_and_the_first_is_shown(tmp_path, name, content, broken, first):
@@ -206,3 +216,32 @@ def test_progress_is_told(tmp_path):
     (tmp_path / "t.txt").write_bytes(b"a b\n" * 25_000)
     list(Trace(tmp_path / "t.txt").runs(told.append))
     assert told == [40_000, 80_000]
+
+
+def test_two_spellings_of_one_name_are_one_source(tmp_path):
+    """The second é is an e with an accent of its own, as some systems write it."""
+    trace, runs = read(tmp_path / "t.txt", "caf\u00e9 b cafe\u0301\n")
+    assert trace.names == ["caf\u00e9", "b"]
+    assert runs[0].sources == [0, 1, 0]
+    given, runs = read(tmp_path / "t.txt", "caf\u00e9 cafe\u0301\n", sources=["cafe\u0301", "b"])
+    assert given.names == ["caf\u00e9", "b"]
+    assert runs[0].sources == [0, 0]
+
+
+def test_a_list_of_sources_with_a_name_that_cannot_be_one_is_refused_at_once(tmp_path):
+    with pytest.raises(InvalidInput, match=r"the source 'a\\x01' holds a control"):
+        read(tmp_path / "t.txt", "a b\n", sources=["a\x01", "b"])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/New_York"])
+def test_times_mean_the_same_in_every_zone(tmp_path, monkeypatch, zone):
+    """Eighty minutes apart as written, twenty by a clock in Berlin, which is put forward by an hour in between."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        content = "user,source,time\n1,a,2026-03-29T01:50:00\n1,b,2026-03-29T03:10:00\n"
+        _, runs = read(tmp_path / "t.csv", content, gap=3600.0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [run.known for run in runs] == [0, 0]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,11 +41,7 @@ class ExpectedCost:
 
 
 def expected_costs(
-    states: States,
-    switching: Switching,
-    *,
-    most_states: int = MOST_STATES,
-    progress: Callable[[int], None] | None = None,
+    states: States, switching: Switching, *, most_states: int = MOST_STATES
 ) -> list[ExpectedCost] | None:
     """The expected cost of every step, or None where there are too many states or the scheme has no tables."""
     law: dict[tuple[int, bool | None], float] = {(0, None): 1.0}
@@ -71,33 +67,17 @@ def expected_costs(
                 return None
         found.append(ExpectedCost(cost, 0.0))
         law = after
-        if progress is not None:
-            progress(t + 1)
     return found
 
 
-def sampled_costs(
-    states: States,
-    switching: Switching,
-    descents: int,
-    rng: np.random.Generator,
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> list[ExpectedCost]:
+def sampled_costs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> list[ExpectedCost]:
     """The same by random descents through the public states, with standard errors."""
-    runs = sampled_runs(states, switching, descents, rng, progress=progress)
+    runs = sampled_runs(states, switching, descents, rng)
     errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
     return [ExpectedCost(cost, error) for cost, error in zip(runs.mean(axis=0).tolist(), errors.tolist(), strict=True)]
 
 
-def sampled_runs(
-    states: States,
-    switching: Switching,
-    descents: int,
-    rng: np.random.Generator,
-    *,
-    progress: Callable[[int], None] | None = None,
-) -> Floats:
+def sampled_runs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> Floats:
     """Independent, unbiased estimates of the costs, shape (runs, steps): their spread tells their error.
 
     Each run shares its descents out systematically: what can follow is lined up by size, each with the expected
@@ -111,8 +91,6 @@ def sampled_runs(
         for t in range(switching.steps):
             runs[run, t], following = _one_step(states, switching, t, law, rng)
             law = _shared_out(following, rng)
-        if progress is not None:
-            progress(run + 1)
     return runs
 
 

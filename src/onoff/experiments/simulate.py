@@ -24,7 +24,7 @@ from onoff.errors import InvalidInput
 from onoff.experiments.seeded import SeededEntropy
 from onoff.experiments.states import NOWHERE, State, States
 from onoff.experiments.switching import Booleans, Switching, draw_statuses
-from onoff.rows import UNIT, Floats, Integers
+from onoff.rows import UNIT, Floats, Integers, exact_sum
 from onoff.table import QueryTable
 
 BLOCK = 100_000
@@ -114,12 +114,13 @@ def simulate(
         given = None if requests is None else requests[first : first + count]
         totals = crowd.run(count, switching, given, sizes, private)
         total += int(totals.sum())
-        squares += int((totals**2).sum())
+        squares += sum(exact_sum(totals**2, axis=0))
         if progress is not None:
             progress(first + count)
     spread = None
     if users > 1:
-        spread = math.sqrt(max(squares - total * total / users, 0) / (users - 1) / users)
+        # The sums are whole numbers, however large: their difference is exact, and not negative.
+        spread = math.sqrt((users * squares - total * total) / (users * users * (users - 1)))
     return Simulation(users, sizes, private, crowd.impossible, spread, len(states))
 
 

@@ -19,16 +19,19 @@ import csv
 import gzip
 import io
 import json
+import math
+import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from onoff.errors import InvalidInput, nearest
+from onoff.chain import check_name
+from onoff.errors import InvalidChain, InvalidInput, nearest
 
 FORMATS = ("text", "csv", "jsonl", "msnbc")
 SUFFIXES = {
@@ -91,7 +94,9 @@ class Trace:
     def __init__(self, path: str | Path, options: Options | None = None) -> None:
         self.path = Path(path)
         self.options = Options() if options is None else options
-        self.names: list[str] = list(dict.fromkeys(self.options.sources or ()))
+        self.names: list[str] = list(dict.fromkeys(_composed(name) for name in self.options.sources or ()))
+        for name in self.names:
+            check_name(name, f"the source {_shown(name)}")
         self._numbers = {name: x for x, name in enumerate(self.names)}
         self.users = self.requests = self.private = self.broken = self.lines = 0
         self.marked = False
@@ -195,12 +200,19 @@ class Trace:
     def number(self, name: str) -> int:
         """The number of a source, a new one where it has not been met."""
         if name not in self._numbers:
-            if self.options.sources is not None:
-                raise BrokenLine("a source that is not among those given")
-            if not name or any(ord(letter) < 32 for letter in name):
-                raise BrokenLine("a source without a name, or with control characters in it")
-            self._numbers[name] = len(self.names)
-            self.names.append(name)
+            composed = _composed(name)
+            self._numbers[name] = self._numbers[composed] if composed in self._numbers else self._new(composed)
+        return self._numbers[name]
+
+    def _new(self, name: str) -> int:
+        if self.options.sources is not None:
+            raise BrokenLine("a source that is not among those given")
+        try:
+            check_name(name, "a source's name")  # here, where the line is known, rather than by the chain at the end
+        except InvalidChain as fault:
+            raise BrokenLine(fault.message) from None
+        self._numbers[name] = len(self.names)
+        self.names.append(name)
         return self._numbers[name]
 
     def _column(self, key: str) -> str:
@@ -361,18 +373,29 @@ def _named(value: Any) -> str:
     raise BrokenLine("a user or source without a name")
 
 
+def _composed(name: str) -> str:
+    """The one spelling of a name: some systems write é as e and an accent of its own."""
+    return unicodedata.normalize("NFC", name)
+
+
 def _time(value: Any) -> float | None:
-    """Seconds, from a number or from an ISO 8601 date."""
+    """Seconds, from a number or from an ISO 8601 date, which is in UTC unless it names a zone.
+
+    Not in the zone of the machine: a trace must give the same chain everywhere.
+    """
     if value is None or value == "":
         return None
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        pass
+        seconds = float(value)
+    except (TypeError, ValueError, OverflowError):
+        seconds = math.nan
+    if math.isfinite(seconds):
+        return seconds
     try:
-        return datetime.fromisoformat(value).timestamp()
+        date = datetime.fromisoformat(value)
     except (TypeError, ValueError):
         raise BrokenLine(f"{_shown(value)} is not a time") from None
+    return (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
 
 
 def _flag(value: Any) -> bool | None:

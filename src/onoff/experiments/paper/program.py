@@ -6,21 +6,32 @@ from itertools import combinations
 
 import numpy as np
 
+from onoff.errors import InvalidTable
 from onoff.rows import UNIT, Floats, Rows
 
 
 def range_of_optimal_tables(rows: Rows, cost: float) -> list[tuple[float, float]]:
-    """The least and the largest value of every p(q, x | u), over all private, decodable tables of this cost."""
-    from scipy.optimize import linprog
+    """The least and the largest value of every p(q, x | u), over all private, decodable tables of this cost.
 
+    Raises InvalidTable where there is no table of this cost, or the program was not solved.
+    """
     sizes, equations, sides = _program(rows)
     equations = np.vstack([equations, sizes])
     sides = np.append(sides, cost)
     ranges = []
     for cell in np.eye(len(sizes)):
-        low, high = (float(linprog(sign * cell, A_eq=equations, b_eq=sides).fun or 0.0) for sign in (1, -1))
-        ranges.append((low, -high))
+        least, most = (_least(sign * cell, equations, sides) for sign in (1, -1))
+        ranges.append((least, -most))
     return ranges
+
+
+def _least(costs: Floats, equations: Floats, sides: Floats) -> float:
+    from scipy.optimize import linprog
+
+    found = linprog(costs, A_eq=equations, b_eq=sides)
+    if not found.success or found.fun is None:  # a failure must not look like a range of no width
+        raise InvalidTable(f"no table of cost {sides[-1]:g}: {found.message}", hint="give a cost that is reached")
+    return float(found.fun)
 
 
 def _program(rows: Rows) -> tuple[Floats, Floats, Floats]:

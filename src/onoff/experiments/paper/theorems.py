@@ -14,6 +14,7 @@ import numpy as np
 from onoff.audit.exact import audit_exact
 from onoff.bounds import bounds, lambda_units, outer_bound_2, symmetric_cost, theta_units, two_source_cost
 from onoff.chain import MarkovChain
+from onoff.experiments.families import symmetric
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import PROGRAM, Claims, same
 from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
@@ -37,8 +38,7 @@ DIGITS = 2e-15
 
 def symmetric_chain(n: int, alpha: float) -> MarkovChain:
     """The chain of Example 1: stay with probability alpha, go anywhere else alike."""
-    other = (1 - alpha) / (n - 1)
-    return MarkovChain([[alpha if i == j else other for j in range(n)] for i in range(n)])
+    return MarkovChain(symmetric(n, alpha))
 
 
 def random_rows(count: int) -> list[Rows]:
