@@ -1,4 +1,4 @@
-"""Figures: every result file has some, with all its lines, told apart without colour."""
+"""Figures: every result file has some, with all its lines."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.experiments.comparison import compare
 from onoff.experiments.learn import learn
-from onoff.experiments.plots import LINES, chain_figures, figures_of, save, simulation_figures, sweep_figures
+from onoff.experiments.plots import chain_figures, figures_of, simulation_figures, sweep_figures
 from onoff.experiments.sweep import read_spec, sweep
 from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.experiments.traces import Trace
@@ -85,23 +85,6 @@ def test_a_learnt_chain_has_its_matrix_and_fit(tmp_path):
 def test_the_reproduction_has_the_papers_figures(tmp_path):
     (tmp_path / "r.json").write_text('[{"item": "x", "expected": 1, "got": 1, "ok": true}]')
     assert figures_of(tmp_path / "r.json").keys() == {"paper-symmetric", "paper-rate"}
-
-
-def test_lines_are_told_apart_without_colour():
-    """Where two lines can share an axis, marker and dash differ."""
-    shown = ["everything", "paper", "greedy", "race", "auto", "naive", "lower"]
-    assert len({(LINES[name].marker, LINES[name].dash) for name in shown}) == len(shown)
-    assert len({LINES[name].colour for name in shown}) == len(shown)
-
-
-@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
-def test_the_same_numbers_give_the_same_file(tmp_path, kind):
-    data = simulated(Pattern.parse("ON OFF"))
-    for folder in ("one", "two"):
-        figures = simulation_figures(data, 1024)
-        (path,) = save({"cost": figures["cost"]}, tmp_path / folder, kind)
-        assert path.stat().st_size > 1000
-    assert (tmp_path / f"one/cost.{kind}").read_bytes() == (tmp_path / f"two/cost.{kind}").read_bytes()
 
 
 @pytest.mark.parametrize(

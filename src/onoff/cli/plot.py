@@ -9,7 +9,8 @@ from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit
 from onoff.errors import InvalidInput
-from onoff.experiments.plots import figures_of, save
+from onoff.experiments.look import save_all
+from onoff.experiments.plots import figures_of
 
 
 def plot(
@@ -31,7 +32,7 @@ def plot(
     figures = figures_of(result, message_bytes=message_bytes)
     folder = result.parent if output is None else output
     try:
-        written = save({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
+        written = save_all({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
     except OSError as error:
         raise InvalidInput(f"{folder}: {error.strerror}", hint="give a folder that can be written to") from None
     paths = [str(path) for path in written]

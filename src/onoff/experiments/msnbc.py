@@ -16,7 +16,7 @@ import numpy as np
 
 from onoff.bounds import step_bounds
 from onoff.chain import MarkovChain
-from onoff.experiments import plots
+from onoff.experiments import look, plots
 from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs
 from onoff.experiments.learn import Learnt, learn
 from onoff.experiments.page import SEED, Section, markdown_table, shown
@@ -178,12 +178,12 @@ def _runs(
 
 
 def _figure(curves: Mapping[str, Any], chain: MarkovChain, pattern: Pattern, title: str) -> Any:
-    figure, (axes,) = plots.new_figure()
+    figure, (axes,) = look.new_figure()
     times = range(pattern.steps)
     naive = [float(chain.n if on else 1) for on in pattern.statuses]
     base = {"everything": [float(chain.n)] * pattern.steps, **curves, "lower": lower_bounds(chain, pattern)}
-    plots.draw_costs(axes, times, {**base, "naive": naive})
-    plots.shade_private(axes, pattern.statuses)
+    look.draw_costs(axes, times, {**base, "naive": naive})
+    look.shade_private(axes, pattern.statuses)
     axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"MSNBC, {chain.n} categories: {title}", fontsize=10)
     axes.legend(frameon=False, fontsize=8)

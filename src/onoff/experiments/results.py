@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 
 from onoff.chain import MarkovChain
+from onoff.experiments import look, plots
 from onoff.experiments import msnbc as readers
-from onoff.experiments import plots
 from onoff.experiments.expected import lower_bounds, sampled_runs
 from onoff.experiments.families import dirichlet, grid
 from onoff.experiments.page import SEED, Section, markdown_table, shown
@@ -123,14 +123,14 @@ def location(settings: Settings) -> Section:
         curves[name] = runs.mean(axis=0).tolist()
         errors[name] = _error(runs[:, 1:].sum(axis=1))
     curves["lower"] = lower_bounds(chain, pattern)
-    figure, (axes,) = plots.new_figure()
-    plots.draw_costs(axes, range(steps + 1), curves)
-    plots.shade_private(axes, pattern.statuses)
+    figure, (axes,) = look.new_figure()
+    look.draw_costs(axes, range(steps + 1), curves)
+    look.shade_private(axes, pattern.statuses)
     axes.set(xlabel="requests since the private one", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"A walker on a grid of {side} x {side} corners, 20 % chance to stay", fontsize=10)
     axes.legend(frameon=False, fontsize=9)
     totals = [
-        (plots.label(name), sum(curve[1:]), f"± {errors[name]:.3f}" if name in errors else "")
+        (look.label(name), sum(curve[1:]), f"± {errors[name]:.3f}" if name in errors else "")
         for name, curve in curves.items()
     ]
     text = "## Location on a street grid\n\n" + shown(
@@ -172,7 +172,7 @@ def make(settings: Settings, names: Sequence[str]) -> Path:
         begun = time.monotonic()
         section = SECTIONS[name](settings)
         if section is not None:
-            plots.save(section.figures, settings.docs / "figures")
+            look.save_all(section.figures, settings.docs / "figures")
             texts[name] = section.text
         _say(f"{name}: {time.monotonic() - begun:.0f} s")
     parts = [HEAD]

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.experiments import look
 from onoff.rows import UNIT
 from onoff.table import QueryTable
 
@@ -33,7 +34,7 @@ def draw_table(path: Path, built: Any, report: Mapping[str, Any], names: Sequenc
     if with_map:
         _heat_map(panels[0], built, names)
     _bars(panels[1], built, report)
-    figure.savefig(path, metadata={"Date": None} if path.suffix.lower() == ".svg" else None)
+    look.save(figure, path)
 
 
 def check_picture(path: Path) -> None:

@@ -2,42 +2,31 @@
 
 Figure 3(b): rates of the symmetric chain of three sources one step after a private request, against alpha.
 Figure 4: the best rate of two sources against t - tau, for four values of alpha + beta.
-
-The colours (Okabe and Ito's) can be told apart by the colour-blind, and markers and dashes tell the lines apart again.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from onoff.bounds import bounds, symmetric_cost, two_source_cost
-from onoff.errors import MissingExtra
+from onoff.experiments import look
+from onoff.experiments.look import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.theorems import symmetric_chain
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-BLUE, ORANGE, GREEN, PURPLE, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"
-INCHES = (6.4, 4.2)
-DOTS_PER_INCH = 160
 
 
 def save_figures(directory: Path) -> list[Path]:
     """Draw both figures into `directory`, which is made if need be; the files, in order."""
     drawn = {"figure-3b-symmetric-chain": symmetric_figure(), "figure-4-rate": rate_figure()}
     directory.mkdir(parents=True, exist_ok=True)
-    from matplotlib import rc_context
-
-    written = []
-    for name, figure in drawn.items():
-        for kind, metadata in (("svg", {"Date": None}), ("png", {"Software": None})):
-            path = directory / f"{name}.{kind}"
-            with rc_context({"svg.hashsalt": "onoff"}):  # the same numbers give the same file
-                figure.savefig(path, dpi=DOTS_PER_INCH, metadata=metadata)
-            written.append(path)
-    return written
+    return [
+        look.save(figure, directory / f"{name}.{kind}") for name, figure in drawn.items() for kind in ("svg", "png")
+    ]
 
 
 def symmetric_figure() -> Figure:
@@ -72,15 +61,8 @@ def rate_figure() -> Figure:
     return figure
 
 
-def _axes(title: str) -> tuple[Figure, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("figures need matplotlib", extra="plot") from None
-    figure = Figure(figsize=INCHES, layout="constrained")
-    axes = figure.subplots()
+def _axes(title: str) -> tuple[Figure, Axes]:
+    figure, (axes,) = look.new_figure()
     axes.set_title(title, loc="left", fontsize=11)
-    axes.grid(color="0.9")
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="x", color="0.9", linewidth=0.8)
     return figure, axes

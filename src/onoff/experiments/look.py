@@ -1,0 +1,110 @@
+"""One look for all figures.
+
+Okabe and Ito's colours, which the colour-blind can tell apart, and besides a marker and a dash for each line that no
+other has, so that nothing hangs on colour. Nothing is drawn on a screen, and the same numbers give the same file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onoff.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INCHES = (7.2, 4.4)
+DOTS_PER_INCH = 130
+
+
+@dataclass(frozen=True)
+class Line:
+    """How one quantity is drawn, wherever it appears."""
+
+    colour: str
+    marker: str
+    dash: str
+
+    def style(self, **more: Any) -> dict[str, Any]:
+        return {"color": self.colour, "marker": self.marker, "linestyle": self.dash, "markersize": 5, **more}
+
+
+BLUE, ORANGE, GREEN, PURPLE, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"
+LINES = {
+    "everything": Line(BLACK, "", ":"),
+    "paper": Line(ORANGE, "s", "--"),
+    "greedy": Line("#E69F00", "^", "-."),
+    "race": Line(PURPLE, "v", "--"),
+    "single": Line("#56B4E9", "<", "-."),
+    "optimal": Line(BLUE, "o", "-"),
+    "auto": Line(BLUE, "h", "-"),
+    "enumerated": Line(BLUE, "D", "-"),
+    "full": Line(BLACK, "x", ":"),
+    "naive": Line("#999999", "P", ":"),
+    "lower": Line(GREEN, "", "-"),
+    "inner": Line("#F0E442", "", "--"),
+}
+LABELS = {
+    "everything": "everything, always",
+    "paper": "paper (Algorithm 1, Bayes filter)",
+    "naive": "naive switching (leaks)",
+    "lower": "lower bound: nobody does better",
+    "inner": "paper's inner bound",
+}
+
+
+def label(name: str) -> str:
+    """What a line is called in legends."""
+    return LABELS.get(name, name)
+
+
+def new_figure(columns: int = 1, rows: int = 1, inches: tuple[float, float] = INCHES) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise MissingExtra("figures need matplotlib", extra="plot") from None
+    figure = Figure(figsize=inches, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+        one.grid(axis="y", color="0.9", linewidth=0.8)
+        one.set_axisbelow(True)
+    return figure, axes
+
+
+def save(figure: Figure, path: Path) -> Path:
+    """Write one figure in the format that its name says; the path."""
+    from matplotlib import rc_context
+
+    without_times = {".svg": {"Date": None}, ".png": {"Software": None}, ".pdf": {"CreationDate": None}}
+    with rc_context({"svg.hashsalt": "onoff"}):  # the same numbers give the same file
+        figure.savefig(path, dpi=DOTS_PER_INCH, metadata=without_times[path.suffix.lower()])
+    return path
+
+
+def save_all(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> list[Path]:
+    """Write every figure as `folder`/NAME.kind; the paths."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return [save(figure, folder / f"{name}.{kind}") for name, figure in figures.items()]
+
+
+def draw_costs(axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float | None]]) -> None:
+    """One line for each curve, in its own colour, marker and dash; None leaves a hole."""
+    for name, values in curves.items():
+        shown = [float("nan") if value is None else value for value in values]
+        axes.plot(times, shown, label=label(name), **LINES[name].style())
+
+
+def shade_private(axes: Axes, statuses: Sequence[bool | float]) -> None:
+    """Grey behind the times at which privacy is ON, deeper where more users have it ON."""
+    labelled = False
+    for t, status in enumerate(statuses):
+        if status:
+            text = None if labelled else "privacy ON"
+            axes.axvspan(t - 0.5, t + 0.5, color="0.5", alpha=0.25 * float(status), linewidth=0, label=text)
+            labelled = True

@@ -1,0 +1,51 @@
+"""The look of figures: told apart without colour, and the same numbers give the same file."""
+
+from pathlib import Path
+
+import pytest
+
+from onoff.experiments import look
+from onoff.experiments.table_picture import draw_table
+from onoff.schemes import SCHEMES, design
+
+ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
+
+
+def test_lines_are_told_apart_without_colour():
+    assert len({(line.marker, line.dash) for line in look.LINES.values()}) == len(look.LINES)
+
+
+def test_every_scheme_has_its_line():
+    assert set(SCHEMES) <= look.LINES.keys()
+
+
+def draw_costs(path):
+    figure, (axes,) = look.new_figure()
+    look.draw_costs(axes, range(3), {"paper": [3.0, None, 2.0], "lower": [1.0, 1.5, 1.0]})
+    look.shade_private(axes, [True, False, 0.5])
+    axes.legend()
+    look.save(figure, path)
+
+
+def draw_design(path):
+    report = {"outer": 1.6, "lower_bound": 1.6, "cost": 1.6, "inner": 1.6}
+    draw_table(path, design(ROWS, "greedy"), report, ("a", "b", "c"))
+
+
+@pytest.mark.parametrize("draw", [draw_costs, draw_design])
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf", "PNG"])
+def test_the_same_numbers_give_the_same_file(tmp_path, draw, kind):
+    for name in ("one", "two"):
+        draw(Path(tmp_path / f"{name}.{kind}"))
+    content = (tmp_path / f"one.{kind}").read_bytes()
+    assert len(content) > 1000
+    assert content == (tmp_path / f"two.{kind}").read_bytes()
+
+
+def test_several_are_saved_by_name_in_a_folder_that_is_made(tmp_path):
+    figures = {name: look.new_figure()[0] for name in ("a", "b")}
+    assert look.save_all(figures, tmp_path / "new" / "folder", "svg") == [
+        tmp_path / "new/folder/a.svg",
+        tmp_path / "new/folder/b.svg",
+    ]
+    assert (tmp_path / "new/folder/b.svg").stat().st_size > 100
