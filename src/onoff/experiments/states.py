@@ -139,8 +139,7 @@ class NoTable(Exception):
 class States:
     """The public states reached so far, by number; number 0 is the start, before the first request.
 
-    Tables do not look ahead here unless asked to (`look_ahead=True`): how far they look depends on the clock, which no
-    seed repeats.
+    Tables do not look ahead here unless asked to (`look_ahead=True`): it takes several times as long.
     """
 
     def __init__(

@@ -147,7 +147,8 @@ class _Search:
         bound_size = 1 if proofs.outer(rows) == self.proof else size - 1
         self.program = HallProgram(rows, self.softness, bound_size)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
-        self.program.aim(central=self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES)
+        self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
+        self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
 
@@ -185,7 +186,7 @@ class _Search:
     def _orders(self) -> int:
         """How many systematic samples to start with: more where queries are large or rows few, few for sparse rows."""
         rows, columns = self.program.p.shape
-        wanted = 1.3 * self.program.p.max(axis=0).sum() + 2 * columns / rows
+        wanted = 1.3 * self.program.p.max(axis=0).sum() + (2 * columns / rows if self.central else 0)
         return int(np.clip(wanted, 4, 24)) if self.full_rows else 4
 
     def _round(self) -> bool:

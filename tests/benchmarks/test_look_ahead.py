@@ -1,0 +1,26 @@
+"""The benchmark of looking ahead: a session whose tables look ahead pays less over ten requests."""
+
+import math
+
+import pytest
+from benchmarks.look_ahead import CHAINS, CLEAR, WAYS, run, show, total
+
+from onoff.chain import MarkovChain
+
+
+@pytest.mark.parametrize("name", ["ring 20", "grid 5x5"])
+def test_looking_ahead_saves_messages_over_ten_requests(name):
+    """The seed is fixed, so it holds or it does not; the difference is some seven standard errors."""
+    chain = MarkovChain(CHAINS[name]())
+    (ahead, error), (plain, its_error) = (total(chain, 20, 1, **WAYS[way]) for way in ("look ahead", "plain"))
+    assert plain - ahead > CLEAR * math.hypot(error, its_error)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_all_chains_and_all_ways():
+    result = run()
+    assert result["ok"]
+    for case in result["cases"]:
+        assert case["lower"] < case["look ahead"][0] < case["plain"][0] < case["greedy, filter"][0]
+        assert case["chain"] in show(result)
