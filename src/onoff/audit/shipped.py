@@ -58,9 +58,10 @@ class Fault(StrEnum):
 
 
 EVERY_FAULT = tuple(fault for fault in Fault if fault is not Fault.NONE)
-KNOWN_LIMIT = {Fault.RESTORED, Fault.LOST}
-"""Together they are not covered: a journal that is lost, then put back as it was before the loss, continues a session
-that the server saw end there, and what was asked in between under another name is forgotten."""
+KNOWN_LIMITS = ({Fault.RESTORED, Fault.LOST}, {Fault.RESTORED, Fault.CRASH_BEFORE})
+"""What is not covered when it comes together: all of the folder put back as it was before the journal was lost, or
+before a request that was stored and never sent. Either way the old session still matches what the server saw last in
+it, and what was asked in between, under another name or by nobody's hearing, is forgotten."""
 ATTEMPTS = 2
 
 
