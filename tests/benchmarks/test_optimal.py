@@ -1,0 +1,34 @@
+"""The benchmark of the optimum measures what it says, at sizes that take no time."""
+
+import json
+
+import pytest
+
+from benchmarks import optimal
+
+
+@pytest.fixture
+def small(monkeypatch):
+    monkeypatch.setattr(optimal, "FAMILIES", {name: optimal.FAMILIES[name] for name in NAMES})
+    for name, value in {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}.items():
+        monkeypatch.setattr(optimal, name, value)
+
+
+NAMES = ("dirichlet 0.1", "dirichlet 1", "dirichlet 10", "ring", "grid")
+
+
+def test_every_family_and_the_baselines_in_one_run(small):
+    result = optimal.run()
+    assert json.loads(json.dumps(result)) == result
+    assert {case["family"] for case in result["cases"]} == {*NAMES, "k-subsets 2", "k-subsets 3"}
+    for case in result["cases"]:
+        assert case["optimal"]
+        assert case["ratios"]["optimal"] == pytest.approx(1, abs=1e-6)
+        assert min(case["ratios"].values()) > 1 - 1e-6
+    for name in NAMES[:3]:
+        found = result["baselines"][name]
+        assert found["enumerated_over_optimal"] == found["enumerated"] / found["optimal"]
+        assert found["optimal_100_over_enumerated"] == found["optimal_100"] / found["enumerated"]
+    shown = optimal.show(result)
+    assert "exponent" in shown
+    assert all(f"| {name} |" in shown for name in NAMES)
