@@ -16,6 +16,7 @@ import multiprocessing
 import resource
 import sys
 import time
+import tracemalloc
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -182,18 +183,22 @@ def _racing(full: bool) -> dict[str, Any]:
     argmin = seconds(lambda: np.argmin(p, axis=1), repeat=50)
     found: dict[str, Any] = {"step": step, "argmin": argmin, "step_over_argmin": step / argmin}
     if full:
-        found["million"] = _apart(_million)
+        found["million"] = _apart(million)
     return found
 
 
-def _million() -> dict[str, float]:
+def million() -> dict[str, float]:
+    """A step of the race over 10^6 sources with 20 successors each, and what it allocates over the rows it reads."""
     transition = families.sparse_out_degree(10**6, 20, np.random.default_rng(0))
     bytes_of_rows = transition.data.nbytes + transition.indices.nbytes + transition.indptr.nbytes
-    before = _peak()
-    racing = race(SparseRows.of_csr(transition, np.arange(10**6)))
     wanted = int(transition.indices[transition.indptr[7]])
+    racing = race(SparseRows.of_csr(transition, np.arange(10**6)))
     step = seconds(lambda: racing.draw(7, wanted, SystemEntropy()), repeat=3)
-    return {"step": step, "over_rows": (_peak() - before) / bytes_of_rows, "queries": 1e6}
+    tracemalloc.start()
+    race(SparseRows.of_csr(transition, np.arange(10**6))).draw(7, wanted, SystemEntropy())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return {"step": step, "over_rows": peak / bytes_of_rows}
 
 
 def _peak() -> int:

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from benchmarks.optimal import million
 from scipy.sparse import csr_array
 from scipy.stats import chi2
 
@@ -154,3 +155,10 @@ def test_a_session_on_a_sparse_chain_of_many_sources():
     assert len(query) < 60_000
     everything_after = session.request(int(matrix.indices[matrix.indptr[x]]), private=True)
     assert everything_after.sources == tuple(np.unique(matrix[list(query.sources)].indices).tolist())
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+def test_a_step_over_a_million_sources_takes_a_small_multiple_of_the_rows_it_touches():
+    """Out-degree 20: making the race and drawing from it, in bytes allocated at the peak."""
+    assert 0.1 < million()["over_rows"] < 4
