@@ -10,7 +10,8 @@ lengths over the same number of connections with the same number of workers, whi
 - Starlette answers the same POSTed queries from a dictionary; a publish replaces one answer, in a file and there.
 
 The load comes from wrk. Rounds are interleaved, so that all see the same machine; figures are those of the median
-round, ratios the medians over the rounds.
+round, ratios the medians over the rounds. The processor time that a server takes for a request, all its processes
+and threads counted, is reported beside: it hardly moves when others use the machine, as requests per second do.
 
     python benchmarks/server.py [--seconds S] [--rounds R] [--workers W] [--json]
 """
@@ -133,12 +134,32 @@ def process(command: list[str], port: int, **options: Any) -> Iterator[subproces
         child.wait()
 
 
-def load(at: Path, requests: str, port: int, seconds: float) -> dict[str, float]:
-    """What wrk measured."""
+class Server(NamedTuple):
+    """Its first process, where it is, the list of requests it understands, and how one publishes to it."""
+
+    pid: int
+    port: int
+    requests: str
+    make_act: Callable[[], Act]
+
+
+def processor_seconds(pid: int) -> float:
+    """What a process, its threads and its children have used so far."""
+    _, _, fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")
+    ticks = sum(map(int, fields.split()[11:13]))
+    children = [
+        int(child) for path in Path(f"/proc/{pid}/task").glob("*/children") for child in path.read_text().split()
+    ]
+    return ticks / os.sysconf("SC_CLK_TCK") + sum(map(processor_seconds, children))
+
+
+def load(at: Path, server: Server, seconds: float) -> dict[str, float]:
+    """What wrk measured, and what the server used."""
     command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(at / "load.lua")]
-    out = subprocess.run(
-        [*command, f"http://127.0.0.1:{port}", "--", str(at / requests)], capture_output=True, text=True, check=True
-    ).stdout
+    where = [f"http://127.0.0.1:{server.port}", "--", str(at / server.requests)]
+    before = processor_seconds(server.pid)
+    out = subprocess.run([*command, *where], capture_output=True, text=True, check=True).stdout
+    used = processor_seconds(server.pid) - before
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+) (\d+)", out)
     if found is None:
         raise RuntimeError(f"wrk said: {out}")
@@ -148,6 +169,7 @@ def load(at: Path, requests: str, port: int, seconds: float) -> dict[str, float]
         "p50_ms": p50 / 1000,
         "p99_ms": p99 / 1000,
         "errors": broken + refused,
+        "processor_us": used / count * 1e6,
     }
 
 
@@ -185,28 +207,23 @@ def all_three(at: Path, names: list[str], sets: int, workers: int) -> Iterator[d
     serve = [onoff, "serve", "--store", store, "--sources", str(at / "names"), "--frame-size", str(FRAME_SIZE)]
     bare = [sys.executable, "-m", "uvicorn", "bare:app", "--no-access-log", "--port", str(ports["starlette"])]
     with (
-        process([*serve, "--port", str(ports["onoff"]), "--workers", str(workers)], ports["onoff"]),
-        process(["nginx", "-c", str(at / "nginx.conf")], ports["nginx"]),
-        process([*bare, "--workers", str(workers)], ports["starlette"], cwd=at),
+        process([*serve, "--port", str(ports["onoff"]), "--workers", str(workers)], ports["onoff"]) as ours,
+        process(["nginx", "-c", str(at / "nginx.conf")], ports["nginx"]) as nginx,
+        process([*bare, "--workers", str(workers)], ports["starlette"], cwd=at) as starlette,
     ):
         add = [onoff, "serve", "--store", store, "--add-publisher", "bench"]
         token = subprocess.run(add, capture_output=True, text=True, check=True).stdout.strip()
-        messages = [f"/v1/sources/{name}/message" for name in names]
+        messages, numbers = [f"/v1/sources/{name}/message" for name in names], [f"/{k}" for k in files]
         yield {
-            "onoff": Server(ports["onoff"], "queries", partial(Put, ports["onoff"], messages, token)),
-            "nginx": Server(ports["nginx"], "statics", partial(Replace, at / "files", files, FRAME_SIZE)),
+            "onoff": Server(ours.pid, ports["onoff"], "queries", partial(Put, ports["onoff"], messages, token)),
+            "nginx": Server(nginx.pid, ports["nginx"], "statics", partial(Replace, at / "files", files, FRAME_SIZE)),
             "starlette": Server(
-                ports["starlette"], "queries", partial(Put, ports["starlette"], [f"/{k}" for k in files], "")
+                starlette.pid,
+                ports["starlette"],
+                "queries",
+                partial(Put, ports["starlette"], numbers, ""),
             ),
         }
-
-
-class Server(NamedTuple):
-    """Where it is, the list of requests it understands, and how one publishes to it."""
-
-    port: int
-    requests: str
-    make_act: Callable[[], Act]
 
 
 def measure(n: int, sets: int, *, workers: int, seconds: float, rounds: int) -> dict[str, Any]:
@@ -218,9 +235,9 @@ def measure(n: int, sets: int, *, workers: int, seconds: float, rounds: int) -> 
         with all_three(at, names, sets, workers) as servers:
             for _ in range(rounds):
                 for name, server in servers.items():
-                    runs[name, "quiet"].append(load(at, server.requests, server.port, seconds))
+                    runs[name, "quiet"].append(load(at, server, seconds))
                     with Publishing(server.make_act) as publishing:
-                        run = load(at, server.requests, server.port, seconds)
+                        run = load(at, server, seconds)
                     run |= {"publishes_per_second": publishing.per_second, "publish_errors": publishing.errors}
                     runs[name, "publishing"].append(run)
 
@@ -281,7 +298,8 @@ def show(report: dict[str, Any]) -> str:
                 run = case[name][traffic]
                 line = (
                     f"  {name:9} {traffic:10} {run['requests_per_second']:9.0f} requests/s   "
-                    f"p50 {run['p50_ms']:7.2f} ms   p99 {run['p99_ms']:7.2f} ms   errors {run['errors']:g}"
+                    f"p50 {run['p50_ms']:7.2f} ms   p99 {run['p99_ms']:7.2f} ms   errors {run['errors']:g}   "
+                    f"processor {run['processor_us']:5.1f} us"
                 )
                 if traffic == "publishing":
                     line += f"   {run['publishes_per_second']:.0f} publishes/s, errors {run['publish_errors']:g}"
