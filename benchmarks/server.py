@@ -153,9 +153,9 @@ def processor_seconds(pid: int) -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + sum(map(processor_seconds, children))
 
 
-def load(at: Path, server: Server, seconds: float) -> dict[str, float]:
+def load(at: Path, server: Server, seconds: int) -> dict[str, float]:
     """What wrk measured, and what the server used."""
-    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds:g}s", "-s", str(at / "load.lua")]
+    command = ["wrk", "-t1", f"-c{CONNECTIONS}", f"-d{seconds}s", "-s", str(at / "load.lua")]
     where = [f"http://127.0.0.1:{server.port}", "--", str(at / server.requests)]
     before = processor_seconds(server.pid)
     out = subprocess.run([*command, *where], capture_output=True, text=True, check=True).stdout
@@ -226,7 +226,7 @@ def all_three(at: Path, names: list[str], sets: int, workers: int) -> Iterator[d
         }
 
 
-def measure(n: int, sets: int, *, workers: int, seconds: float, rounds: int) -> dict[str, Any]:
+def measure(n: int, sets: int, *, workers: int, seconds: int, rounds: int) -> dict[str, Any]:
     """All three servers over some rounds."""
     runs: dict[tuple[str, str], list[dict[str, float]]] = {(s, t): [] for s in SERVERS for t in TRAFFICS}
     with tempfile.TemporaryDirectory(prefix="onoff-bench-") as folder:
@@ -270,7 +270,7 @@ def middle(runs: list[dict[str, float]]) -> dict[str, float]:
     return whole
 
 
-def run(*, seconds: float = 5.0, rounds: int = 3, workers: int = 1) -> dict[str, Any]:
+def run(*, seconds: int = 5, rounds: int = 3, workers: int = 1) -> dict[str, Any]:
     """Both cases, as data."""
     for tool in ("wrk", "nginx"):
         if shutil.which(tool) is None:
@@ -317,7 +317,7 @@ def show(report: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--seconds", type=float, default=5.0)
+    parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--json", action="store_true")
