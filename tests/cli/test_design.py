@@ -88,3 +88,9 @@ def test_bad_input_is_named(chain, tmp_path, capsys):
     assert run(["design", chain, "--picture", str(tmp_path / "table.doc")]) == 3
     assert ".doc" in capsys.readouterr().err
     assert run(["design", chain, "--budget", "-1"]) == 2
+
+
+@pytest.mark.parametrize("scheme", ["race", "optimal"])
+def test_a_seed_below_zero_is_refused(chain, capsys, scheme):
+    assert run(["design", chain, "--scheme", scheme, "--seed", "-1"]) == 2
+    assert "--seed" in capsys.readouterr().err

@@ -186,3 +186,9 @@ def test_reset_asks_first(capfd, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
     out_of(capfd, "state", "reset")
     assert not (tmp_path / "journal").exists()
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan"])
+def test_a_timeout_that_is_none_is_refused_before_anything_is_sent(capfd, tmp_path, seconds):
+    assert "--timeout" in out_of(capfd, "get", "gamma", "--timeout", seconds, code=2).err
+    assert not (tmp_path / "journal").exists()

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from onoff.chain import MarkovChain
 from onoff.cli import run
 
@@ -25,3 +27,13 @@ def test_bad_input_is_named(tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert run(["plot", str(tmp_path / "c.json"), "-o", str(tmp_path / "file" / "x")]) == 3
     assert run(["plot", str(tmp_path / "c.json"), "--format", "bmp"]) == 2
+    assert run(["plot", str(tmp_path / "c.json"), "--message-bytes", "0"]) == 2
+
+
+@pytest.mark.parametrize(
+    "content", ['{"steps": 1, "baselines": 2}', '{"steps": [], "baselines": {}}', '{"transition": "x"}']
+)
+def test_half_a_result_is_refused_in_one_line(tmp_path, capsys, content):
+    (tmp_path / "half.json").write_text(content)
+    assert run(["plot", str(tmp_path / "half.json")]) == 3
+    assert "half.json: begins like a result, but is not whole" in capsys.readouterr().err

@@ -77,6 +77,7 @@ def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
         (["serve", "--store", "{}/empty.db"], 3, "empty"),
         (["serve", "--store", "{}/m.db", "--source", "a/b"], 3, "path"),
         (["serve", "--store", "{}/m.db", "--source", "a", "--frame-size", "1"], 3, "frame"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--frame-size", "0"], 3, "frames of 0 bytes"),
         (["serve", "--store", "{}/m.db", "--source", "a", "--port", "99999"], 3, "99999 is not a port"),
         (["serve", "--store", "{}/m.db", "--source", "a", "--workers", "0"], 3, "0 workers"),
         (["serve", "--store", "{}/m.db", "--source", "a", "--feed-seconds", "0"], 3, "feeds every 0"),

@@ -22,8 +22,9 @@ from onoff.table import QueryTable
 MOST_SHOWN = 24
 """Queries that the text shows one by one."""
 SHOWN_IN_FULL = 12
-WORTH_SHOWING = UNIT // 10**12
 """Queries up to which the text is the whole table, as the paper prints it."""
+WORTH_SHOWING = UNIT // 10**12
+"""Mass from which a query is shown; what is below is left of roundings."""
 TALKS_WHILE_BUILDING = ("optimal", "auto")
 
 Seconds = Annotated[
@@ -45,7 +46,10 @@ def design(
     budget: Seconds = None,
     gap: Gap = None,
     c: Annotated[int | None, Parameter(help="Queries of at most c sources, or everything (enumerated).")] = None,
-    seed: Annotated[int | None, Parameter(help="Of the search (optimal), of the estimated cost (race).")] = None,
+    seed: Annotated[
+        int | None,
+        Parameter(validator=validators.Number(gte=0), help="Of the search (optimal), of the estimated cost (race)."),
+    ] = None,
     show_table: Annotated[bool, Parameter(name="--table", negative="", help="Add the whole table.")] = False,
     picture: Annotated[Path | None, Parameter(help="Write a picture of the table and its cost (.png, .svg).")] = None,
     json: Json = False,

@@ -126,7 +126,7 @@ def _sound(path: Path) -> str:
 
 def _cost(chain: MarkovChain, scheme: str) -> str:
     table = design(chain, scheme)
-    return f"{table.cost:.4g} messages for an open request after a private one, {chain.n} for a private one"
+    return f"{table.cost:.4g} messages for an open request after a private one, at most {chain.n} for a private one"
 
 
 def _show(console: Console, checks: list[dict[str, Any]]) -> None:

@@ -6,7 +6,7 @@ import base64
 import sys
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from rich.console import Console
 
 from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
@@ -30,13 +30,15 @@ def get(
     chain: ChainFile = None,
     journal: JournalFile = None,
     scheme: Scheme = "auto",
-    timeout: Annotated[float, Parameter(help="Seconds before an attempt is given up.")] = 30.0,
+    timeout: Annotated[
+        float, Parameter(validator=validators.Number(gt=0), help="Seconds before an attempt is given up.")
+    ] = 30.0,
     json: Json = False,
 ) -> None:
     """Fetch the latest message of a source and print it.
 
     ```console
-    onoff get NAME --server http://127.0.0.1:8000 --chain chain.json
+    onoff get NAME --server http://127.0.0.1:8470 --chain chain.json
     onoff get NAME --open --json
     ```
 

@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.chain import DEFAULT_SMOOTHING
+from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
-from onoff.errors import InvalidInput
 from onoff.experiments.learn import Learnt
 from onoff.experiments.learn import learn as learn_chain
 from onoff.experiments.traces import Options, Trace, size_of
@@ -58,7 +58,7 @@ def learn(
         format=format,
         gap=gap,
         include_private=include_private,
-        sources=None if sources is None else _names(sources),
+        sources=None if sources is None else read_names(sources),
         columns={"user": user_column, "source": source_column, "time": time_column, "private": private_column},
     )
     opened = Trace(trace, options)
@@ -75,14 +75,6 @@ def learn(
     if output is not None:
         found.save(output)
     emit(found.as_dict(), json, lambda console: _show(console, found, output))
-
-
-def _names(path: Path) -> list[str]:
-    try:
-        names = [line.strip() for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"{path}: {error}", hint="give a file with one name a line") from None
-    return names
 
 
 def _size(path: Path) -> int | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 
 from onoff.cli.output import Json, emit
 from onoff.errors import InvalidInput
@@ -19,7 +19,9 @@ def plot(
     *,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="A folder; by default RESULT's.")] = None,
     format: Literal["png", "svg", "pdf"] = "png",
-    message_bytes: Annotated[int, Parameter(help="The size of a message, for figures in bytes.")] = 1024,
+    message_bytes: Annotated[
+        int, Parameter(validator=validators.Number(gt=0), help="The size of a message, for figures in bytes.")
+    ] = 1024,
     json: Json = False,
 ) -> None:
     """Draw the figures of RESULT: what `simulate --json`, `sweep`, `learn` or `reproduce --json` wrote.

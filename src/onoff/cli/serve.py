@@ -11,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onoff.cli.names import read_names
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.listening import check_port
 
@@ -77,6 +78,8 @@ def serve(
     if workers < 1:
         raise InvalidInput(f"{workers} workers cannot serve", hint="give --workers a number from 1 up")
     check_port(port)
+    if frame_size is not None and frame_size < 1:
+        raise InvalidInput(f"frames of {frame_size} bytes", hint="give --frame-size the bytes of the longest message")
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
@@ -86,7 +89,7 @@ def serve(
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_store()
     listed = read_feeds(feeds) if feeds else ()
-    names = [*(source or []), *_lines(sources), *(feed.name for feed in listed)]
+    names = [*(source or []), *(read_names(sources) if sources else ()), *(feed.name for feed in listed)]
     catalogue = asyncio.run(run.prepare(where, names, frame_size))
     if add_publisher is not None:
         token = asyncio.run(run.add_publisher(where, add_publisher, only or []))
@@ -100,15 +103,6 @@ def serve(
         started = {"url": run.address(sock), "sources": catalogue.n, "frame_size": catalogue.frame_size}
         _print(started if json else started["url"])
         run.serve_here(settings, sock)
-
-
-def _lines(path: Path | None) -> list[str]:
-    if path is None:
-        return []
-    try:
-        return [line.strip() for line in path.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {path}: {error}", hint="give a text file, one name per line") from None
 
 
 def _print(value: object) -> None:

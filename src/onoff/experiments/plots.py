@@ -23,10 +23,14 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path}: {error}", hint=RESULTS) from None
-    if isinstance(document, dict) and {"steps", "baselines"} <= document.keys():
-        return simulation_figures(document, message_bytes)
-    if isinstance(document, dict) and "transition" in document:
-        return chain_figures(document)
+    try:
+        if isinstance(document, dict) and {"steps", "baselines"} <= document.keys():
+            return simulation_figures(document, message_bytes)
+        if isinstance(document, dict) and "transition" in document:
+            return chain_figures(document)
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+        fault = f"{type(error).__name__}: {error}"
+        raise InvalidInput(f"{path}: begins like a result, but is not whole ({fault})", hint=RESULTS) from error
     if isinstance(document, list) and document and isinstance(document[0], dict) and "expected" in document[0]:
         from onoff.experiments.paper.figures import rate_figure, symmetric_figure
 
