@@ -1,6 +1,8 @@
 """Errors: one tree, each with an exit code, a message and a way to mend it."""
 
 from onoff import errors
+from onoff.experiments import sweep
+from onoff.gateway import engine
 
 
 def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():
@@ -9,6 +11,13 @@ def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():
     for kind in kinds:
         assert kind.exit_code in {1, 3, 4, 5}
         assert kind.__name__ in errors.__doc__
+
+
+def test_kinds_that_parts_have_of_their_own_are_named_too():
+    for part in (engine, sweep):
+        own = [e for e in vars(part).values() if isinstance(e, type) and issubclass(e, errors.OnOffError)]
+        assert own
+        assert all(kind.__name__ in errors.__doc__ for kind in own)
 
 
 def test_hint_is_part_of_the_text():

@@ -3,7 +3,7 @@
 import pytest
 
 from onoff.errors import InvalidPattern
-from onoff.pattern import parse, show
+from onoff.pattern import LONGEST, parse, show
 
 
 def test_patterns_are_read_and_written_back():
@@ -12,8 +12,23 @@ def test_patterns_are_read_and_written_back():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "  ", "ON OF", "ON*0", "ON*-1", "OFF*x", "ON*9999999999", "OFF*100001", "1", "ON,OFF"]
+    ("text", "complaint"),
+    [
+        ("", "is empty"),
+        ("  ", "is empty"),
+        ("ON OF", "word 2 of the pattern, 'OF', is not ON or OFF"),
+        ("ON*0", "word 1 of the pattern, 'ON\\*0', repeats too often or never"),
+        ("ON*-1", "word 1 .* is not ON or OFF"),
+        ("ON OFF*x", "word 2 .* is not ON or OFF"),
+        ("ON*9999999999", "word 1 .* is not ON or OFF"),
+        ("ON OFF*100000", "word 2 .* repeats too often"),
+        ("ON,OFF", "word 1 .* is not ON or OFF"),
+    ],
 )
-def test_anything_else_is_refused_by_place(text):
-    with pytest.raises(InvalidPattern):
+def test_anything_else_is_refused_by_place(text, complaint):
+    with pytest.raises(InvalidPattern, match=complaint):
         parse(text)
+
+
+def test_the_longest_pattern_is_read():
+    assert len(parse(f"ON OFF*{LONGEST - 1}")) == LONGEST

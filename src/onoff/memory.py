@@ -15,7 +15,7 @@ are the chain's at every step.
 
 `BayesFilter` (the paper's). U is X_tau, the last private request, and the rows are p(x_t | x_tau, q_[t-1]). The
 posterior after a query is a quotient of integers; multiplied by P it is rounded to units again, so this memory
-carries a rounding error, which it counts.
+carries rounding errors, and counts what they can be at most.
 
 Before the first request there is one row, the initial law: nothing is hidden yet and the plain request is sent.
 """
@@ -95,7 +95,7 @@ class BayesFilter:
     rows: Rows = field(repr=False, compare=False)
     hidden: int = field(default=0, repr=False)
     rounding: int = 0
-    """Units by which rows were rounded since the last private request, the worst row of each step added up."""
+    """N units for each rounding since the last private request: the most that one moves a row, in total variation."""
 
     @property
     def key(self) -> Hashable | None:

@@ -1,12 +1,13 @@
 """The engine: one client, one request at a time, and one state for everybody who looks.
 
-    request(source) -> Future[Delivered]    joins the queue; a thread of its own takes one after the other
-    turn(...)                               the switch
-    snapshot()                              all that the page shows; `revision` grows with every change
+    request(source) -> Future[Message]    joins the queue; a thread of its own takes one after the other
+    turn(...)                             the switch
+    snapshot()                            all that the page shows; `revision` grows with every change
 
 Each request is one step. Whether it is private is what the switch says when it is accepted. A caller may say which
 position it saw; if the switch stands otherwise nothing is sent. A repeated **key** gives the same step back: the
-answer, if there was one; otherwise its stored bytes are sent again, unless another request was made since.
+answer, if there was one; otherwise its stored bytes are sent again, unless another request was made since. Where
+nothing was sent for it, it is a new request, and the switch decides anew.
 
 A thread of its own also asks the server for its catalogue from time to time, always the same way and whatever is
 wanted, so that the page can tell whether the server is there.
