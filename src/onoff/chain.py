@@ -200,15 +200,16 @@ class MarkovChain:
 
         Raises InvalidChain where the name of the file says another format.
         """
-        suffix = Path(path).suffix.lower()
-        if (suffix == ".npz") != self.is_sparse or suffix in {".csv", ".npy"}:
-            wanted = "a sparse chain is saved as .npz" if self.is_sparse else "a chain is saved as .json"
-            raise InvalidChain(f"{path}: the name says another format", hint=wanted)
+        from onoff.chainfile import check_json_name
+
         if not isinstance(self.transition, np.ndarray):
+            if Path(path).suffix.lower() != ".npz":
+                raise InvalidChain(f"{path}: the name says another format", hint="a sparse chain is saved as .npz")
             P = self.transition
             parts = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "format": "csr"}
             np.savez_compressed(path, **parts, names=self.names, initial=self.initial)  # type: ignore[arg-type]
             return
+        check_json_name(Path(path))
         document = {"transition": self.transition.tolist(), "names": self.names, "initial": self.initial.tolist()}
         Path(path).write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
 

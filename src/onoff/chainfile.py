@@ -15,6 +15,8 @@ import numpy as np
 from onoff.errors import InvalidChain, nearest
 
 KEYS = ("transition", "names", "initial")
+OTHER_SUFFIXES = (".csv", ".npy", ".npz")
+"""What a file that is not JSON ends in."""
 REMARKS = ("counts", "about")
 """Further keys that a file may hold; what they say is for people and other tools."""
 
@@ -36,8 +38,14 @@ def read_chain(path: Path, largest: int) -> dict[str, Any]:
         content = path.read_bytes()
     except OSError as error:
         raise InvalidChain(f"{error.strerror}", hint="give the path of a chain file") from None
-    readers = {".csv": _read_csv, ".npy": _read_npy, ".npz": _read_npz}
+    readers = dict(zip(OTHER_SUFFIXES, (_read_csv, _read_npy, _read_npz), strict=True))
     return readers.get(path.suffix.lower(), _read_json)(content)
+
+
+def check_json_name(path: Path) -> None:
+    """Refuse a name under which JSON would be read as something else. Raises InvalidChain."""
+    if path.suffix.lower() in OTHER_SUFFIXES:
+        raise InvalidChain(f"{path}: the name says another format", hint="a chain is saved as .json")
 
 
 def _read_json(content: bytes) -> dict[str, Any]:

@@ -6,6 +6,9 @@ import pytest
 
 from onoff.chain import MarkovChain
 from onoff.cli import run
+from onoff.errors import InvalidChain
+from onoff.experiments.learn import learn
+from onoff.experiments.traces import Trace
 
 
 @pytest.fixture
@@ -71,3 +74,13 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
     caught = capsys.readouterr()
     assert complaint in caught.err
     assert caught.out == ""
+
+
+def test_a_name_under_which_the_chain_could_not_be_read_again_is_refused_before_the_work(tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("a b a\n")
+    for name in ("c.csv", "c.NPZ", "c.npy"):
+        assert run(["learn", str(tmp_path / "t.txt"), "-o", str(tmp_path / name)]) == 3
+        assert "the name says another format" in capsys.readouterr().err
+    with pytest.raises(InvalidChain, match="another format"):
+        learn(Trace(tmp_path / "t.txt")).save(tmp_path / "c.csv")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.chain import DEFAULT_SMOOTHING
+from onoff.chainfile import check_json_name
 from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.experiments.learn import Learnt
@@ -53,6 +54,7 @@ def learn(
     Requests marked as private are left out: the chain is public.
     """
     if output is not None:
+        check_json_name(output)
         check_writable(output)
     options = Options(
         format=format,

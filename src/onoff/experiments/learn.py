@@ -28,6 +28,7 @@ import numpy as np
 
 from onoff.bounds import bounds
 from onoff.chain import DEFAULT_SMOOTHING, MarkovChain
+from onoff.chainfile import check_json_name
 from onoff.errors import InvalidInput
 from onoff.experiments.traces import Run, Trace
 from onoff.rows import Floats, Integers
@@ -105,7 +106,8 @@ class Learnt:
         }
 
     def save(self, path: Path) -> None:
-        """Write the chain file whole or not at all."""
+        """Write the chain file whole or not at all. Raises InvalidChain where its name says another format."""
+        check_json_name(path)
         try:
             handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
             try:
@@ -117,7 +119,7 @@ class Learnt:
                 Path(temporary).unlink(missing_ok=True)
                 raise
         except OSError as error:
-            raise InvalidInput(f"{path}: {error.strerror}", hint="nothing was written") from None
+            raise InvalidInput(f"{path}: {error.strerror}", hint="nothing was written; choose another place") from None
 
 
 def learn(
