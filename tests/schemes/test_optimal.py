@@ -182,6 +182,13 @@ def test_looking_ahead_where_no_search_is_needed(after):
     assert mean_successor(ahead, Future(rows, chain)) < 0.97 * mean_successor(plain, Future(rows, chain))
 
 
+def test_ties_of_few_full_rows_over_many_sources_are_left_as_they_are():
+    chain = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(3)))
+    rows = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(3))[:4])
+    plain, ahead = design(rows, "optimal"), design(rows, "optimal", future=chain)
+    assert ahead.as_dict() == plain.as_dict()
+
+
 def test_looking_ahead_from_the_middle():
     chain = Rows.of(families.dirichlet(30, 1.0, np.random.default_rng(0)))
     plain, ahead = design(chain, "optimal"), design(chain, "optimal", future=chain)

@@ -97,6 +97,8 @@ def build(
     search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
     if outright is None:
         search.run()
+    elif search.central and rows.distinct > 2:  # few rows give few cuts a round: looking ahead would take too long
+        return outright
     else:
         search.adopt(outright)
     if future is not None:
