@@ -40,8 +40,8 @@ def run(
     """Run many sessions of the real client against the server at URL, and test whether what it sees depends on X.
 
     ```console
-    onoff audit run http://127.0.0.1:8000 --chain chain.json
-    onoff audit run http://127.0.0.1:8000 --chain chain.json --fault 'lost answer' --at 1 --sessions 5000
+    onoff audit run http://127.0.0.1:8470 --chain chain.json
+    onoff audit run http://127.0.0.1:8470 --chain chain.json --fault 'lost answer' --at 1 --sessions 5000
     ```
 
     A pass is not a proof: the smallest leak that would have been found is part of the answer.

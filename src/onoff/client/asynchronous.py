@@ -18,7 +18,7 @@ class AsyncClient:
 
     >>> from onoff import MarkovChain
     >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
-    >>> client = AsyncClient("http://127.0.0.1:8000", chain, journal="/nonexistent/journal")
+    >>> client = AsyncClient("http://127.0.0.1:8470", chain, journal="/nonexistent/journal")
     >>> client
     <AsyncClient: 2 sources>
     >>> asyncio.run(client.close())

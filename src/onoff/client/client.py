@@ -81,7 +81,7 @@ class Client:
     observe    is called with every `Sent` before it leaves; `progress` with every `Progress`
     entropy, new_session, transport, clock, sleep   the world outside, for tests and audits
 
-    >>> client = Client("http://127.0.0.1:8000", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
+    >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
     >>> client
     <Client: 2 sources>
     """

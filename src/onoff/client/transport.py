@@ -138,7 +138,7 @@ def _parts(url: str) -> tuple[str, str, int, str]:
     except (ValueError, KeyError):
         host, port = "", 0
     if not host or not port or not url.isascii() or not url.isprintable() or " " in url:
-        raise InvalidInput("not the address of a server", hint="such as http://127.0.0.1:8000 or https://example.org")
+        raise InvalidInput("not the address of a server", hint="such as http://127.0.0.1:8470 or https://example.org")
     if parts.username or parts.password or parts.query or parts.fragment:
         raise InvalidInput("an address with more than host, port and path", hint="leave out user, query and fragment")
     return parts.scheme, host, port, parts.path.rstrip("/")
