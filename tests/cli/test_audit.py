@@ -214,3 +214,22 @@ def test_what_the_exact_audit_cannot_do_is_refused(chain, capsys, arguments):
     caught = capsys.readouterr()
     assert caught.out == ""
     assert len(caught.err.splitlines()) == 2
+
+
+@pytest.mark.parametrize(("truth", "says"), [([0.8, 0.2], "fits their tables"), ([0.4, 0.6], "does not fit")])
+def test_how_often_queries_were_drawn_is_compared_with_their_tables(chain, truth, says, capsys, tmp_path):
+    """500 pairs of ON and OFF, as draws expect them: for the chain itself exactly, for a restless user far from it.
+
+    After a private request 0 the table asks {0} with 0.2 / 0.8, and everything with the rest; {1} likewise.
+    """
+    stay, leave = truth
+    plain = round(250 * (stay * 0.25 + leave))  # of 250 users at either source, who stays and who leaves for it
+    log, step, lines = tmp_path / "log.jsonl", 0, []
+    for sources, count in (([0], plain), ([1], plain), ([0, 1], 500 - 2 * plain)):
+        for _ in range(count):
+            lines += [{"step": step, "private": True, "sources": [0, 1]}]
+            lines += [{"step": step + 1, "private": False, "sources": sources}]
+            step += 2
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert run(["audit", "log", str(log), "--chain", chain, "--scheme", "single"]) == 0
+    assert says in capsys.readouterr().out
