@@ -60,6 +60,19 @@ SURVIVORS: dict[str, dict[tuple[str, str], str]] = {
         ),
     },
     "onoff.table": {
+        ("plus one", "listed = np.array([cell for cell in cells if cell[3] > 0], dtype=np.int64).reshape(-1, 4)"): (
+            "numpy takes any negative size for what is left over"
+        ),
+        (
+            "plus one",
+            "if ends != (self.rows.distinct + 1, 0, len(self.slots), len(self.slots)) "
+            "or (np.diff(self.starts) < 0).any():",
+        ): "a row without cells, which holds less than its budget and is refused for that",
+        (
+            "Lt to LtE",
+            "if ends != (self.rows.distinct + 1, 0, len(self.slots), len(self.slots)) "
+            "or (np.diff(self.starts) < 0).any():",
+        ): "the same",
         ("plus one", "MOST_SHOWN = 16"): "how many queries are printed, for readers",
         ("plus one", "renamed = np.zeros(max(len(queries), 1), dtype=np.int64)"): "a spare entry that nothing reads",
         ("GtE to Gt", "missing = (slot >= len(keys)) | (keys[np.minimum(slot, len(keys) - 1)] != wanted)"): (

@@ -5,6 +5,7 @@ missing=""
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
 command -v nginx >/dev/null 2>&1 || missing="$missing nginx-light"
+command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
 command -v wrk >/dev/null 2>&1 || missing="$missing wrk"
 [ -z "$missing" ] && exit 0
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -218,7 +218,10 @@ def test_sums_that_only_meet_modulo_two_to_the_64_are_refused():
     [
         ("slots", lambda slots, table: np.array([slots[-1] - len(table.items), *slots[1:]]), "outside every query"),
         ("slots", lambda slots, table: slots + len(table.items), "outside every query"),
+        ("slots", lambda slots, table: np.array([*slots[:-1], len(table.items)]), "outside every query"),
         ("items", lambda items, table: np.array([*items[:-1], 7]), "no such source"),
+        ("items", lambda items, table: np.array([*items[:-1], table.rows.n]), "no such source"),
+        ("items", lambda items, table: np.array([*items[:-1], items[-2]]), "ascending order"),
         ("items", lambda items, table: np.array([*items[:-2], -1, items[-1]]), "no such source"),
         ("starts", lambda starts, table: starts[:-1], "do not fit the rows"),
         ("starts", lambda starts, table: starts + 1, "do not fit the rows"),
