@@ -14,7 +14,7 @@ FRAME = 512
 
 
 def said(answer, known, *sources):
-    messages = wire.decode_answer(b"".join(answer.frames), sources, epoch=known.epoch, frame_size=FRAME)
+    messages = wire.decode_answer(b"".join(answer), sources, epoch=known.epoch, frame_size=FRAME)
     return [message.body for message in messages]
 
 

@@ -8,6 +8,7 @@ from itertools import count
 
 import pytest
 
+from onoff.errors import StoreUnavailable
 from onoff.server.steps import StepTable
 from onoff.server.store import LastStep
 
@@ -85,3 +86,97 @@ def test_a_bucket_that_another_process_holds_is_waited_for(table, tmp_path):
     other.communicate(b"")
     waiting.join()
     assert verdicts == [None]
+
+
+class Turns:
+    """An event loop that ends its turn when told."""
+
+    def __init__(self, path):
+        self.at_end = []
+        self.table = StepTable(path, at_end_of_turn=self.at_end.append)
+
+    def admit(self, session, step, digest):
+        return self.table.admit(session * 16, step, digest * 32)
+
+    def end(self):
+        for callback in self.at_end:
+            callback()
+        self.at_end.clear()
+
+
+@pytest.fixture
+def pair(tmp_path):
+    pair = Turns(tmp_path / "steps"), Turns(tmp_path / "steps")
+    yield pair
+    for turns in pair:
+        turns.table.close()
+
+
+def admit_elsewhere(turns, *what):
+    verdicts = []
+    thread = threading.Thread(target=lambda: verdicts.append(turns.admit(*what)))
+    thread.start()
+    return thread, verdicts
+
+
+def test_a_lone_table_takes_one_lock_a_turn(pair, monkeypatch):
+    """And no lock of a bucket: any such call fails here."""
+    monkeypatch.setattr("onoff.server.steps.fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
+    first, _ = pair
+    for turn in range(3):
+        for step in range(5):
+            assert first.admit(b"a", 10 * turn + step, b"x") is None
+        assert first.admit(b"a", 0, b"x") == first.table.last(b"a" * 16) == LastStep(10 * turn + 4, b"x" * 32)
+        assert len(first.at_end) == 1
+        first.end()
+
+
+def test_another_waits_for_the_end_of_the_turn_and_then_both_share(pair):
+    first, second = pair
+    assert first.admit(b"a", 5, b"x") is None
+    waiting, verdicts = admit_elsewhere(second, b"a", 5, b"y")
+    waiting.join(0.1)
+    assert verdicts == []
+    assert first.admit(b"a", 6, b"x") is None  # still alone
+    first.end()
+    waiting.join()
+    assert verdicts == [LastStep(6, b"x" * 32)]
+    assert second.admit(b"a", 7, b"y") is None
+    assert first.admit(b"a", 7, b"x") == LastStep(7, b"y" * 32)
+    assert first.at_end == second.at_end == []  # no turns any more: buckets are locked
+
+
+def test_whoever_is_busy_hears_the_knock(pair):
+    """One turn after the other without a gap: the other gets in before the next one all the same."""
+    first, second = pair
+    first.admit(b"a", 0, b"x")
+    waiting, verdicts = admit_elsewhere(second, b"a", 0, b"y")
+    for _ in range(1000):
+        if first.table._map[8]:  # the knock
+            break
+        waiting.join(0.001)
+    first.end()
+    first.admit(b"a", 1, b"x")
+    assert first.at_end == []  # it shares now
+    waiting.join()
+    assert verdicts in ([LastStep(0, b"x" * 32)], [LastStep(1, b"x" * 32)])
+    assert not first.table._map[8]
+
+
+def test_a_turn_that_never_ends_is_not_waited_for_without_end(pair, monkeypatch):
+    monkeypatch.setattr("onoff.server.steps.KNOCK_SECONDS", 0.05)
+    first, second = pair
+    first.admit(b"a", 0, b"x")
+    with pytest.raises(StoreUnavailable, match="does not go on"):
+        second.admit(b"a", 0, b"y")
+    first.end()
+    assert second.admit(b"a", 0, b"y") == LastStep(0, b"x" * 32)
+
+
+def test_closing_within_a_turn_ends_it(tmp_path):
+    first, second = Turns(tmp_path / "steps"), Turns(tmp_path / "steps")
+    first.admit(b"a", 0, b"x")
+    first.table.close()
+    first.end()
+    assert second.admit(b"a", 0, b"y") == LastStep(0, b"x" * 32)
+    second.table.close()

@@ -150,6 +150,7 @@ async def test_of_many_processes_with_different_bytes_one_wins(store, where):
         "        for step in range(200):\n"
         "            verdict = await store.admit(bytes(16), step, sys.argv[2].encode() * 32)\n"
         "            print(step, int(verdict.conflict is None))\n"
+        "            await asyncio.sleep(0)\n"  # a turn of the event loop ends
         "asyncio.run(main())\n"
     )
     names = "abcdefgh"

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import NamedTuple
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
@@ -23,11 +22,7 @@ from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Pro
 RETRY_SECONDS = 1
 
 
-class Answer(NamedTuple):
-    """The frames of an answer and their length in all."""
-
-    frames: list[bytes]
-    length: int
+Answer = list[bytes]  # its frames, at least one, all of one size
 
 
 class Shelf:
@@ -80,22 +75,21 @@ class Answerer:
         if nearby is None:
             return None
         try:
-            head = wire.decode_query_head(body)
-            if head.epoch != shelf.epoch:
-                return None
-            sources = wire.decode_bitmap(body[QUERY_HEAD_BYTES:], shelf.catalogue.n)
-            stamp, conflict = nearby.admit_now(head.session, head.step, hashlib.sha256(body).digest())
-            if conflict is not None:
-                return None
+            stamp = nearby.stamp_now()
             if stamp != shelf.stamp:
                 latest = nearby.latest_now(shelf.stamp)
                 if latest.catalogue != shelf.catalogue:
                     return None
                 shelf.take(latest)
+            epoch, session, step = wire.decode_query_head(body)
+            if epoch != shelf.epoch:
+                return None
+            frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
+            if nearby.admit_now(session, step, hashlib.sha256(body).digest()) is not None:
+                return None
         except (InvalidWire, StoreUnavailable):
             return None
-        frames = shelf.frames
-        return Answer([frames[s] for s in sources], len(sources) * shelf.catalogue.frame_size)
+        return frames
 
     async def answer(self, body: bytes) -> Answer | Problem:
         """The answer to the query in `body`, or why there is none."""
@@ -119,8 +113,7 @@ class Answerer:
             return Problem(400, error.message, error.hint or "")
         except StoreUnavailable as error:
             return unavailable(error)
-        frames = shelf.frames
-        return Answer([frames[s] for s in sources], len(sources) * shelf.catalogue.frame_size)
+        return [shelf.frames[source] for source in sources]
 
 
 def answer_headers(length: int) -> list[tuple[bytes, bytes]]:

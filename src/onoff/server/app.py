@@ -132,14 +132,10 @@ class MessageServer:
             await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
             await send({"type": "http.response.body", "body": body})
 
-    def count_answer(self, frames: int) -> None:
-        self.metrics.add(Count.ANSWERED)
-        self.metrics.add(Count.ANSWERED_FRAMES, frames)
-
     def count(self, outcome: Answer | Problem) -> None:
         """Add an outcome to the counts."""
-        if isinstance(outcome, Answer):
-            self.count_answer(len(outcome.frames))
+        if not isinstance(outcome, Problem):
+            self.metrics.add_answer(len(outcome))
         elif outcome.status == HTTPStatus.CONFLICT:
             self.metrics.add(Count.CONFLICTS)
         elif outcome.status == HTTPStatus.SERVICE_UNAVAILABLE:

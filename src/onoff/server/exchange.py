@@ -76,12 +76,12 @@ async def read_body(receive: Receive) -> bytes:
 
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send frames in pieces, no faster than they are read. TimeoutError: nobody reads."""
-    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(answer.length)})
-    frames = answer.frames
-    per_piece = max(1, PIECE_BYTES * len(frames) // answer.length)
-    for start in range(0, len(frames), per_piece):
-        more = start + per_piece < len(frames)
-        piece = b"".join(frames[start : start + per_piece])
+    headers = answer_headers(len(answer) * len(answer[0]))
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    per_piece = max(1, PIECE_BYTES // len(answer[0]))
+    for start in range(0, len(answer), per_piece):
+        more = start + per_piece < len(answer)
+        piece = b"".join(answer[start : start + per_piece])
         async with asyncio.timeout(WRITE_SECONDS):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 

@@ -63,6 +63,11 @@ class Metrics:
     def add(self, count: Count, amount: int = 1) -> None:
         self._cells[self._base + count] += amount
 
+    def add_answer(self, frames: int) -> None:
+        """Add an answer of so many frames; every query comes by here."""
+        self._cells[self._base] += 1
+        self._cells[self._base + 1] += frames
+
     def total(self, count: Count) -> int:
         return sum(self._cells[worker * self._width + count] for worker in range(self._workers))
 

@@ -45,6 +45,8 @@ class QueryProtocol(HttpToolsProtocol):
         self._in_head = True
         self._head_bytes = 0
         self._held = b""
+        self._plain_head = b""
+        self._plain_bytes = -1
         self._last_answer = 0.0
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -62,16 +64,20 @@ class QueryProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         if self._between_requests and (self.cycle is None or self.cycle.response_complete):
-            data, self._held = self._held + data, b""
-            found = plain_body(data)
-            if found is not None:
-                start, missing = found
-                if missing:
-                    self._held = data
-                    self._arm()
-                    return
-                if self._answer_now(data[start:]):
-                    return
+            if self._held:
+                data, self._held = self._held + data, b""
+            if len(data) == self._plain_bytes and data.startswith(self._plain_head):  # as the last one: nearly always
+                start, missing = len(self._plain_head), 0
+            else:
+                start, missing = plain_body(data) or (0, 0)
+                if start and not missing:
+                    self._plain_head, self._plain_bytes = data[:start], len(data)
+            if missing:
+                self._held = data
+                self._arm()
+                return
+            if start and self._answer_now(data[start:]):
+                return
         if self._in_head:
             if self._head_bytes > MAX_HEAD_BYTES:
                 self._refuse(_head_too_long())
@@ -83,13 +89,16 @@ class QueryProtocol(HttpToolsProtocol):
         """Answer if the answer is small and the line is free; else leave it to the ordinary way."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
-        outcome = self._server.answerer.answer_now(body)
-        if outcome is None or outcome.length > PIECE_BYTES:
+        frames = self._server.answerer.answer_now(body)
+        if frames is None:
             return False
-        self._server.count_answer(len(outcome.frames))
-        self.transport.write(b"".join((_answer_head(outcome.length), *outcome.frames)))
-        self.server_state.total_requests += 1
-        self._disarm()
+        length = len(frames) * len(frames[0])
+        if length > PIECE_BYTES:
+            return False
+        self._server.metrics.add_answer(len(frames))
+        self.transport.write(b"".join((_answer_head(length), *frames)))
+        if self._deadline is not None:
+            self._disarm()
         self._last_answer = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_handler()

@@ -67,7 +67,7 @@ class SQLiteStore:
             self._writer = self._connect()
             self._prepare(frame_size)
             self._reader = self._connect()
-            self._steps = StepTable(f"{self._path}-steps")
+            self._steps = StepTable(f"{self._path}-steps", at_end_of_turn=_soon)
             self._steps.ring()  # whoever died between commit and bell is made up for
         except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(
@@ -187,7 +187,7 @@ class SQLiteStore:
         return self
 
     async def catalogue(self) -> Catalogue:
-        self._look()
+        self.stamp_now()
         return self._known[1]
 
     def _read_catalogue(self, text: bytes) -> tuple[bytes, Catalogue]:
@@ -195,7 +195,7 @@ class SQLiteStore:
         known = self._known
         return known if known[0] == text else (text, decode_catalogue(text))
 
-    def _look(self) -> Stamp:
+    def stamp_now(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
         if self._steps.bell != self._heard:
             try:
@@ -231,11 +231,11 @@ class SQLiteStore:
         messages = {name: Message(*rest) for name, *rest in rows}
         return Latest(stamp, self._known[1], messages, whole=after.changes < 0)
 
-    def admit_now(self, session: bytes, step: int, digest: bytes) -> Admission:
-        return Admission(self._look(), self._steps.admit(session, step, digest))
+    def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
+        return self._steps.admit(session, step, digest)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        return self.admit_now(session, step, digest)
+        return Admission(self.stamp_now(), self.admit_now(session, step, digest))
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)
@@ -248,7 +248,7 @@ class SQLiteStore:
         return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
 
     async def promise(self) -> Promise:
-        self._look()
+        self.stamp_now()
         return Promise("sqlite", True, "an acknowledged message is on disk: it survives a crash and a power cut")
 
     # Writing.
@@ -296,6 +296,10 @@ class SQLiteStore:
         self._reader.close()
         self._writer.close()
         self._steps.close()
+
+
+def _soon(callback: Callable[[], None]) -> None:
+    asyncio.get_running_loop().call_soon(callback)
 
 
 def _settle(done: asyncio.Future[Any], outcome: Any) -> None:

@@ -7,9 +7,16 @@ eight slots of 64 bytes:
     session 16 | step 8 | sha256 32 | last seen 8 (milliseconds; 0 is empty)
 
 A session lives in the bucket its first bytes name. A new session in a full bucket takes the slot that was seen
-longest ago, so memory is bounded whatever is sent; a forgotten session starts afresh. A bucket is locked (a
-record lock on its bytes) while it is read and written, so all processes agree. The content outlives the
+longest ago, so memory is bounded whatever is sent; a forgotten session starts afresh. The content outlives the
 processes, not a power cut: it is there to notice a client that was rolled back or copied.
+
+All processes agree because none touches a bucket without two locks, of which the first decides on the second:
+
+- of the whole file (flock): shared, for life; or exclusive, until the end of this turn of the event loop;
+- of the bucket (a record lock): taken by those who share the file. Who has it exclusively needs no other.
+
+So a lone process pays for one lock a turn, not a query. Another that comes **knocks**: it sets a byte that is looked
+at before a turn is taken, and from the next turn on both share.
 """
 
 from __future__ import annotations
@@ -19,8 +26,10 @@ import mmap
 import os
 import struct
 import time
+from collections.abc import Callable
 from pathlib import Path
 
+from onoff.errors import StoreUnavailable
 from onoff.server.store import LastStep
 
 _SLOT = struct.Struct(">16sQ32sQ")
@@ -28,15 +37,31 @@ _SLOTS = 8
 _SEEN = struct.Struct(">" + "56xQ" * _SLOTS)
 _BUCKET_BYTES = _SLOT.size * _SLOTS
 _BELL_BYTES = 8
+_KNOCK = 8
 _FIRST_BUCKET = 4096
 BUCKETS = 1 << 15  # 262144 sessions in 16 MiB
 
 
-class StepTable:
-    """`admit` steps, one slot per session; `ring` and look at the `bell`."""
+KNOCK_SECONDS = 2.0  # within which a process in its turn must let another in; a turn takes milliseconds
 
-    def __init__(self, path: str | Path, *, buckets: int = BUCKETS) -> None:
+
+class StepTable:
+    """`admit` steps, one slot per session; `ring` and look at the `bell`.
+
+    `at_end_of_turn` is to call what it is given when the event loop has done what is ready now; without it the table
+    is always shared.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        buckets: int = BUCKETS,
+        at_end_of_turn: Callable[[Callable[[], None]], object] | None = None,
+    ) -> None:
         self._buckets = buckets
+        self._at_end_of_turn = at_end_of_turn
+        self._alone = self._sharing = False  # what we have of the whole file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
         os.ftruncate(self._file, size)
@@ -52,40 +77,90 @@ class StepTable:
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         """None if the step may be answered, and it is then the last; else the last that stands against it."""
+        if self._alone:
+            return self._admit(session, step, digest)
+        return self._locked(session, lambda: self._admit(session, step, digest))
+
+    def _admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         start = self._bucket_of(session)
-        fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
-        try:
-            bucket = self._map[start : start + _BUCKET_BYTES]
-            offset = _find(session, bucket)
-            sent = step.to_bytes(8) + digest
-            if offset is None:
-                seen = _SEEN.unpack(bucket)
-                offset = seen.index(min(seen)) * _SLOT.size
-            else:
-                last = bucket[offset + 16 : offset + 56]
-                if last != sent and last[:8] >= sent[:8]:  # big-endian: bytes compare as the steps do
-                    return LastStep(int.from_bytes(last[:8]), last[8:])
-            at = start + offset
-            self._map[at : at + _SLOT.size] = session + sent + (time.time_ns() // 1_000_000).to_bytes(8)
-            return None
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+        bucket = self._map[start : start + _BUCKET_BYTES]
+        sent = step.to_bytes(8) + digest
+        offset = _find(session, bucket)
+        if offset is None:
+            seen = _SEEN.unpack(bucket)
+            offset = seen.index(min(seen)) * _SLOT.size
+        else:
+            last = bucket[offset + 16 : offset + 56]
+            if last != sent and last[:8] >= sent[:8]:  # big-endian: bytes compare as the steps do
+                return LastStep(int.from_bytes(last[:8]), last[8:])
+        at = start + offset
+        self._map[at : at + _SLOT.size] = session + sent + (time.time_ns() // 1_000_000).to_bytes(8)
+        return None
 
     def last(self, session: bytes) -> LastStep | None:
         """The last step of the session, unless it is unknown or forgotten."""
+        return self._locked(session, lambda: self._last(session))
+
+    def _last(self, session: bytes) -> LastStep | None:
         start = self._bucket_of(session)
-        fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
-        try:
-            bucket = self._map[start : start + _BUCKET_BYTES]
-            offset = _find(session, bucket)
-            return None if offset is None else LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
-        finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+        bucket = self._map[start : start + _BUCKET_BYTES]
+        offset = _find(session, bucket)
+        return None if offset is None else LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
 
     def _bucket_of(self, session: bytes) -> int:
         return _FIRST_BUCKET + int.from_bytes(session[:4]) % self._buckets * _BUCKET_BYTES
 
+    # Locks.
+
+    def _locked(self, session: bytes, work: Callable[[], LastStep | None]) -> LastStep | None:
+        """The outcome of `work`, done while the session's bucket is ours."""
+        if not self._sharing:
+            if self._alone or self._take_turn():
+                return work()
+            self._share()
+        start = self._bucket_of(session)
+        fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
+        try:
+            return work()
+        finally:
+            fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+
+    def _take_turn(self) -> bool:
+        """Whether the file is now ours alone, until the end of this turn."""
+        if self._at_end_of_turn is None or self._map[_KNOCK] or not self._try_lock(fcntl.LOCK_EX):
+            return False
+        self._alone = True
+        self._at_end_of_turn(self._end_turn)
+        return True
+
+    def _end_turn(self) -> None:
+        if self._alone:
+            self._alone = False
+            fcntl.flock(self._file, fcntl.LOCK_UN)
+
+    def _share(self) -> None:
+        """Share the file from now on; whoever has its turn is asked to let us in."""
+        deadline = time.monotonic() + KNOCK_SECONDS
+        while not self._try_lock(fcntl.LOCK_SH):
+            self._map[_KNOCK] = 1
+            if time.monotonic() > deadline:
+                raise StoreUnavailable(
+                    "another server holds the table of steps and does not go on",
+                    hint="is a server on the same store stopped or stuck?",
+                )
+            time.sleep(0.001)
+        self._map[_KNOCK] = 0
+        self._sharing = True
+
+    def _try_lock(self, kind: int) -> bool:
+        try:
+            fcntl.flock(self._file, kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
     def close(self) -> None:
+        self._alone = False
         self._map.close()
         os.close(self._file)
 

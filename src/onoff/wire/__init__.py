@@ -69,6 +69,7 @@ from onoff.wire.query import (
     encode_bitmap,
     encode_query,
     query_length,
+    select,
 )
 from onoff.wire.refusal import (
     EPOCH_CHANGED,
@@ -140,4 +141,5 @@ __all__ = [
     "encode_query",
     "encode_seen",
     "query_length",
+    "select",
 ]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from itertools import compress
+from typing import Final, NamedTuple, TypeVar
 
 from onoff.errors import InvalidWire
 from onoff.wire.catalogue import EPOCH_LIMIT, MAX_SOURCES
@@ -24,7 +25,9 @@ _QUERY_HEAD = struct.Struct(">H6s16sQ")
 QUERY_HEAD_BYTES: Final = _QUERY_HEAD.size
 MAX_QUERY: Final = QUERY_HEAD_BYTES + MAX_SOURCES // 8
 
-_BITS = tuple(tuple(bit for bit in range(8) if byte >> bit & 1) for byte in range(256))
+_FLAGS = bytes(byte == ord("1") for byte in range(256))
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +72,22 @@ def encode_bitmap(sources: Sequence[int], n: int) -> bytes:
     return bytes(bitmap)
 
 
-def decode_bitmap(bitmap: bytes, n: int) -> tuple[int, ...]:
-    """The sources of a bitmap, ascending."""
+def select(bitmap: bytes, items: Sequence[T]) -> list[T]:
+    """The items whose bits are set, in order; each item has a bit."""
+    n = len(items)
     if len(bitmap) != bitmap_length(n):
         raise InvalidWire(f"a bitmap of {len(bitmap)} bytes", hint=f"{n} sources take exactly {bitmap_length(n)} bytes")
-    if n % 8 and bitmap[-1] >> (n % 8):
+    bits = int.from_bytes(bitmap, "little")
+    if bits >> n:
         raise InvalidWire("a bitmap whose spare bits are not zero", hint=f"there are only {n} sources")
-    sources = tuple([at * 8 + bit for at, byte in enumerate(bitmap) if byte for bit in _BITS[byte]])
-    if not sources:
+    if not bits:
         raise InvalidWire("a query for no source", hint="ask for at least one")
-    return sources
+    return list(compress(items, f"{bits:b}".encode().translate(_FLAGS)[::-1]))
+
+
+def decode_bitmap(bitmap: bytes, n: int) -> tuple[int, ...]:
+    """The sources of a bitmap, ascending."""
+    return tuple(select(bitmap, range(n)))
 
 
 def encode_query(query: Query) -> bytes:
