@@ -1,11 +1,13 @@
 """The connection: the short way and the ordinary way give the same bytes, and no sender can hold the server."""
 
 import contextlib
+import mmap
 import os
 import random
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -274,24 +276,78 @@ def test_too_many_requests_at_once_are_shed_and_it_recovers(known):
         assert metrics(server.url)["onoff_requests_shed_total"] >= 1
 
 
-def test_a_reader_that_stops_is_dropped_and_holds_little_memory(monkeypatch):
-    monkeypatch.setattr("onoff.server.exchange.WRITE_SECONDS", 0.3)
-    n, size = 256, 64 * 1024
-    with running([f"s{i}" for i in range(n)], frame_size=size) as server:
-        known = catalogue(server.url)
-        with Line(server.url) as line:
-            line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
-            line.send(query_request(line.host, query(known, *range(n))))
-            while not metrics(server.url)["onoff_answers_cut_off_total"]:
-                time.sleep(0.05)
-            got = 0
-            with contextlib.suppress(ConnectionResetError):
-                while piece := line.socket.recv(1 << 20):
-                    got += len(piece)
-            assert got < n * size
-        monkeypatch.undo()
-        with Line(server.url) as line:
-            assert len(line.query(query(known, *range(n))).body) == n * size
+BOTH_WAYS = pytest.mark.parametrize("extra", ["", "x-unusual: 1\r\n"], ids=["short way", "ordinary way"])
+
+
+@pytest.fixture(scope="module")
+def large():
+    """A server whose whole answer has 16 MiB, more than the sockets hold, and which keeps idle connections for 1 s."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onoff.server.run.KEEP_ALIVE_SECONDS", 1)
+        with running([f"s{i}" for i in range(256)], frame_size=64 * 1024) as server:
+            yield server
+
+
+def ask_for_all(line, known, extra):
+    line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+    line.send(query_request(line.host, query(known, *range(known.n)), extra=extra))
+
+
+@BOTH_WAYS
+def test_a_reader_that_stops_is_cut_off(large, extra, monkeypatch):
+    monkeypatch.setattr("onoff.server.protocol.PIECE_SECONDS", 0.3)
+    known = catalogue(large.url)
+    before = metrics(large.url)["onoff_answers_cut_off_total"]
+    with Line(large.url) as line:
+        ask_for_all(line, known, extra)
+        for _ in range(200):
+            if metrics(large.url)["onoff_answers_cut_off_total"] > before:
+                break
+            time.sleep(0.05)
+        got = 0
+        with contextlib.suppress(ConnectionResetError):
+            while piece := line.socket.recv(1 << 20):
+                got += len(piece)
+        assert got < known.n * known.frame_size
+    monkeypatch.undo()
+    with Line(large.url) as line:
+        assert len(line.query(query(known, *range(known.n))).body) == known.n * known.frame_size
+
+
+@BOTH_WAYS
+def test_a_slow_reader_is_waited_for(large, extra, monkeypatch):
+    """Eight times as long as a piece may take, and twice as long as an idle connection is kept."""
+    monkeypatch.setattr("onoff.server.protocol.PIECE_SECONDS", 0.25)
+    known = catalogue(large.url)
+    before = metrics(large.url)["onoff_answers_cut_off_total"]
+    with Line(large.url) as line:
+        ask_for_all(line, known, extra)
+        whole = known.n * known.frame_size
+        got = 0
+        start = time.monotonic()
+        while got < whole:
+            piece = line.socket.recv(1 << 20)
+            assert piece
+            got += len(piece)
+            time.sleep(max(0.0, 2 * got / whole - (time.monotonic() - start)))
+    assert metrics(large.url)["onoff_answers_cut_off_total"] == before
+
+
+@BOTH_WAYS
+def test_an_answer_that_nobody_reads_is_not_copied(large, extra):
+    """Fifty of them hold far less than their 800 MiB."""
+    known = catalogue(large.url)
+    before = resident_bytes()
+    with contextlib.ExitStack() as stack:
+        for _ in range(50):
+            ask_for_all(stack.enter_context(Line(large.url)), known, extra)
+        with Line(large.url) as line:
+            line.query(query(known, 0))  # all the others are in work
+        assert resident_bytes() - before < 80 << 20
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
 def test_many_threads_at_once(server, known):

@@ -14,7 +14,6 @@ every answer is `Cache-Control: no-store`; nothing sets a cookie, a validator, a
 
 from __future__ import annotations
 
-import asyncio
 import hmac
 import json
 import logging
@@ -45,7 +44,6 @@ from onoff.wire import MAX_QUERY, QUERY_PATH, QUERY_TYPE, Problem
 
 log = logging.getLogger("onoff.server")
 
-ABORT = "onoff.abort"  # in the scope: what cuts the connection
 SOURCE_PATH = re.compile(r"/v1/sources/([^/]+)/message")
 MAX_IN_FLIGHT = 512  # requests in work at once, beyond which new ones are shed
 MAX_CONNECTIONS = 4096  # open at once, beyond which new ones are turned away
@@ -107,12 +105,7 @@ class MessageServer:
         if isinstance(outcome, Problem):
             await send_problem(send, outcome)
         else:
-            try:
-                await send_answer(send, outcome)
-            except TimeoutError:
-                self.metrics.add(Count.CUT_OFF)
-                scope[ABORT]()
-                await asyncio.sleep(0)  # the connection learns that it is lost
+            await send_answer(send, outcome)
 
     async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Make the body the latest message of a source."""

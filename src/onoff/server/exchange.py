@@ -19,7 +19,6 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SECONDS = 10.0  # within which a request's body must arrive
-WRITE_SECONDS = 30.0  # within which a reader must take each piece of an answer
 PIECE_BYTES = 256 * 1024
 
 
@@ -75,15 +74,14 @@ async def read_body(receive: Receive) -> bytes:
 
 
 async def send_answer(send: Send, answer: Answer) -> None:
-    """Send frames in pieces, no faster than they are read. TimeoutError: nobody reads."""
+    """Send frames in pieces, no faster than they are read."""
     headers = answer_headers(len(answer) * len(answer[0]))
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     per_piece = max(1, PIECE_BYTES // len(answer[0]))
     for start in range(0, len(answer), per_piece):
         more = start + per_piece < len(answer)
         piece = b"".join(answer[start : start + per_piece])
-        async with asyncio.timeout(WRITE_SECONDS):
-            await send({"type": "http.response.body", "body": piece, "more_body": more})
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 def json_headers(length: int, kind: str = "application/json") -> list[tuple[bytes, bytes]]:

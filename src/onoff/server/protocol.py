@@ -1,12 +1,14 @@
 """The connection: uvicorn's own HTTP protocol, with limits it lacks and a short way for plain queries.
 
 **Limits.** A head may have 32 KiB (else 431) and a whole request 20 s (else 408); a server takes only so many
-connections (else 503). Without them one sender could hold memory and sockets for ever.
+connections (else 503); a reader takes a piece of an answer every 30 s, or is cut off. Without them one peer could
+hold memory and sockets for ever.
 
 **Short way.** Every client sends the same head, so nearly all requests are a known head and a body of the stated
-length, in one segment or two. Such a request is answered on the spot, without parser, task or framework.
-Whatever is not exactly so, and whatever is not a small answer that can be given without waiting, takes the
-ordinary way and meets the same judge (`Answerer`), which gives the same verdict when the same bytes come twice.
+length, in one segment or two. Such a request is answered on the spot, without parser, task or framework; a long
+answer is handed over as the frames on the shelf, not as a copy. Whatever is not exactly so, or cannot be answered
+without waiting, takes the ordinary way and meets the same judge (`Answerer`), which gives the same verdict when the
+same bytes come twice.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.server.answer import answer_headers
-from onoff.server.app import ABORT, MessageServer, overloaded
+from onoff.server.app import MessageServer, overloaded
 from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, problem_headers
 from onoff.server.metrics import Count
 from onoff.wire import MAX_QUERY, QUERY_TYPE, Problem, encode_problem
 
 MAX_HEAD_BYTES = 32 * 1024
 REQUEST_SECONDS = 2 * BODY_SECONDS
+PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
+COPIED_BYTES = 64 * 1024  # up to here one copy is quicker than many small buffers
 
 _QUERY_LINE = b"POST /v1/query HTTP/1.1\r\n"
 _MAX_PLAIN_HEAD = 1024
@@ -49,6 +53,7 @@ class QueryProtocol(HttpToolsProtocol):
         self._plain_bytes = -1
         self._last_answer = 0.0
         self._deadline: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,6 +66,8 @@ class QueryProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        if self._unread is not None:
+            self._unread.cancel()
 
     def data_received(self, data: bytes) -> None:
         if self._between_requests and (self.cycle is None or self.cycle.response_complete):
@@ -86,17 +93,18 @@ class QueryProtocol(HttpToolsProtocol):
         super().data_received(data)
 
     def _answer_now(self, body: bytes) -> bool:
-        """Answer if the answer is small and the line is free; else leave it to the ordinary way."""
+        """Answer if it can be done without waiting and the line is free; else leave it to the ordinary way."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
         frames = self._server.answerer.answer_now(body)
         if frames is None:
             return False
-        length = len(frames) * len(frames[0])
-        if length > PIECE_BYTES:
-            return False
         self._server.metrics.add_answer(len(frames))
-        self.transport.write(b"".join((_answer_head(length), *frames)))
+        length = len(frames) * len(frames[0])
+        if length <= COPIED_BYTES:
+            self.transport.write(b"".join((_answer_head(length), *frames)))
+        else:
+            self.transport.writelines((_answer_head(length), *frames))
         if self._deadline is not None:
             self._disarm()
         self._last_answer = self.loop.time()
@@ -107,10 +115,12 @@ class QueryProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close if nothing came for long; else look again. One timer serves many answers."""
         left = self._last_answer + self.timeout_keep_alive - self.loop.time()
+        if self._unread is not None:
+            left = self.timeout_keep_alive  # the last answer is still being read
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
-        elif self.flow.write_paused:
-            self.transport.abort()  # nobody reads the last answer; a close would wait for it
+        elif self.transport.get_write_buffer_size():
+            self._cut_off()  # nobody reads the last answer; a close would wait for it
         else:
             super().timeout_keep_alive_handler()
 
@@ -118,7 +128,6 @@ class QueryProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self.scope[ABORT] = self.transport.abort  # type: ignore[literal-required]
         self._between_requests = False
         self._in_head = True
         self._arm()
@@ -155,6 +164,31 @@ class QueryProtocol(HttpToolsProtocol):
             self._refuse(Problem(408, f"no request within {REQUEST_SECONDS:g} s", "send it in one go"))
         else:
             self.transport.close()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch_reader(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
+
+    def _watch_reader(self, unread: int) -> None:
+        """In each span of time a piece of what is unread must go. Nothing is added while it is watched."""
+        self._unread = self.loop.call_later(PIECE_SECONDS, self._look_at_reader, unread - PIECE_BYTES)
+
+    def _look_at_reader(self, allowed: int) -> None:
+        unread = self.transport.get_write_buffer_size()
+        if unread > allowed:
+            self._cut_off()
+        else:
+            self._watch_reader(unread)
+
+    def _cut_off(self) -> None:
+        self._server.metrics.add(Count.CUT_OFF)
+        self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
         if self._head_bytes > MAX_HEAD_BYTES:
