@@ -75,12 +75,11 @@ class Answerer:
         if nearby is None:
             return None
         try:
-            stamp = nearby.stamp_now()
-            if stamp != shelf.stamp:
-                latest = nearby.latest_now(shelf.stamp)
-                if latest.catalogue != shelf.catalogue:
+            news = nearby.news_now(shelf.stamp)
+            if news is not None:
+                if news.catalogue != shelf.catalogue:
                     return None
-                shelf.take(latest)
+                shelf.take(news)
             epoch, session, step = wire.decode_query_head(body)
             if epoch != shelf.epoch:
                 return None

@@ -38,6 +38,7 @@ from onoff.wire import (
 T = TypeVar("T")
 
 SCHEMA_VERSION = 1
+_ENDLESS = Stamp(0, 2**63 - 1)  # nothing comes after it
 BUSY_SECONDS = 5
 MAX_BATCH = 256
 
@@ -49,6 +50,11 @@ CREATE TABLE messages (
 );
 CREATE INDEX messages_by_count ON messages (count);
 CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TEXT NOT NULL);
+"""
+# One statement: all that it reads is of the same moment.
+_CHANGED = """
+SELECT NULL, key, value, NULL, NULL FROM meta
+UNION ALL SELECT name, version, published, media_type, body FROM messages WHERE count > ?
 """
 _PUBLISH = """
 INSERT INTO messages VALUES (?, 1, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = version + 1,
@@ -198,38 +204,29 @@ class SQLiteStore:
     def stamp_now(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
         if self._steps.bell != self._heard:
-            try:
-                self._read_meta()
-            except sqlite3.Error as error:
-                raise _unavailable(error) from error
-        return self._stamp
-
-    def _read_meta(self) -> Stamp:
-        bell = self._steps.bell  # before the count: what is rung in between is looked at again
-        # One statement: catalogue and count are of the same moment.
-        meta = dict(self._reader.execute("SELECT key, value FROM meta").fetchall())
-        self._known = self._read_catalogue(meta["catalogue"])
-        self._stamp, self._heard = Stamp(0, meta["count"]), bell
+            self.latest_now(_ENDLESS)
         return self._stamp
 
     async def latest(self, after: Stamp) -> Latest:
         return self.latest_now(after)
 
+    def news_now(self, after: Stamp) -> Latest | None:
+        if self._steps.bell == self._heard and self._stamp == after:
+            return None
+        return self.latest_now(after)
+
     def latest_now(self, after: Stamp) -> Latest:
+        """Read even if no bell rang: stamp and messages are of the same moment."""
+        bell = self._steps.bell  # before the rows: what is rung in between is looked at again
         try:
-            self._reader.execute("BEGIN")
-            try:
-                stamp = self._read_meta()  # even if no bell rang: stamp and rows are of the same moment
-                rows = self._reader.execute(
-                    "SELECT name, version, published, media_type, body FROM messages WHERE count > ?",
-                    (after.changes,),
-                ).fetchall()
-            finally:
-                self._reader.execute("COMMIT")
+            rows = self._reader.execute(_CHANGED, (after.changes,)).fetchall()
         except sqlite3.Error as error:
             raise _unavailable(error) from error
-        messages = {name: Message(*rest) for name, *rest in rows}
-        return Latest(stamp, self._known[1], messages, whole=after.changes < 0)
+        meta = {row[1]: row[2] for row in rows if row[0] is None}
+        self._known = self._read_catalogue(meta["catalogue"])
+        self._stamp, self._heard = Stamp(0, meta["count"]), bell
+        messages = {name: Message(*rest) for name, *rest in rows if name is not None}
+        return Latest(self._stamp, self._known[1], messages, whole=after.changes < 0)
 
     def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         return self._steps.admit(session, step, digest)

@@ -82,9 +82,11 @@ class Promise:
 class Nearby(Protocol):
     """A store on this machine: it answers without waiting, and just as it would when awaited."""
 
-    def stamp_now(self) -> Stamp: ...
+    def news_now(self, after: Stamp) -> Latest | None:
+        """What changed after the stamp; None if nothing did."""
+        ...
+
     def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None: ...
-    def latest_now(self, after: Stamp) -> Latest: ...
 
 
 class Store(Protocol):
