@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onoff.bounds import step_bounds
 from onoff.chain import MarkovChain
 from onoff.experiments import families
-from onoff.experiments.expected import sampled_runs
+from onoff.experiments.expected import sampled_runs, standard_error
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 
@@ -63,7 +63,7 @@ def total(chain: MarkovChain, descents: int, seed: int, **options: Any) -> list[
     pattern = Pattern.parse(f"ON OFF*{STEPS}")
     runs = sampled_runs(States(chain, **options), pattern, descents, np.random.default_rng(seed))
     totals = runs[:, 1:].sum(axis=1)
-    return [float(totals.mean()), float(totals.std(ddof=1) / math.sqrt(len(totals)))]
+    return [float(totals.mean()), float(standard_error(totals))]
 
 
 def show(result: dict[str, Any]) -> str:

@@ -201,17 +201,21 @@ class MarkovChain:
         Raises InvalidChain where the name of the file says another format.
         """
         from onoff.chainfile import check_json_name
+        from onoff.wholefile import replacing
 
+        path = Path(path)
         if not isinstance(self.transition, np.ndarray):
-            if Path(path).suffix.lower() != ".npz":
+            if path.suffix.lower() != ".npz":
                 raise InvalidChain(f"{path}: the name says another format", hint="a sparse chain is saved as .npz")
             P = self.transition
             parts = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "format": "csr"}
-            np.savez_compressed(path, **parts, names=self.names, initial=self.initial)  # type: ignore[arg-type]
+            with replacing(path) as file:
+                np.savez_compressed(file, **parts, names=self.names, initial=self.initial)  # type: ignore[arg-type]
             return
-        check_json_name(Path(path))
+        check_json_name(path)
         document = {"transition": self.transition.tolist(), "names": self.names, "initial": self.initial.tolist()}
-        Path(path).write_text(json.dumps(document, ensure_ascii=False) + "\n", encoding="utf-8")
+        with replacing(path) as file:
+            file.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")
 
     # -- learning ------------------------------------------------------------------------------------------
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -22,6 +20,7 @@ from onoff import __version__
 from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.rows import Rows
 from onoff.table import OPTIMAL_GAP, QueryTable
+from onoff.wholefile import replacing
 
 VERSION = 1
 ARRAYS = ("offsets", "items", "mass", "starts", "slots", "weights")
@@ -44,17 +43,10 @@ def save_table(path: Path, table: QueryTable) -> None:
     """Write `table`, all or nothing; where the disk refuses, the cache is simply not there."""
     arrays = {name: getattr(table, name) for name in ARRAYS}
     label = json.dumps({"version": VERSION, "lower_bound": table.lower_bound, "scheme": table.scheme})
-    fresh: str | None = None
-    try:
+    with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as file:
-            fresh = file.name
+        with replacing(path, mode=0o600) as file:
             np.savez_compressed(file, label=np.array(label), **arrays)
-        os.replace(fresh, path)
-    except OSError:
-        if fresh is not None:
-            with suppress(OSError):
-                os.unlink(fresh)
 
 
 def load_table(path: Path, rows: Rows) -> QueryTable | None:

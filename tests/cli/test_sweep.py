@@ -32,7 +32,7 @@ def test_failed_rows_exit_1(spec, tmp_path, monkeypatch, capsys):
 
     monkeypatch.setattr(module, "_figures", broken)
     assert run(["sweep", str(spec), "-o", str(tmp_path / "r.parquet")]) == 1
-    assert "2 of these failed" in capsys.readouterr().out
+    assert "2 with an error" in capsys.readouterr().out
 
 
 def test_bad_input_is_named(tmp_path, capsys):

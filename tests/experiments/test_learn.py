@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(module.json, "dump", full)
+    monkeypatch.setattr("onoff.wholefile.os.replace", full)
     with pytest.raises(InvalidInput, match="No space left on device"):
         found.save(tmp_path / "chain.json")
     assert (tmp_path / "chain.json").read_text() == "old"

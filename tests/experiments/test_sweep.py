@@ -130,12 +130,12 @@ def test_a_full_disk_keeps_what_was_done(tmp_path, monkeypatch):
     parquet = module._arrow().parquet
     write, written = parquet.write_table, []
 
-    def full(table, path, **options):
+    def full(table, file, **options):
         if len(written) == 3:
-            Path(path).write_bytes(b"half")
+            file.write(b"half")
             raise OSError(28, "No space left on device")
-        written.append(path)
-        write(table, path, **options)
+        written.append(file)
+        write(table, file, **options)
 
     monkeypatch.setattr(parquet, "write_table", full)
     with pytest.raises(OnOffError, match="No space left") as caught:
@@ -155,6 +155,27 @@ def test_a_scheme_that_fails_is_a_row_with_its_error(tmp_path, monkeypatch):
     found = sweep(tasks_of(tmp_path), tmp_path / "r.parquet")
     assert found.failed == 16
     assert {row["error"] for row in read_rows(found.path)} == {"too hard"}
+
+
+def test_what_failed_is_tried_again_by_the_next_run_and_counted_until_it_works(tmp_path, monkeypatch):
+    figures, tasks, out = module._figures, tasks_of(tmp_path), tmp_path / "r.parquet"
+
+    def broken(task):
+        if task["key"] in {tasks[0]["key"], tasks[1]["key"]}:
+            raise OnOffError("too hard")
+        return figures(task)
+
+    monkeypatch.setattr(module, "_figures", broken)
+    first = sweep(tasks, out)
+    assert (first.rows, first.computed, first.failed) == (16, 16, 2)
+    again = sweep(tasks, out)
+    assert (again.rows, again.computed, again.failed) == (16, 2, 2)
+    rest = sweep(tasks[1:], out)
+    assert (rest.rows, rest.computed, rest.failed) == (16, 1, 1)  # of what was asked for now
+    monkeypatch.undo()
+    mended = sweep(tasks, out)
+    assert (mended.rows, mended.computed, mended.failed) == (16, 2, 0)
+    assert [row["key"] for row in read_rows(out)] == [task["key"] for task in tasks]
 
 
 @pytest.mark.parametrize(

@@ -162,10 +162,11 @@ def test_the_good_file_is_good(path, clock):
 
 def test_a_turn_that_cannot_be_kept_is_not_made(path, clock):
     switch = Switch(path, clock)
-    fresh = path.with_name(path.name + ".new")
-    fresh.mkdir()  # in the way
+    path.unlink()
+    path.mkdir()  # in the way
     with pytest.raises(JournalWriteFailed, match="not turned"):
         switch.turn(private=False)
     assert switch.position.private
-    fresh.rmdir()
+    assert list(path.parent.iterdir()) == [path]
+    path.rmdir()
     assert Switch(path, clock).position.private

@@ -18,17 +18,15 @@ queries are followed where there are at most MOST_HISTORIES, else SESSIONS of th
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from onoff.audit.step import dense
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
+from onoff.experiments.seeded import SeededEntropy
 from onoff.memory import LastQuery
 from onoff.rows import UNIT, Floats
 from onoff.session import Session
@@ -111,7 +109,7 @@ def explain(
     if ends is None:
         rng = np.random.default_rng(seed)
         ends = [(1 / SESSIONS, server.one_history(pattern, rng)) for _ in range(SESSIONS)]
-    P = dense(chain)
+    P = chain.dense()
     guesses = []
     for i in (t for t, private in enumerate(pattern) if private):
         law = chain.initial @ np.linalg.matrix_power(P, i)
@@ -123,7 +121,7 @@ def explain(
 
 def naive_guess(chain: MarkovChain, pattern: tuple[bool, ...], i: int) -> float:
     """E max_x P(X_i = x | all open requests): by the Markov property the nearest ones on both sides decide."""
-    P = dense(chain)
+    P = chain.dense()
     opened = [t for t, private in enumerate(pattern) if not private]
     before = max((t for t in opened if t < i), default=None)
     after = min((t for t in opened if t > i), default=None)
@@ -140,7 +138,7 @@ class _Server:
 
     def __init__(self, chain: MarkovChain, tables: Tables) -> None:
         self.chain, self.tables = chain, tables
-        self.P = dense(chain)
+        self.P = chain.dense()
         self._memories: dict[tuple[int, ...] | None, LastQuery] = {}
 
     def all_histories(self, pattern: tuple[bool, ...]) -> list[tuple[float, Belief]] | None:
@@ -156,7 +154,7 @@ class _Server:
 
     def one_history(self, pattern: tuple[bool, ...], rng: np.random.Generator) -> Belief:
         """The belief after one session of a user whose requests follow the chain."""
-        belief, user = self.start(), Session(self.chain, tables=self.tables, entropy=_Seeded(rng))
+        belief, user = self.start(), Session(self.chain, tables=self.tables, entropy=SeededEntropy(rng))
         for t, (x, private) in enumerate(zip(self.chain.sample(len(pattern), rng).tolist(), pattern, strict=True)):
             query = user.request(x, private=private).sources
             _, belief = self.after(belief, t, private, query, self._move(belief.last, private, query))
@@ -216,17 +214,3 @@ class _Server:
         if not isinstance(table, QueryTable):
             raise InvalidInput("this scheme keeps no table to explain", hint="use greedy or optimal")
         return table
-
-
-class _Seeded:
-    """Repeatable draws, for reports only."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def choose(self, weights: Sequence[int]) -> int:
-        edges = list(accumulate(weights))
-        return bisect_right(edges, int(self._rng.integers(edges[-1])))
-
-    def uniforms(self, count: int) -> Floats:
-        return self._rng.random(count)

@@ -34,7 +34,6 @@ from typing import Any
 import numpy as np
 
 from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.audit.step import dense
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.memory import LastQuery
@@ -71,7 +70,7 @@ def row_errors(designed: MarkovChain, truth: MarkovChain) -> Floats:
     """TV(P_u, Phat_u) for every source u."""
     if designed.names != truth.names:
         raise InvalidInput("the two chains name different sources", hint="give chains with the same names in order")
-    return np.asarray(np.abs(dense(designed) - dense(truth)).sum(axis=1) / 2, dtype=np.float64)
+    return np.asarray(np.abs(designed.dense() - truth.dense()).sum(axis=1) / 2, dtype=np.float64)
 
 
 def bounds_for(error: float, hidden: int) -> Leak:
@@ -118,7 +117,7 @@ def query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain) -> F
     if set(np.flatnonzero(truth.initial).tolist()) != set(hidden.tolist()):
         raise InvalidInput("the two chains start from different sources", hint="give both the same initial support")
     law = np.zeros((len(hidden), len(table) + 1))
-    P = dense(truth)
+    P = truth.dense()
     owner = np.repeat(np.arange(len(table)), table.sizes)
     for u, x in enumerate(hidden):
         r = int(table.rows.group[u])
@@ -191,7 +190,7 @@ DIRECTIONS: Mapping[str, Callable[[Floats, np.random.Generator], Floats]] = {
 
 def moved(designed: MarkovChain, direction: str, error: float, seed: int = 0) -> MarkovChain:
     """A chain whose rows are `error` away from the designed ones (less where the direction's end is nearer)."""
-    P = dense(designed)
+    P = designed.dense()
     rng = np.random.default_rng([seed, list(DIRECTIONS).index(direction)])
     end = DIRECTIONS[direction](P, rng)
     apart = np.abs(end - P).sum(axis=1) / 2
@@ -275,7 +274,7 @@ def sampling_error(
     # P(L1 distance >= a) <= (2^N - 2) exp(-n a^2 / 2), spread over the N rows; TV is half of L1.
     logarithm = designed.n * np.log(2) + np.log(designed.n / (1 - confidence))
     high = float(np.minimum(1.0, np.sqrt(logarithm / (2 * np.maximum(totals, 1)))).max())
-    rng, P, table = np.random.default_rng(seed), dense(designed), _first_table(designed, scheme)
+    rng, P, table = np.random.default_rng(seed), designed.dense(), _first_table(designed, scheme)
     errors, bits = [], []
     for _ in range(RESAMPLES):
         rows = np.stack([rng.multinomial(n, p) / n if n else p for n, p in zip(totals.tolist(), P, strict=True)])

@@ -35,17 +35,11 @@ def table_leak(table: QueryTable) -> float:
 
 def plain_request_leak(chain: MarkovChain, before: Floats) -> float:
     """I(X ; X') in bits, where X ~ `before` is private and X' is the plain request right after it."""
-    P = dense(chain)
+    P = chain.dense()
     after = before @ P
     with np.errstate(divide="ignore", invalid="ignore"):
         gain = np.where(P > 0, P * np.log2(P / after), 0.0)
     return max(0.0, float(before @ gain.sum(axis=1)))
-
-
-def dense(chain: MarkovChain) -> Floats:
-    """The transition matrix, written out."""
-    P = chain.transition
-    return P if isinstance(P, np.ndarray) else np.asarray(P.toarray(), dtype=np.float64)
 
 
 class NaiveObserver:

@@ -34,6 +34,6 @@ def sweep(
     with progress("rows", len(tasks)) as done:
         found = run_sweep(tasks, out, cluster=cluster, progress=done)
     data = {"file": str(found.path), "rows": found.rows, "computed": found.computed, "failed": found.failed}
-    text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} of these failed"
+    text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} with an error"
     emit(data, json, lambda console: console.print(text, markup=False))
     return 1 if found.failed else 0

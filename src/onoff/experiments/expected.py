@@ -73,8 +73,13 @@ def expected_costs(
 def sampled_costs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> list[ExpectedCost]:
     """The same by random descents through the public states, with standard errors."""
     runs = sampled_runs(states, switching, descents, rng)
-    errors = runs.std(axis=0, ddof=1) / math.sqrt(len(runs))
+    errors = standard_error(runs)
     return [ExpectedCost(cost, error) for cost, error in zip(runs.mean(axis=0).tolist(), errors.tolist(), strict=True)]
+
+
+def standard_error(estimates: Floats) -> Floats:
+    """Of the mean of independent estimates, one to a row."""
+    return np.asarray(estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates)))
 
 
 def sampled_runs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> Floats:

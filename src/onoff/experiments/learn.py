@@ -14,8 +14,6 @@ Smoothing adds a constant to every count, so that no request is impossible. The 
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -32,6 +30,7 @@ from onoff.chainfile import check_json_name
 from onoff.errors import InvalidInput
 from onoff.experiments.traces import Run, Trace
 from onoff.rows import Floats, Integers
+from onoff.wholefile import replacing
 
 HELD_OUT = 10
 """Every tenth user is held out for scoring."""
@@ -109,15 +108,8 @@ class Learnt:
         """Write the chain file whole or not at all. Raises InvalidChain where its name says another format."""
         check_json_name(path)
         try:
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as out:
-                    json.dump(self.as_dict(), out, ensure_ascii=False)
-                    out.write("\n")
-                Path(temporary).replace(path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            with replacing(path) as file:
+                file.write(json.dumps(self.as_dict(), ensure_ascii=False).encode() + b"\n")
         except OSError as error:
             raise InvalidInput(f"{path}: {error.strerror}", hint="nothing was written; choose another place") from None
 

@@ -17,7 +17,7 @@ import numpy as np
 from onoff.bounds import step_bounds
 from onoff.chain import MarkovChain
 from onoff.experiments import look, plots
-from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs
+from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs, standard_error
 from onoff.experiments.learn import Learnt, learn
 from onoff.experiments.page import SEED, Section, markdown_table, shown
 from onoff.experiments.simulate import simulate
@@ -161,7 +161,7 @@ def _real(chain: MarkovChain, data: Path, users: int) -> str:
 
 def _with_error(values: Floats) -> str:
     """The mean of independent estimates and its standard error."""
-    return f"{values.mean():.3f} ± {values.std(ddof=1) / np.sqrt(len(values)):.3f}"
+    return f"{values.mean():.3f} ± {standard_error(values):.3f}"
 
 
 def _requests(data: Path, users: int, steps: int) -> Integers:

@@ -24,7 +24,7 @@ import numpy as np
 from onoff.chain import MarkovChain
 from onoff.experiments import look, plots
 from onoff.experiments import msnbc as readers
-from onoff.experiments.expected import lower_bounds, sampled_runs
+from onoff.experiments.expected import lower_bounds, sampled_runs, standard_error
 from onoff.experiments.families import dirichlet, grid
 from onoff.experiments.page import SEED, Section, markdown_table, shown
 from onoff.experiments.states import States
@@ -121,7 +121,7 @@ def location(settings: Settings) -> Section:
     for name, scheme in (("greedy", "greedy"), ("race", "race"), ("auto", "auto")):
         runs = sampled_runs(States(chain, scheme), pattern, settings.descents // 4, np.random.default_rng(SEED))
         curves[name] = runs.mean(axis=0).tolist()
-        errors[name] = _error(runs[:, 1:].sum(axis=1))
+        errors[name] = float(standard_error(runs[:, 1:].sum(axis=1)))
     curves["lower"] = lower_bounds(chain, pattern)
     figure, (axes,) = look.new_figure()
     look.draw_costs(axes, range(steps + 1), curves)
@@ -199,10 +199,6 @@ def _with_error(row: Mapping[str, Any] | None) -> Any:
     if row is None or not row["stderr"]:
         return "-" if row is None else row["first_cost"]
     return f"{row['first_cost']:.2f} ± {row['stderr']:.2f}"
-
-
-def _error(totals: Any) -> float:
-    return float(np.std(totals, ddof=1) / np.sqrt(len(totals)))
 
 
 def _counted(what: str) -> Callable[[int], None]:

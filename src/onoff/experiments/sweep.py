@@ -14,10 +14,10 @@
     budget   = 60.0                  optional: seconds that a search for the optimum may take
 
 (The keys that are not tables come first in a TOML file.) Every task has a key, the hash of what it is. Each finished
-row is written at once as a part `KEY.parquet` beside the result, under a temporary name and then renamed; a part that
-is there is never computed again, so a killed sweep goes on where it was and no row can be lost or doubled. At the end
-the parts become one file. With a Dask cluster the rows are computed by its workers and written by this process; a
-worker that dies has its tasks done by another.
+row is written at once as a part `KEY.parquet` beside the result; a part that is there is never computed again, so a
+killed sweep goes on where it was and no row can be lost or doubled. At the end the parts become one file; only its rows
+with an error are tried again by the next run. With a Dask cluster the rows are computed by its workers and written by
+this process; a worker that dies has its tasks done by another.
 """
 
 from __future__ import annotations
@@ -25,12 +25,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import os
 import shutil
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -47,6 +45,7 @@ from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.memory import MEMORIES
 from onoff.schemes import builder, known
+from onoff.wholefile import replacing
 
 KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
@@ -64,7 +63,7 @@ class ClusterLost(OnOffError):
 
 @dataclass(frozen=True)
 class Swept:
-    """A finished sweep."""
+    """A finished sweep: the rows of its file, those computed just now, and those of its tasks that have an error."""
 
     path: Path
     rows: int
@@ -229,37 +228,35 @@ class Parts:
         self.folder = path.with_name(path.name + ".parts")
 
     def keys(self) -> set[str]:
-        """What need not be computed again."""
+        """What need not be computed again: rows of a finished sweep that failed are tried once more."""
         done = {part.stem for part in self.folder.glob("*.parquet")}
         if self.path.exists():
-            done |= {row["key"] for row in read_rows(self.path)}
+            done |= {row["key"] for row in read_rows(self.path) if row["error"] is None}
         return done
 
     def write(self, row: dict[str, Any]) -> None:
         """Keep one row, whole or not at all."""
         self._put(self.folder / f"{row['key']}.parquet", [row])
 
-    def finish(self, wanted: Sequence[str]) -> int:
-        """Make the parts one file, ordered as the tasks are; the number of rows in it."""
+    def finish(self, wanted: Sequence[str]) -> list[dict[str, Any]]:
+        """Make the parts one file, ordered as the tasks are; its rows."""
         rows = {} if not self.path.exists() else {row["key"]: row for row in read_rows(self.path)}
         for part in self.folder.glob("*.parquet"):
             rows |= {row["key"]: row for row in read_rows(part)}
         order = [key for key in wanted if key in rows]
         order += sorted(rows.keys() - set(order))
-        self._put(self.path, [rows[key] for key in order])
+        ordered = [rows[key] for key in order]
+        self._put(self.path, ordered)
         shutil.rmtree(self.folder, ignore_errors=True)
-        return len(order)
+        return ordered
 
     def _put(self, path: Path, rows: list[dict[str, Any]]) -> None:
         arrow = _arrow()
-        temporary = path.with_name(f".{path.name}.{os.getpid()}")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema=_schema()), temporary)
-            temporary.replace(path)
+            with replacing(path) as file:
+                arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema=_schema()), file)
         except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
             raise OnOffError(
                 f"{path}: {error.strerror or error}", hint="the rows before this one are kept; run it again to go on"
             ) from None
@@ -309,16 +306,15 @@ def sweep(
     done = parts.keys()
     missing = [task for task in tasks if task["key"] not in done]
     finished = len(tasks) - len(missing)
-    failed = 0
     rows = _here(missing) if cluster is None else _on_cluster(missing, cluster)
     for row in rows:
         parts.write(row)
         finished += 1
-        failed += row["error"] is not None
         if progress is not None:
             progress(finished)
-    total = parts.finish([task["key"] for task in tasks])
-    return Swept(out, total, len(missing), failed)
+    whole = parts.finish([task["key"] for task in tasks])
+    failed = sum(row["error"] is not None for row in whole[: len(tasks)])
+    return Swept(out, len(whole), len(missing), failed)
 
 
 def _here(tasks: Sequence[Task]) -> Iterator[dict[str, Any]]:

@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
+from onoff.wholefile import replacing
 
 VERSION: Final = 1
 LONGEST: Final = 366 * 86400.0
@@ -99,21 +100,10 @@ class Switch:
 
     def _save(self, position: Position) -> None:
         kept = {"version": VERSION, "private": position.private, "until": position.until, "app_token": self.app_token}
-        fresh = self.path.with_name(f"{self.path.name}.new")
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with suppress(FileNotFoundError):
-                fresh.unlink()
-            with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600), "wb") as file:
+            with replacing(self.path, mode=0o600, durable=True) as file:
                 file.write(json.dumps(kept).encode())
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(fresh, self.path)
-            directory = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
         except OSError as error:
             raise JournalWriteFailed(
                 f"{self.path}: {error.strerror}; the switch was not turned", hint="make room on the disk"
