@@ -6,7 +6,7 @@ import pytest
 
 from onoff.chain import MarkovChain
 from onoff.entropy import ScriptedEntropy, enumerate_branches
-from onoff.errors import UnknownScheme, UnknownSource
+from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.memory import MEMORIES, BayesFilter, LastQuery
 from onoff.rows import UNIT
 from onoff.session import IMPOSSIBLE, Query, Session
@@ -222,3 +222,17 @@ def test_the_filter_counts_its_rounding_keeps_zeros_and_needs_a_table():
     assert session.memory.rounding == (2 * chain.n if len(again) > 1 else 0)
     with pytest.raises(UnknownScheme, match="needs a table"):
         BayesFilter(chain, chain.rows()).after((0, 1), 0, private=False, table=None)
+
+
+def test_sessions_share_tables_of_their_own_chain_only():
+    """The tables of another chain, found under the same sets, would hide nothing."""
+    one, other = MarkovChain([[0.8, 0.2], [0.2, 0.8]]), MarkovChain([[0.6, 0.4], [0.4, 0.6]])
+    tables = Tables(one, "greedy")
+    assert Session(one, tables=tables).tables is tables
+    assert Session(MarkovChain(one.transition), "greedy", tables=tables).tables is tables
+    with pytest.raises(InvalidInput, match="another chain"):
+        Session(other, tables=tables)
+    with pytest.raises(InvalidInput, match="both tables"):
+        Session(one, "optimal", tables=tables)
+    with pytest.raises(InvalidInput, match="both tables"):
+        Session(one, tables=tables, budget=1.0)

@@ -22,6 +22,7 @@ from typing import Any, Literal, cast
 
 from onoff.chain import MarkovChain
 from onoff.entropy import Entropy, SystemEntropy
+from onoff.errors import InvalidInput
 from onoff.memory import Memory, start
 from onoff.tables import Tables
 
@@ -79,7 +80,13 @@ class Session:
         self.chain = chain
         self.memory: Memory = start(memory, chain) if isinstance(memory, str) else memory
         self.everything = everything
-        self.tables = Tables(chain, scheme, **options) if tables is None else tables
+        if tables is None:
+            tables = Tables(chain, scheme, **options)
+        elif tables.chain is not chain and tables.chain.digest() != chain.digest():
+            raise InvalidInput("tables of another chain", hint="a table hides the requests of its own chain only")
+        elif options or scheme not in ("auto", tables.scheme):
+            raise InvalidInput(f"both tables (of {tables.scheme!r}) and how to make them", hint="give one of the two")
+        self.tables = tables
         self._entropy: Entropy = SystemEntropy() if entropy is None else entropy
 
     def request(self, source: int | str, *, private: bool) -> Query:
