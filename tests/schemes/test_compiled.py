@@ -1,0 +1,68 @@
+"""Every kernel gives the same in its compiled and in its plain form, on what real designs ask of it."""
+
+import contextlib
+import copy
+import importlib
+import pkgutil
+
+import numpy as np
+import pytest
+from tests.schemes.matrices import many
+
+import onoff.schemes
+from onoff.chain import MarkovChain
+from onoff.errors import InvalidTable
+from onoff.experiments.families import FAMILIES
+from onoff.experiments.seeded import SeededEntropy
+from onoff.kernels import Kernel
+from onoff.rows import Rows
+from onoff.schemes import design
+from onoff.schemes.certificate import SCALE, Certificate, check
+from onoff.schemes.pricing import Duals, by_climbing
+
+NAMES = [module.name for module in pkgutil.iter_modules(onoff.schemes.__path__)]
+MODULES = [importlib.import_module(f"onoff.schemes.{name}") for name in NAMES]
+KERNELS = {value.__name__ for module in MODULES for value in vars(module).values() if isinstance(value, Kernel)}
+
+
+def same(one, other):
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return np.array_equal(one, other)
+
+
+@pytest.fixture
+def compared(monkeypatch):
+    """Each call of a kernel is made twice, once in each form; the names of those that were called."""
+    called = set()
+
+    def both(self, *args, effort=0):
+        plain, compiled = copy.deepcopy(args), args
+        expected, found = self.python(*plain), self.compiled(*compiled)
+        assert same(found, expected), self.__name__
+        assert same(compiled, plain), self.__name__  # what they wrote into their arguments
+        called.add(self.__name__)
+        return found
+
+    monkeypatch.setattr(Kernel, "__call__", both)
+    return called
+
+
+def test_compiled_and_plain_agree(compared):
+    rng = np.random.default_rng(3)
+    for rows in many(3, 12, 6):
+        design(rows, "greedy")
+        design(rows, "optimal")
+    rows = Rows.of(rng.dirichlet(np.ones(6), size=4))
+    for t in np.linspace(SCALE, 3 * SCALE, 40, dtype=np.int64).tolist():  # some of them prove, some are wrong
+        sets = tuple(tuple(np.flatnonzero(rng.random(6) < 0.5).tolist()) for _ in range(8))
+        with contextlib.suppress(InvalidTable):
+            check(rows, Certificate(t, sets, tuple(rng.integers(0, SCALE, size=8).tolist())))
+    for _ in range(5):
+        duals = Duals(float(rng.uniform(1, 4)), rng.exponential(0.4, size=20), rng.random((20, 8)) < 0.6)
+        by_climbing(duals, np.eye(8, dtype=bool), 0.1, rng)
+    rows = MarkovChain(FAMILIES["ring"](60, rng)).rows()
+    race = design(rows, "race")
+    for x in rows.columns[rows.weights[0] > 0].tolist():
+        race.draw(0, x, SeededEntropy(rng))
+    assert compared == KERNELS
