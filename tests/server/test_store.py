@@ -1,6 +1,7 @@
 """The contract of every store, and what each promises."""
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import random
@@ -267,10 +268,60 @@ def test_stores_that_cannot_be_opened_say_so(tmp_path):
     foreign.execute("INSERT INTO meta VALUES ('schema', 99)")
     foreign.commit()
     foreign.close()
-    for bad in ["text", "newer.db", "other/below"]:
+    foreign = sqlite3.connect(tmp_path / "foreign.db")
+    foreign.execute("CREATE TABLE meta (key TEXT PRIMARY KEY, value)")
+    foreign.close()
+    for bad in ["text", "newer.db", "foreign.db", "other/below"]:
         with pytest.raises(StoreUnavailable):
             asyncio.run(open_store(str(tmp_path / bad)))
     with pytest.raises(StoreUnavailable):
         asyncio.run(open_store(f"unix://{tmp_path}/nothing"))
     with pytest.raises(InvalidInput):
         asyncio.run(open_store("ftp://x"))
+
+
+def test_a_store_that_cannot_be_made_leaves_nothing_half_made(tmp_path, monkeypatch):
+    monkeypatch.setattr("onoff.server.sqlite._SCHEMA", "CREATE TABLE meta (key, value); CREATE nonsense")
+    with pytest.raises(StoreUnavailable):
+        asyncio.run(open_store(str(tmp_path / "m.db")))
+    monkeypatch.undo()
+    asyncio.run(asyncio.run(open_store(str(tmp_path / "m.db"))).close())
+
+
+@contextlib.contextmanager
+def held(where):
+    """Another process is in the middle of writing."""
+    other = sqlite3.connect(where, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    yield other
+    other.close()
+
+
+def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path):
+    async def body():
+        where = str(tmp_path / "m.db")
+        async with opened(where, frame_size=FRAME) as store:
+            await edit_catalogue(store, add=["a"])
+            with held(where) as other:
+                publishing = asyncio.create_task(store.publish("a", "a/b", b"x", 0))
+                for step in range(20):
+                    assert (await store.admit(SESSION, step, bytes(32))).conflict is None
+                    await asyncio.sleep(0.005)
+                assert not publishing.done()
+                other.execute("ROLLBACK")
+                assert (await publishing).version == 1
+
+    asyncio.run(body())
+
+
+def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkeypatch):
+    async def body():
+        where = str(tmp_path / "m.db")
+        async with opened(where, frame_size=FRAME) as store:
+            await edit_catalogue(store, add=["a"])
+            monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 0.05)
+            with held(where), pytest.raises(StoreUnavailable):
+                await store.publish("a", "a/b", b"x", 0)
+            assert (await store.publish("a", "a/b", b"y", 0)).version == 1
+
+    asyncio.run(body())

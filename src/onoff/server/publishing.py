@@ -21,7 +21,10 @@ def publish(server: str, token: str, name: str, body: bytes, media_type: str) ->
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         raise ServerUnreachable(f"{server} does not answer: {error}", hint="is `onoff serve` running?") from None
     if response.status_code == 200:
-        receipt: dict[str, Any] = response.json()
+        try:
+            receipt: dict[str, Any] = response.json()
+        except ValueError:
+            raise ServerUnreachable(f"{server} sends no receipt", hint="is this a message server?") from None
         return receipt
     raise _refusal(server, response.status_code, response.content)
 

@@ -112,13 +112,18 @@ class SQLiteStore:
                     "INSERT INTO meta VALUES (?, ?)",
                     [("catalogue", empty), ("count", 0), ("schema", SCHEMA_VERSION)],
                 )
-            (found,) = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
-        finally:
-            db.execute("COMMIT")
+            row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        db.execute("COMMIT")
         db.execute("PRAGMA busy_timeout=0")  # from here on `_begin` does the waiting
-        if found != SCHEMA_VERSION:
+        if row is None:
+            raise StoreUnavailable(f"{self._path} is a database of something else", hint="give another path")
+        if row[0] != SCHEMA_VERSION:
             raise StoreUnavailable(
-                f"{self._path} has schema {found}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
+                f"{self._path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
             )
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
