@@ -16,10 +16,10 @@ import numpy as np
 
 from onoff.chain import MarkovChain
 from onoff.experiments.families import browsing
-from onoff.experiments.seeded import SeededEntropy
 from onoff.experiments.simulate import Simulation, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
+from onoff.seeded import SeededEntropy
 from onoff.session import Session
 
 SOURCES = 17

@@ -14,8 +14,11 @@ SOURCE = Path(onoff.__file__).parent
 # From the bottom up: a part may import parts that stand before it, and itself.
 LAYERS = [
     "errors",
+    "ending",
+    "wholefile",
     "rows",
     "entropy",
+    "seeded",
     "kernels",
     "table",
     "tablefile",

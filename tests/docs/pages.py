@@ -32,9 +32,8 @@ def script(page: Path) -> str:
         elif language == "python":
             parts.append(f"cat > block{at}.py <<'END OF BLOCK'\n{body}END OF BLOCK\npython block{at}.py")
     text = "\n".join(parts) + "\n"
-    for port in PORTS:
-        text = text.replace(port, str(free_port()))
-    return _with_patience(text)
+    free = {port: str(free_port()) for port in PORTS}
+    return _with_patience(re.sub("|".join(PORTS), lambda found: free[found[0]], text))  # at once: none within another
 
 
 def _with_patience(text: str) -> str:

@@ -13,11 +13,11 @@ from onoff.errors import InvalidInput
 from onoff.experiments import simulate as module
 from onoff.experiments.expected import expected_costs
 from onoff.experiments.families import dirichlet, out_degree
-from onoff.experiments.seeded import SeededEntropy
 from onoff.experiments.simulate import _Crowd, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.rows import UNIT
+from onoff.seeded import SeededEntropy
 from onoff.session import Session
 
 ALPHA = 1e-9

@@ -13,12 +13,12 @@ import onoff.schemes
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidTable
 from onoff.experiments.families import FAMILIES
-from onoff.experiments.seeded import SeededEntropy
 from onoff.kernels import Kernel
 from onoff.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.certificate import SCALE, Certificate, check
 from onoff.schemes.pricing import Duals, by_climbing
+from onoff.seeded import SeededEntropy
 
 NAMES = [module.name for module in pkgutil.iter_modules(onoff.schemes.__path__)]
 MODULES = [importlib.import_module(f"onoff.schemes.{name}") for name in NAMES]

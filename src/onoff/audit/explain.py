@@ -26,9 +26,9 @@ import numpy as np
 
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.experiments.seeded import SeededEntropy
 from onoff.memory import LastQuery
 from onoff.rows import UNIT, Floats
+from onoff.seeded import SeededEntropy
 from onoff.session import Session
 from onoff.table import QueryTable
 from onoff.tables import Tables

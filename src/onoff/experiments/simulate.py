@@ -21,10 +21,10 @@ import numpy as np
 
 from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.experiments.seeded import SeededEntropy
 from onoff.experiments.states import NOWHERE, State, States
 from onoff.experiments.switching import Booleans, Switching, draw_statuses
 from onoff.rows import UNIT, Floats, Integers, exact_sum
+from onoff.seeded import SeededEntropy
 from onoff.table import QueryTable
 
 BLOCK = 100_000

@@ -22,9 +22,9 @@ from typing import Any, cast
 import numpy as np
 
 from onoff.chain import MarkovChain
-from onoff.experiments.seeded import SeededEntropy
 from onoff.memory import LastQuery, Memory, start
 from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows
+from onoff.seeded import SeededEntropy
 from onoff.table import QuerySource, QueryTable
 from onoff.tables import Tables
 

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import Any, cast
 
 from onoff.bounds import lower_bound
+from onoff.ending import under_way
 from onoff.errors import UnknownScheme, nearest
 from onoff.rows import Rows, SparseRows
 from onoff.table import QueryTable
@@ -48,7 +49,8 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
             raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
     given = rows.possible_rows() if hasattr(rows, "possible_rows") else rows
     without_table = isinstance(given, SparseRows) and scheme in WITHOUT_TABLE
-    table = build(given if without_table else Rows.of(given), **options)
+    with under_way():
+        table = build(given if without_table else Rows.of(given), **options)
     return table if table.lower_bound is not None else table.labelled(lower_bound=float(lower_bound(table.rows)))
 
 

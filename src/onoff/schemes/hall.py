@@ -39,6 +39,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from onoff.ending import check
 from onoff.rows import UNIT, Floats, Integers, Rows
 from onoff.schemes.flow import flows
 
@@ -203,6 +204,7 @@ class HallProgram:
         """Masses and duals of the present pools; False where the time was too short."""
         from highspy import HighsModelStatus as Status
 
+        check()
         if self._central:
             self._model.clearSolver()  # with an old solution at hand it would not presolve
         self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))

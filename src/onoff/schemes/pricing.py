@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onoff.ending import check, is_ending
 from onoff.kernels import kernel
 from onoff.rows import Floats
 from onoff.schemes.hall import Sets
@@ -112,7 +113,9 @@ def by_program(duals: Duals, seconds: float) -> tuple[Sets, float]:
         indices = np.append(outside, columns + at).astype(np.int32)
         model.addRow(0.0, highspy.kHighsInf, len(indices), indices, np.append(np.ones(len(outside)), -1.0))
     model.addRow(1.0, highspy.kHighsInf, columns, np.arange(columns, dtype=np.int32), one)
+    model.cbMipInterrupt.subscribe(lambda event: event.interrupt() if is_ending() else None)
     model.run()
+    check()
     constant = duals.t - float(duals.y.sum())
     bound = constant - float(model.getInfo().mip_dual_bound)
     found = [np.array(model.getSolution().col_value[:columns])] if model.getSolution().value_valid else []

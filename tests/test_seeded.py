@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from onoff.experiments.seeded import SeededEntropy
 from onoff.rows import UNIT
+from onoff.seeded import SeededEntropy
 
 
 def test_the_same_seed_gives_the_same_draws():
