@@ -325,3 +325,31 @@ def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkey
             assert (await store.publish("a", "a/b", b"y", 0)).version == 1
 
     asyncio.run(body())
+
+
+def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp_path, monkeypatch):
+    async def body():
+        async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:
+            await edit_catalogue(store, add=["a", "b", "c"])
+            commits, commit = [], store._commit
+
+            async def counted(batch):
+                commits.append(len(batch))
+                return await commit(batch)
+
+            monkeypatch.setattr(store, "_commit", counted)
+            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 3600.0)
+            for name in "abc":
+                await store.publish(name, "a/b", b"at once", 0)
+            assert commits == [1, 1, 1]
+            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 0.3)
+            for step in range(20):
+                await store.admit(SESSION, step, bytes(32))
+            publishing = []
+            for name in "abcabc":
+                publishing.append(asyncio.create_task(store.publish(name, "a/b", b"together", 0)))
+                await asyncio.sleep(0.001)
+            assert [(await one).version for one in publishing] == [2, 2, 2, 3, 3, 3]
+            assert commits == [1, 1, 1, 6]
+
+    asyncio.run(body())
