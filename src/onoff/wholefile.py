@@ -25,15 +25,14 @@ def replacing(path: Path, *, mode: int = 0o666, durable: bool = False) -> Iterat
                 os.fsync(file.fileno())
         os.replace(fresh, path)
         if durable:
-            sync_folder(path.parent)
+            _sync_folder(path.parent)
     except BaseException:
         with suppress(OSError):
             fresh.unlink()
         raise
 
 
-def sync_folder(folder: Path) -> None:
-    """Make what was created, renamed or removed in a folder durable."""
+def _sync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -21,7 +21,6 @@ from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Pro
 
 RETRY_SECONDS = 1
 
-
 Answer = list[bytes]  # its frames, at least one, all of one size
 
 

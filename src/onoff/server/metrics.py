@@ -44,6 +44,9 @@ _HELP = {
 }
 
 
+_ANSWERED, _FRAMES = int(Count.ANSWERED), int(Count.ANSWERED_FRAMES)  # looking a member up takes longer than adding
+
+
 class Metrics:
     """One row of counts per worker over one shared file; a private row without a file."""
 
@@ -65,8 +68,8 @@ class Metrics:
 
     def add_answer(self, frames: int) -> None:
         """Add an answer of so many frames; every query comes by here."""
-        self._cells[self._base] += 1
-        self._cells[self._base + 1] += frames
+        self._cells[self._base + _ANSWERED] += 1
+        self._cells[self._base + _FRAMES] += frames
 
     def total(self, count: Count) -> int:
         return sum(self._cells[worker * self._width + count] for worker in range(self._workers))

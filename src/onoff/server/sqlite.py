@@ -212,7 +212,7 @@ class SQLiteStore:
         return self
 
     async def catalogue(self) -> Catalogue:
-        self.stamp_now()
+        self._look()
         return self._known[1]
 
     def _read_catalogue(self, text: bytes) -> tuple[bytes, Catalogue]:
@@ -220,21 +220,21 @@ class SQLiteStore:
         known = self._known
         return known if known[0] == text else (text, decode_catalogue(text))
 
-    def stamp_now(self) -> Stamp:
+    def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
         if self._steps.bell != self._heard:
-            self.latest_now(_ENDLESS)
+            self._latest(_ENDLESS)
         return self._stamp
 
     async def latest(self, after: Stamp) -> Latest:
-        return self.latest_now(after)
+        return self._latest(after)
 
     def news_now(self, after: Stamp) -> Latest | None:
         if self._steps.bell == self._heard and self._stamp == after:
             return None
-        return self.latest_now(after)
+        return self._latest(after)
 
-    def latest_now(self, after: Stamp) -> Latest:
+    def _latest(self, after: Stamp) -> Latest:
         """Read even if no bell rang: stamp and messages are of the same moment."""
         bell = self._steps.bell  # before the rows: what is rung in between is looked at again
         try:
@@ -252,7 +252,7 @@ class SQLiteStore:
         return self._steps.admit(session, step, digest)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        return Admission(self.stamp_now(), self.admit_now(session, step, digest))
+        return Admission(self._look(), self.admit_now(session, step, digest))
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)
@@ -265,7 +265,7 @@ class SQLiteStore:
         return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
 
     async def promise(self) -> Promise:
-        self.stamp_now()
+        self._look()
         return Promise("sqlite", True, "an acknowledged message is on disk: it survives a crash and a power cut")
 
     # Writing.

@@ -40,8 +40,6 @@ _BELL_BYTES = 8
 _KNOCK = 8
 _FIRST_BUCKET = 4096
 BUCKETS = 1 << 15  # 262144 sessions in 16 MiB
-
-
 KNOCK_SECONDS = 2.0  # within which a process in its turn must let another in; a turn takes milliseconds
 
 
