@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.literal_algorithm1 import algorithm1, as_queries
 
 from onoff.experiments.families import dirichlet
-from onoff.rows import UNIT, Rows
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import greedy
 
 SIZES = (32, 64, 128)

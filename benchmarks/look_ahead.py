@@ -21,12 +21,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from onoff.bounds import step_bounds
-from onoff.chain import MarkovChain
 from onoff.experiments import families
 from onoff.experiments.expected import sampled_runs, standard_error
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
+from onoff.model.bounds import step_bounds
+from onoff.model.chain import MarkovChain
 
 STEPS = 10
 CHAINS = {

@@ -41,9 +41,13 @@ LONGEST = 120.0
 """Seconds that a mutant may take; or ten times as long as its tests take as they are, if that is more."""
 
 MODULES: dict[str, list[str]] = {
-    "onoff.table": ["tests/test_table.py", "tests/schemes/test_single.py", "tests/test_session.py"],
-    "onoff.memory": ["tests/test_session.py", "tests/audit/test_exact.py"],
-    "onoff.session": ["tests/test_session.py", "tests/audit/test_exact.py"],
+    "onoff.tables.table": [
+        "tests/tables/test_table.py",
+        "tests/schemes/test_single.py",
+        "tests/session/test_session.py",
+    ],
+    "onoff.session.memory": ["tests/session/test_session.py", "tests/audit/test_exact.py"],
+    "onoff.session.session": ["tests/session/test_session.py", "tests/audit/test_exact.py"],
     "onoff.client.core": [
         "tests/client/test_core.py",
         "tests/client/test_client.py",
@@ -54,12 +58,12 @@ MODULES: dict[str, list[str]] = {
 }
 
 SURVIVORS: dict[str, dict[tuple[str, str], str]] = {
-    "onoff.session": {
+    "onoff.session.session": {
         ("True/False", "return Query((x,), self.chain.n), memory.after((x,), x, private=False, table=None)"): (
             "with one row only, the memory after it has one row again"
         ),
     },
-    "onoff.table": {
+    "onoff.tables.table": {
         ("plus one", "listed = np.array([cell for cell in cells if cell[3] > 0], dtype=np.int64).reshape(-1, 4)"): (
             "numpy takes any negative size for what is left over"
         ),
@@ -95,7 +99,7 @@ SURVIVORS: dict[str, dict[tuple[str, str], str]] = {
         },
         ("LtE to Lt", "return self.gap is not None and self.gap <= OPTIMAL_GAP"): "a gap of exactly 1e-6",
     },
-    "onoff.memory": {
+    "onoff.session.memory": {
         ("True/False", line): "both sides always have the same length"
         for line in (
             "for mass, (sources, units) in zip(belief, following, strict=True):",
@@ -323,7 +327,7 @@ def warm_up() -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Mutation testing of the parts that privacy hangs on.")
-    parser.add_argument("--module", nargs="*", default=list(MODULES), help="e.g. onoff.table")
+    parser.add_argument("--module", nargs="*", default=list(MODULES), help="e.g. onoff.tables.table")
     parser.add_argument("--sample", type=int, help="so many mutants of each module, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.experiments.families import browsing
 from onoff.experiments.simulate import Simulation, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
-from onoff.seeded import SeededEntropy
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
+from onoff.session.seeded import SeededEntropy
 
 SOURCES = 17
 PATTERN = "ON OFF*10"

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.experiments.comparison import compare
 from onoff.experiments.families import grid
 from onoff.experiments.switching import Pattern
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
 
 HEIGHT, WIDTH = 3, 3

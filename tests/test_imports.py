@@ -14,24 +14,12 @@ SOURCE = Path(onoff.__file__).parent
 # From the bottom up: a part may import parts that stand before it, and itself.
 LAYERS = [
     "errors",
-    "ending",
-    "wholefile",
-    "rows",
-    "entropy",
-    "seeded",
-    "kernels",
-    "table",
-    "tablefile",
-    "chainfile",
-    "chain",
-    "pattern",
-    "bounds",
-    "schemes",
-    "memory",
+    "system",
+    "model",
     "tables",
+    "schemes",
     "session",
     "wire",
-    "listening",
     "server",
     "client",
     "audit",
@@ -127,11 +115,11 @@ def test_importing_the_library_loads_numpy_at_most(statement):
 
 def test_the_server_does_not_load_chains_or_schemes():
     loaded = {name for name in loaded_by("import onoff.server") if name.startswith("onoff.")}
-    assert {part(name) for name in loaded} <= {"errors", "wire", "listening", "server"}
+    assert {part(name) for name in loaded} <= {"errors", "system", "wire", "server"}
 
 
 def test_bounds_is_a_function_whatever_was_imported_before():
-    program = "import onoff.bounds, onoff; assert onoff.bounds([[0.5, 0.5]]).lower == 1"
+    program = "import onoff.model.bounds, onoff; assert onoff.bounds([[0.5, 0.5]]).lower == 1"
     subprocess.run([sys.executable, "-c", program], check=True)
     subprocess.run([sys.executable, "-c", "import onoff; assert onoff.bounds([[1.0]]).lower == 1"], check=True)
 

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from onoff.cli.demo import PATTERN, Reader, everything_running, news_chain
 from onoff.gateway.run import Address
-from onoff.pattern import parse
+from onoff.model.patterns import parse
 
 HERE = Path(__file__).parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from onoff.bounds import bounds
-    from onoff.chain import MarkovChain
     from onoff.client import AsyncClient, Client, Message
     from onoff.errors import OnOffError
-    from onoff.rows import UNIT, Rows
+    from onoff.model.bounds import bounds
+    from onoff.model.chain import MarkovChain
+    from onoff.model.rows import UNIT, Rows
     from onoff.schemes import design
     from onoff.session import Query, Session
-    from onoff.table import QueryTable
+    from onoff.tables.table import QueryTable
 
 __all__ = [
     "UNIT",
@@ -44,15 +44,15 @@ __all__ = [
 _HOME = {
     "AsyncClient": "client",
     "Client": "client",
-    "MarkovChain": "chain",
+    "MarkovChain": "model.chain",
     "Message": "client",
     "OnOffError": "errors",
     "Query": "session",
-    "QueryTable": "table",
-    "Rows": "rows",
+    "QueryTable": "tables.table",
+    "Rows": "model.rows",
     "Session": "session",
-    "UNIT": "rows",
-    "bounds": "bounds",
+    "UNIT": "model.rows",
+    "bounds": "model.bounds",
     "design": "schemes",
 }
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from onoff.chain import MarkovChain
+from onoff.model.chain import MarkovChain
 
 P2 = MarkovChain([[0.8, 0.2], [0.2, 0.8]])
 P3 = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])

@@ -14,12 +14,12 @@ from tests.audit.controls import clients, sessions
 from tests.audit.controls.clients import as_client
 
 import onoff
+from onoff.audit.client import Fault, ShippedClient, audit_client
 from onoff.audit.exact import audit_exact
-from onoff.audit.shipped import Fault, ShippedClient, audit_client
 from onoff.audit.transcript import Line, audit_log
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidWire, PrivacyBreach
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 from onoff.session import Session
 from onoff.wire import encode_bitmap
 
@@ -121,11 +121,8 @@ def test_m4_and_m5_cannot_be_put_on_the_wire_and_are_seen_in_a_log():
 def test_m11_nothing_that_draws_queries_imports_a_seeded_generator():
     source = Path(onoff.__file__).parent
     parts = [
-        "entropy.py",
-        "table.py",
-        "memory.py",
-        "session.py",
-        "tables.py",
+        "tables/table.py",
+        *(f"session/{name}.py" for name in ("entropy", "memory", "session", "cache")),
         *("client/" + p.name for p in (source / "client").glob("*.py")),
     ]
     for part in parts:

@@ -7,11 +7,11 @@ import pytest
 from tests.audit.chains import EVERY, P2, P3
 
 from onoff.audit.exact import NaiveSession, audit_exact, audit_patterns
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, PrivacyBreach
-from onoff.memory import MEMORIES
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 from onoff.session import Query, Session
+from onoff.session.memory import MEMORIES
 
 P4 = MarkovChain(np.random.default_rng(4).dirichlet(np.ones(4), size=4))
 PATTERNS = ["ON OFF OFF OFF", "ON OFF ON OFF OFF", "ON ON OFF OFF"]

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact
-from onoff.chain import MarkovChain
-from onoff.memory import MEMORIES
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.session.memory import MEMORIES
 
 CHAINS = {
     "N=2": MarkovChain([[0.8, 0.2], [0.2, 0.8]]),

@@ -10,9 +10,9 @@ from onoff.audit import explain as module
 from onoff.audit.exact import NaiveSession
 from onoff.audit.explain import explain, naive_guess
 from onoff.audit.worlds import Worlds
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 from onoff.session import Session
 
 

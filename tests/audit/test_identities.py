@@ -8,11 +8,11 @@ import pytest
 from tests.audit.chains import P3
 
 from onoff.audit.identities import audit_identities
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 from onoff.session import Query, Session
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
 
 LARGE = MarkovChain(np.random.default_rng(30).dirichlet(np.full(30, 0.2), size=30))
 
@@ -26,7 +26,7 @@ def test_every_table_met_is_sound():
     assert met.cells > met.largest > 30
 
 
-class OneUnitOff(Tables):
+class OneUnitOff(TableCache):
     """Moves one unit of the first row of every table to another query."""
 
     def of(self, memory):
@@ -37,7 +37,7 @@ class OneUnitOff(Tables):
         return replace(table, weights=weights)
 
 
-class OtherRows(Tables):
+class OtherRows(TableCache):
     """A sound table, but of rows that are not the chain's."""
 
     def of(self, memory):

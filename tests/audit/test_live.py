@@ -4,14 +4,14 @@ import json
 
 import pytest
 
+from onoff.audit.client import Fault
 from onoff.audit.live import LiveUsers
 from onoff.audit.sampled import collect, judge
-from onoff.audit.shipped import Fault
-from onoff.chain import MarkovChain
 from onoff.cli import run
 from onoff.client import Client
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 from onoff.server import running
 
 pytestmark = pytest.mark.statistical

@@ -13,14 +13,14 @@ from tests.gateway.local import gateway
 from onoff import wire
 from onoff.audit import transcript
 from onoff.audit.transcript import Line, audit_log
-from onoff.chain import MarkovChain
 from onoff.cli import run
 from onoff.client.core import Failure
 from onoff.client.transport import Http
-from onoff.memory import LastQuery
+from onoff.model.chain import MarkovChain
 from onoff.schemes import SCHEMES
 from onoff.server import running
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery
 
 NAMES = ("news", "sport", "weather", "trains", "music", "markets")
 CHAIN = MarkovChain(np.random.default_rng(0).dirichlet(np.full(6, 0.5), size=6), names=NAMES)
@@ -98,7 +98,7 @@ def test_honest_logs_of_a_gateway_and_of_its_server_are_sound(scheme, server, ch
 def test_look_ahead_acts_on_this_chain():
     """The tables of `auto` are not those that it makes without looking ahead: the audit must look ahead as well."""
     everything = LastQuery(CHAIN, tuple(range(6)), 0)
-    ahead, blind = (Tables(CHAIN, "auto", look_ahead=look).of(everything) for look in (True, False))
+    ahead, blind = (TableCache(CHAIN, "auto", look_ahead=look).of(everything) for look in (True, False))
     assert set(ahead.queries) != set(blind.queries)
 
 
@@ -111,7 +111,7 @@ def honest(server, tmp_path):
 
 
 def test_a_tampered_log_is_refused_and_the_step_is_named(honest, chain, tmp_path, capsys):
-    tables = Tables(CHAIN, "auto")
+    tables = TableCache(CHAIN, "auto")
     at, other = next(
         (at, other)
         for at in range(1, len(honest))
@@ -177,7 +177,7 @@ def test_what_the_clock_decided_is_told_and_accuses_nobody(honest, chain, tmp_pa
 def test_a_search_that_was_ended_by_the_clock_is_not_relied_on():
     lines = [
         Line(1, 0, tuple(range(6)), True),
-        Line(2, 1, not_drawn(Tables(CHAIN, "optimal"), range(6)), False),
+        Line(2, 1, not_drawn(TableCache(CHAIN, "optimal"), range(6)), False),
     ]
     assert not audit_log(lines, CHAIN, "optimal").sound
     hurried = audit_log(lines, CHAIN, "optimal", budget=1e-9)

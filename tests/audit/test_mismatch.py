@@ -15,9 +15,9 @@ from onoff.audit.mismatch import (
     row_errors,
     sampling_error,
 )
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)

@@ -9,7 +9,7 @@ from onoff.audit.exact import audit_exact
 from onoff.audit.explain import explain
 from onoff.audit.report import Part, page, plot_exact, plot_explanation
 from onoff.errors import MissingExtra
-from onoff.pattern import parse
+from onoff.model.patterns import parse
 
 
 def test_what_comes_from_outside_is_escaped():

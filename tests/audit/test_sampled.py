@@ -11,6 +11,7 @@ from tests.audit.chains import P2, P3
 from tests.audit.controls import clients, sessions
 from tests.audit.controls.clients import as_client
 
+from onoff.audit.client import Fault, client_user
 from onoff.audit.sampled import (
     LEAST_EXPECTED,
     Trial,
@@ -21,9 +22,8 @@ from onoff.audit.sampled import (
     session_user,
     smallest_leak,
 )
-from onoff.audit.shipped import Fault, client_user
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
+from onoff.model.patterns import parse
 from onoff.session import Session
 
 pytestmark = pytest.mark.statistical

@@ -5,11 +5,11 @@ import pytest
 
 from onoff.audit.exact import audit_exact
 from onoff.audit.step import NaiveObserver, plain_request_leak, table_leak
-from onoff.chain import MarkovChain
-from onoff.pattern import parse
-from onoff.rows import Rows
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import Rows
 from onoff.schemes import design
-from onoff.table import QueryTable
+from onoff.tables.table import QueryTable
 
 P3 = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 

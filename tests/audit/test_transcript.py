@@ -9,8 +9,8 @@ from tests.audit.chains import NAMED, P2, P3
 
 from onoff.audit import transcript
 from onoff.audit.transcript import Line, audit_log, parse_line, read_log
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
 
 SPARSE = NAMED["zeros 4"]
@@ -116,7 +116,7 @@ def test_a_scheme_without_tables_is_held_to_what_every_table_must_satisfy(monkey
     class Tableless:
         cost, lower_bound, nbytes = 1.0, None, 0
 
-    monkeypatch.setattr(transcript.Tables, "of", lambda self, memory: Tableless())
+    monkeypatch.setattr(transcript.TableCache, "of", lambda self, memory: Tableless())
     everything = Line(1, 0, (0, 1, 2, 3), True)
     assert audit_log([everything, Line(2, 1, (0, 2), False)], SPARSE).sound
     ruled_out = audit_log([everything, Line(2, 1, (0,), False)], SPARSE).faults[0].reason

@@ -9,10 +9,10 @@ from tests.audit.chains import NAMED, P2, P3
 
 from onoff.audit.exact import NaiveSession
 from onoff.audit.worlds import History, Worlds
-from onoff.entropy import enumerate_branches
-from onoff.pattern import parse
-from onoff.rows import UNIT
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT
 from onoff.session import Session
+from onoff.session.entropy import enumerate_branches
 
 
 def after(chain, session, pattern):

@@ -5,7 +5,7 @@ import math
 import pytest
 from benchmarks.look_ahead import CHAINS, CLEAR, WAYS, run, show, total
 
-from onoff.chain import MarkovChain
+from onoff.model.chain import MarkovChain
 
 
 @pytest.mark.parametrize("name", ["ring 20", "grid 5x5"])

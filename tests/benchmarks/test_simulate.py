@@ -5,9 +5,9 @@ import json
 import numpy as np
 
 from benchmarks import simulate
-from onoff.chain import MarkovChain
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
+from onoff.model.chain import MarkovChain
 
 
 def test_it_times_both_and_shows_the_ratio():

@@ -10,8 +10,8 @@ from tests.client.world import NAMES, World
 from tests.gateway.local import gateway
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.gateway.guard import REFUSAL
+from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.browser
 
@@ -199,7 +199,7 @@ def test_many_sources_are_found_by_name_and_a_frugal_log_shows_totals_only(visit
 
 
 def test_a_table_that_is_being_built_is_announced(visitor, tmp_path, monkeypatch):
-    from onoff import tables
+    from onoff.session import cache as tables
 
     release, design = threading.Event(), tables.design
 

@@ -7,7 +7,7 @@ import pytest
 
 from onoff.cli import run
 from onoff.experiments import families
-from onoff.rows import UNIT
+from onoff.model.rows import UNIT
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 KEYS = {"scheme", "n", "cost", "lower_bound", "inner", "outer", "optimal", "queries", "seconds"}

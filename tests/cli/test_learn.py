@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from onoff.chain import MarkovChain
 from onoff.cli import run
 from onoff.errors import InvalidChain
 from onoff.experiments.learn import learn
 from onoff.experiments.traces import Trace
+from onoff.model.chain import MarkovChain
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from onoff.chain import MarkovChain
 from onoff.cli import run
+from onoff.model.chain import MarkovChain
 
 
 def test_a_simulation_is_drawn(tmp_path, capsys):

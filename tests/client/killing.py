@@ -95,7 +95,7 @@ def act(job):
 
 
 def child(job, out):
-    from onoff.chain import MarkovChain
+    from onoff.model.chain import MarkovChain
 
     job["chain"] = MarkovChain.load(job["chain"])
     libc.ptrace(TRACEME, 0, 0, 0)
@@ -183,7 +183,7 @@ def text_at(pid, address):
 
 
 def serve():
-    for module in ("onoff.client", "onoff.chainfile", "onoff.schemes.greedy", "onoff.schemes.single", *LATE):
+    for module in ("onoff.client", "onoff.model.files", "onoff.schemes.greedy", "onoff.schemes.single", *LATE):
         importlib.import_module(module)
     gc.freeze()
     for line in sys.stdin:

@@ -9,7 +9,6 @@ import onoff
 from onoff import wire
 from onoff.client import Client, Journal, MemoryJournal, default_journal
 from onoff.client.core import Reply
-from onoff.entropy import SystemEntropy
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -19,6 +18,7 @@ from onoff.errors import (
     ServerUnreachable,
     UnknownSource,
 )
+from onoff.session.entropy import SystemEntropy
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 

@@ -8,10 +8,10 @@ import pytest
 from tests.client.world import NAMES, P4, World
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.client import core as machinery
 from onoff.client.core import Ask, Build, Core, Failure, Fetch, Reply, Send, Store, Tick, Wait
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
 
 CHAIN = MarkovChain(P4, names=NAMES)

@@ -34,7 +34,7 @@ def test_examples_run(name):
 @pytest.mark.parametrize("name", [name for name in onoff.__all__ if callable(getattr(onoff, name))])
 def test_every_public_name_shows_an_example(name):
     found = getattr(onoff, name)
-    found = getattr(found, name, found)  # `onoff.bounds` is a module that stands for its function
+    found = getattr(found, name, found)  # `onoff.model.bounds` is a module that stands for its function
     assert ">>>" in (inspect.getdoc(found) or ""), f"onoff.{name} has no example"
 
 

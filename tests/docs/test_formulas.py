@@ -11,14 +11,14 @@ import pytest
 
 import onoff
 from onoff.audit.exact import audit_exact
-from onoff.bounds import symmetric_cost, two_source_cost
-from onoff.chain import MarkovChain
-from onoff.entropy import enumerate_branches
-from onoff.pattern import parse
-from onoff.rows import UNIT, Rows
+from onoff.model.bounds import symmetric_cost, two_source_cost
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.rebuild import rebuild
+from onoff.schemes.search.rebuild import rebuild
 from onoff.session import Session
+from onoff.session.entropy import enumerate_branches
 
 DOCS = Path(__file__).parents[2] / "docs"
 RNG_SEED = 20

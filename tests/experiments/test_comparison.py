@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from onoff.chain import MarkovChain
 from onoff.experiments import comparison
 from onoff.experiments.comparison import compare, paper_costs
 from onoff.experiments.families import dirichlet
 from onoff.experiments.switching import Pattern, RandomSwitching
+from onoff.model.chain import MarkovChain
 
 EXAMPLE = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 

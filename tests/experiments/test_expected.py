@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import bounds, symmetric_cost
-from onoff.chain import MarkovChain
 from onoff.experiments.expected import entropy_bits, expected_costs, lower_bounds, naive_leaks, sampled_costs
 from onoff.experiments.families import dirichlet, out_degree, symmetric
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
-from onoff.pattern import parse
+from onoff.model.bounds import bounds, symmetric_cost
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 
 EXAMPLE = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 SPARSE = MarkovChain(out_degree(4, 2, np.random.default_rng(3)), initial=[0.5, 0.5, 0, 0])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from tests.experiments.data import MSNBC, needs_msnbc
 
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.experiments import learn as module
 from onoff.experiments.families import dirichlet
 from onoff.experiments.learn import learn
 from onoff.experiments.traces import Options, Trace
+from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 
 
@@ -145,7 +145,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("onoff.wholefile.os.replace", full)
+    monkeypatch.setattr("onoff.system.atomic.os.replace", full)
     with pytest.raises(InvalidInput, match="No space left on device"):
         found.save(tmp_path / "chain.json")
     assert (tmp_path / "chain.json").read_text() == "old"

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.experiments.comparison import compare
 from onoff.experiments.learn import learn
@@ -11,6 +10,7 @@ from onoff.experiments.plots import chain_figures, figures_of, simulation_figure
 from onoff.experiments.sweep import read_spec, sweep
 from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.experiments.traces import Trace
+from onoff.model.chain import MarkovChain
 
 EXAMPLE = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 SPEC = 'schemes = ["greedy", "single"]\nhorizons = [1, 2]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'

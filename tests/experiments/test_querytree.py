@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import outer_bound_2, symmetric_cost, two_source_cost
-from onoff.chain import MarkovChain
-from onoff.entropy import enumerate_branches
 from onoff.errors import InvalidInput
 from onoff.experiments.querytree import bounds_along, query_law
-from onoff.pattern import parse
-from onoff.rows import UNIT
+from onoff.model.bounds import outer_bound_2, symmetric_cost, two_source_cost
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.entropy import enumerate_branches
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 MEMORIES = ["last-query", "bayes-filter"]
@@ -112,7 +112,7 @@ def test_the_law_of_the_queries_is_a_law_and_has_the_costs_of_the_tree(memory):
 
 def outer_bound_1_by_brute_force(chain, scheme, memory):
     """Theorem 1 at t = 3 for ON OFF OFF OFF: every path and every branch of the real session, then the definition."""
-    tables, rows = Tables(chain, scheme), chain.rows()
+    tables, rows = TableCache(chain, scheme), chain.rows()
     joint = defaultdict(Fraction)  # p(q_[2], x_0, x_3)
     for path in product(range(chain.n), repeat=4):
         chance = Fraction(chain.initial_rows().weight(0, path[0]), UNIT)

@@ -6,11 +6,11 @@ import zipfile
 import numpy as np
 import pytest
 
-from onoff.chain import MarkovChain
 from onoff.experiments import msnbc, results
 from onoff.experiments.families import browsing
 from onoff.experiments.page import markdown_table
 from onoff.experiments.results import main
+from onoff.model.chain import MarkovChain
 
 SPEC = 'schemes = ["greedy", "race", "optimal"]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
 

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from onoff.chain import MarkovChain
-from onoff.entropy import enumerate_branches
 from onoff.errors import InvalidInput
 from onoff.experiments import simulate as module
 from onoff.experiments.expected import expected_costs
@@ -16,9 +14,11 @@ from onoff.experiments.families import dirichlet, out_degree
 from onoff.experiments.simulate import _Crowd, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
-from onoff.rows import UNIT
-from onoff.seeded import SeededEntropy
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT
 from onoff.session import Session
+from onoff.session.entropy import enumerate_branches
+from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-9
 """Error probability of each G-test; the seeds are fixed besides."""

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from onoff.chain import MarkovChain
 from onoff.experiments.families import out_degree
 from onoff.experiments.states import NOWHERE, NoTable, States
+from onoff.model.chain import MarkovChain
 
 CHAIN = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 

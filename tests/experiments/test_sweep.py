@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from onoff.bounds import bounds
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, OnOffError, UnknownScheme
 from onoff.experiments import sweep as module
 from onoff.experiments.families import FAMILIES
 from onoff.experiments.sweep import ClusterLost, Parts, chain_of, key_of, read_rows, read_spec, run_task, sweep
+from onoff.model.bounds import bounds
+from onoff.model.chain import MarkovChain
 
 SPEC = """
 schemes = ["greedy", "single"]

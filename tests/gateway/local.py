@@ -8,10 +8,10 @@ from urllib.parse import urlsplit
 
 from tests.client.world import NAMES, P4, World, listening
 
-from onoff.chain import MarkovChain
 from onoff.gateway.engine import Engine
 from onoff.gateway.run import running
 from onoff.gateway.seen import SeenLog
+from onoff.model.chain import MarkovChain
 
 QUIET = 3600.0
 """A heartbeat that does not come twice in a test, so that everything else the server sees is a request."""

@@ -13,9 +13,9 @@ from tests.client.world import NAMES, P4, World
 from tests.gateway.local import gateway
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.cli import run
 from onoff.gateway.run import listen
+from onoff.model.chain import MarkovChain
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from tests.client.world import NAMES, P4, World, listening
 from tests.gateway.local import QUIET
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, OnOffError, UnknownSource
 from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
 from onoff.gateway.seen import SeenLog
+from onoff.model.chain import MarkovChain
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from tests.client.world import P4
 
 from onoff.audit.step import plain_request_leak
-from onoff.chain import MarkovChain
 from onoff.client import Sent
 from onoff.gateway.evidence import MOST_SOURCES, Assessment, Evidence
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.table import QueryTable
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.tables.table import QueryTable
 
 CHAIN = MarkovChain(P4)
 
@@ -46,8 +46,8 @@ def leaky(rows, scheme):
 
 
 def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
-    monkeypatch.setattr("onoff.tables.design", leaky)
-    tables = Tables(CHAIN, "single")
+    monkeypatch.setattr("onoff.session.cache.design", leaky)
+    tables = TableCache(CHAIN, "single")
     evidence = Evidence(CHAIN, tables, None)
     evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True), 0)
     weighed = evidence.add(Sent("s", 1, (1,), 4, False), 1)
@@ -75,7 +75,7 @@ def test_it_goes_on_after_a_restart_from_the_last_query():
 
 
 def test_asking_for_everything_in_doubt_tells_nothing():
-    evidence = Evidence(CHAIN, Tables(CHAIN, "single"), None)
+    evidence = Evidence(CHAIN, TableCache(CHAIN, "single"), None)
     evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True), 0)
     weighed = evidence.add(Sent("t", 0, (0, 1, 2, 3), 4, False, "lost: everything was asked"), 2)
     assert (weighed.expected, weighed.bits) == (4, 0)
@@ -94,13 +94,13 @@ def test_a_query_drawn_without_a_table_is_not_weighed():
 def test_too_many_sources_are_not_weighed():
     n = MOST_SOURCES + 1
     chain = MarkovChain(np.full((n, n), 1 / n))
-    evidence = Evidence(chain, Tables(chain, "single"), None)
+    evidence = Evidence(chain, TableCache(chain, "single"), None)
     assert evidence.add(Sent("s", 0, tuple(range(n)), n, True), 0) == Assessment()
 
 
 def test_with_zeros_only_what_was_asked_for_can_have_been_wanted():
     chain = MarkovChain([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
-    evidence = Evidence(chain, Tables(chain, "single"), None)
+    evidence = Evidence(chain, TableCache(chain, "single"), None)
     evidence.add(Sent("s", 0, (0, 1), 4, True), 1)
     evidence.add(Sent("s", 1, (0, 1, 2, 3), 4, False, "impossible: everything was asked"), 3)
     assert evidence.posterior["sources"] == [0, 1]

@@ -8,10 +8,10 @@ import pytest
 from tests.gateway.local import gateway
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.client import Message, Sent
 from onoff.gateway import feed
 from onoff.gateway.app import message_headers
+from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.feeds import Feed
 

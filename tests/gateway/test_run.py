@@ -16,8 +16,8 @@ import pytest
 from tests.client.world import NAMES, P4, World, listening
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.cli import run
+from onoff.model.chain import MarkovChain
 
 OPENER = build_opener(ProxyHandler({}))
 

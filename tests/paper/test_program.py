@@ -4,7 +4,7 @@ import pytest
 
 from onoff.errors import InvalidTable
 from onoff.experiments.paper.program import range_of_optimal_tables
-from onoff.rows import Rows
+from onoff.model.rows import Rows
 
 ROWS = Rows.of([[0.8, 0.2], [0.2, 0.8]])
 TOLERANCE = 1e-7

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from onoff.rows import UNIT, Rows, to_units
+from onoff.model.rows import UNIT, Rows, to_units
 
 
 def random_rows(rng: np.random.Generator, m: int, n: int) -> Rows:

@@ -4,7 +4,7 @@ import numpy as np
 from tests.schemes.matrices import many
 
 from onoff.experiments import families
-from onoff.rows import Rows
+from onoff.model.rows import Rows
 from onoff.schemes import auto, design, optimal, race
 from onoff.schemes.race import Race
 

@@ -10,18 +10,18 @@ import pytest
 from tests.schemes.matrices import many
 
 import onoff.schemes
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidTable
 from onoff.experiments.families import FAMILIES
-from onoff.kernels import Kernel
-from onoff.rows import Rows
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Rows
 from onoff.schemes import design
-from onoff.schemes.certificate import SCALE, Certificate, check
-from onoff.schemes.pricing import Duals, by_climbing
-from onoff.seeded import SeededEntropy
+from onoff.schemes.search.certificate import SCALE, Certificate, check
+from onoff.schemes.search.pricing import Duals, by_climbing
+from onoff.session.seeded import SeededEntropy
+from onoff.system.kernels import Kernel
 
-NAMES = [module.name for module in pkgutil.iter_modules(onoff.schemes.__path__)]
-MODULES = [importlib.import_module(f"onoff.schemes.{name}") for name in NAMES]
+NAMES = [module.name for module in pkgutil.walk_packages(onoff.schemes.__path__, "onoff.schemes.")]
+MODULES = [importlib.import_module(name) for name in NAMES]
 KERNELS = {value.__name__ for module in MODULES for value in vars(module).values() if isinstance(value, Kernel)}
 
 

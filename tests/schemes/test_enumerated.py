@@ -8,13 +8,13 @@ import pytest
 from scipy.optimize import linprog
 from tests.schemes.matrices import many, random_rows
 
-from onoff.bounds import lambda_units, lower_bound
 from onoff.errors import InvalidInput, InvalidTable
 from onoff.experiments.families import dirichlet, k_subsets
-from onoff.rows import UNIT, Rows
+from onoff.model.bounds import lambda_units, lower_bound
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.certificate import check
-from onoff.table import OPTIMAL_GAP
+from onoff.schemes.search.certificate import check
+from onoff.tables.table import OPTIMAL_GAP
 
 CLOSE = 1e-8
 """How near a cost must come to the optimum of a program solved in floats."""

@@ -3,7 +3,7 @@
 import pytest
 from tests.schemes.matrices import many
 
-from onoff.rows import UNIT
+from onoff.model.rows import UNIT
 from onoff.schemes import design
 
 

@@ -9,8 +9,8 @@ import pytest
 from benchmarks.literal_algorithm1 import algorithm1, as_queries
 from tests.schemes.matrices import KINDS, many
 
-from onoff.bounds import bounds, lambda_units, lower_bound, theta_units
-from onoff.rows import UNIT, Rows
+from onoff.model.bounds import bounds, lambda_units, lower_bound, theta_units
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
 from onoff.schemes.greedy import _atoms, _cells, atoms
 

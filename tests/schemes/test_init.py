@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from onoff.errors import InvalidChain, UnknownScheme
-from onoff.rows import Rows
+from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, builder, design
 
 P = [[0.75, 0.25], [0.25, 0.75]]

@@ -6,18 +6,18 @@ from scipy.optimize import linprog
 from tests.schemes.matrices import many
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import lambda_units
-from onoff.chain import MarkovChain
 from onoff.experiments import families
 from onoff.experiments.families import FAMILIES
-from onoff.pattern import parse
-from onoff.rows import UNIT, Rows
+from onoff.model.bounds import lambda_units
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
-from onoff.schemes.certificate import check
-from onoff.schemes.future import Future
-from onoff.schemes.rebuild import rebuild
-from onoff.schemes.repair import repaired
-from onoff.table import OPTIMAL_GAP
+from onoff.schemes.search.certificate import check
+from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.repair import repaired
+from onoff.schemes.search.successors import SuccessorCost
+from onoff.tables.table import OPTIMAL_GAP
 
 SAME_COST = 1e-9
 
@@ -166,7 +166,7 @@ def test_looking_ahead_keeps_the_cost_and_makes_the_next_request_cheaper():
     ahead.verify()
     assert ahead.optimal
     assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
-    following = {table: mean_successor(table, Future(chain, chain)) for table in (plain, ahead)}
+    following = {table: mean_successor(table, SuccessorCost(chain, chain)) for table in (plain, ahead)}
     assert following[ahead] < following[plain] - 1e-3
 
 
@@ -179,7 +179,7 @@ def test_looking_ahead_where_no_search_is_needed(after):
     assert plain.details["rounds"] == 0
     proven_optimal(ahead)
     assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
-    assert mean_successor(ahead, Future(rows, chain)) < 0.97 * mean_successor(plain, Future(rows, chain))
+    assert mean_successor(ahead, SuccessorCost(rows, chain)) < 0.97 * mean_successor(plain, SuccessorCost(rows, chain))
 
 
 def test_ties_of_few_full_rows_over_many_sources_are_left_as_they_are():
@@ -194,7 +194,9 @@ def test_looking_ahead_from_the_middle():
     plain, ahead = design(chain, "optimal"), design(chain, "optimal", future=chain)
     proven_optimal(ahead)
     assert ahead.cost == pytest.approx(plain.cost, rel=1e-7)
-    assert mean_successor(ahead, Future(chain, chain)) < 0.97 * mean_successor(plain, Future(chain, chain))
+    assert mean_successor(ahead, SuccessorCost(chain, chain)) < 0.97 * mean_successor(
+        plain, SuccessorCost(chain, chain)
+    )
 
 
 def mean_successor(table, future):

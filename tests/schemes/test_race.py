@@ -11,10 +11,10 @@ from scipy.stats import chi2
 from onoff import MarkovChain, Session
 from onoff.errors import InvalidChain, InvalidTable
 from onoff.experiments import families
-from onoff.rows import Rows, SparseRows
+from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import design
 from onoff.schemes.race import build
-from onoff.seeded import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-6
 """The probability that a G-test here would reject a correct race, were its seed not fixed."""

@@ -5,7 +5,7 @@ from fractions import Fraction
 import pytest
 from tests.schemes.matrices import many
 
-from onoff.rows import UNIT
+from onoff.model.rows import UNIT
 from onoff.schemes import design
 
 

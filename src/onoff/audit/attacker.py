@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from onoff.rows import Floats, Integers
+from onoff.model.rows import Floats, Integers
 
 CONFIDENCE = 0.999
 MOST_INDICATORS = 60

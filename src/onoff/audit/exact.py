@@ -33,10 +33,10 @@ from fractions import Fraction
 from typing import Any, Self
 
 from onoff.audit.worlds import Auditable, History, Worlds
-from onoff.chain import MarkovChain
-from onoff.entropy import Entropy, SystemEntropy
 from onoff.errors import PrivacyBreach
+from onoff.model.chain import MarkovChain
 from onoff.session import Query, Session
+from onoff.session.entropy import Entropy, SystemEntropy
 
 ROUNDING_LIMIT = Fraction(1, 2**40)
 """How far the paper's filter may be from independence by rounding alone."""

@@ -24,14 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.memory import LastQuery
-from onoff.rows import UNIT, Floats
-from onoff.seeded import SeededEntropy
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Floats
 from onoff.session import Session
-from onoff.table import QueryTable
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery
+from onoff.session.seeded import SeededEntropy
+from onoff.tables.table import QueryTable
 
 MOST_HISTORIES = 5_000
 SESSIONS = 1_000
@@ -103,7 +103,7 @@ def explain(
         raise InvalidInput(f"{chain.n} sources are too many to explain", hint=f"at most {LARGEST}")
     if True not in pattern:
         raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
-    server = _Server(chain, Tables(chain, scheme, **options))
+    server = _Server(chain, TableCache(chain, scheme, **options))
     ends = server.all_histories(pattern)
     exact = ends is not None
     if ends is None:
@@ -136,7 +136,7 @@ def naive_guess(chain: MarkovChain, pattern: tuple[bool, ...], i: int) -> float:
 class _Server:
     """Follows queries as a server would that knows the chain, the scheme and the pattern."""
 
-    def __init__(self, chain: MarkovChain, tables: Tables) -> None:
+    def __init__(self, chain: MarkovChain, tables: TableCache) -> None:
         self.chain, self.tables = chain, tables
         self.P = chain.dense()
         self._memories: dict[tuple[int, ...] | None, LastQuery] = {}

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
-from onoff.entropy import SystemEntropy
 from onoff.errors import InvalidInput, OnOffError
-from onoff.memory import LastQuery
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.table import QueryTable
+from onoff.session.entropy import SystemEntropy
+from onoff.session.memory import LastQuery
+from onoff.tables.table import QueryTable
 
 
 @dataclass(frozen=True)

@@ -21,15 +21,15 @@ from pathlib import Path
 import numpy as np
 
 from onoff import wire
+from onoff.audit.client import Crash, Fault, fast_directory
 from onoff.audit.sampled import Ask, User
-from onoff.audit.shipped import Crash, Fault, fast_directory
-from onoff.chain import MarkovChain
 from onoff.client import Client
 from onoff.client.core import Failure, Reply
 from onoff.client.transport import Http, Request, Transport
 from onoff.errors import InvalidInput
-from onoff.rows import Floats
-from onoff.tables import Tables
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats
+from onoff.session.cache import TableCache
 
 LIVE_FAULTS = (Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART)
 TIMEOUT = 10.0
@@ -81,7 +81,7 @@ class LiveUsers:
         if fault is not Fault.NONE and fault not in LIVE_FAULTS:
             raise InvalidInput(f"the fault {str(fault)!r} cannot be made over HTTP", hint=", ".join(LIVE_FAULTS))
         self.url, self.chain, self.fault, self.at = url, chain, fault, at
-        self.tables = Tables(chain, scheme)
+        self.tables = TableCache(chain, scheme)
         self._times: list[list[float]] = []
 
     @property

@@ -34,13 +34,13 @@ from typing import Any
 import numpy as np
 
 from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.memory import LastQuery
-from onoff.rows import Floats, Integers
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats, Integers
 from onoff.session import Session
-from onoff.table import QueryTable
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery
+from onoff.tables.table import QueryTable
 
 SMALL = 4
 """Sources up to which whole patterns are enumerated without being asked to."""
@@ -102,7 +102,7 @@ def first_step(designed: MarkovChain, truth: MarkovChain, scheme: str = "auto") 
 
 def _first_table(designed: MarkovChain, scheme: str) -> QueryTable:
     first = tuple(np.flatnonzero(designed.initial).tolist())
-    table = Tables(designed, scheme).of(LastQuery(designed, first, first[0]))  # as a session has it
+    table = TableCache(designed, scheme).of(LastQuery(designed, first, first[0]))  # as a session has it
     if not isinstance(table, QueryTable):
         raise InvalidInput(f"scheme {scheme!r} keeps no table for this chain", hint="use greedy or optimal")
     return table

@@ -30,11 +30,11 @@ from typing import Any
 import numpy as np
 
 from onoff.audit.attacker import Attack, attack
-from onoff.chain import MarkovChain
-from onoff.entropy import SystemEntropy
 from onoff.errors import InvalidInput
-from onoff.rows import Floats
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats
 from onoff.session import Session
+from onoff.session.entropy import SystemEntropy
 
 ALPHA = 1e-6
 BETA = 1e-6

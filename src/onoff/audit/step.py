@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onoff.chain import MarkovChain
-from onoff.rows import UNIT, Floats
-from onoff.table import QueryTable
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Floats
+from onoff.tables.table import QueryTable
 
 
 def table_leak(table: QueryTable) -> float:

@@ -49,13 +49,13 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, PrivacyBreach
-from onoff.memory import LastQuery
-from onoff.rows import UNIT
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT
 from onoff.schemes import builder
-from onoff.table import QueryTable
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery
+from onoff.tables.table import QueryTable
 
 LONGEST_LINE = 4 * 2**20
 LEAST_EXPECTED = 5.0
@@ -170,7 +170,7 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> Line:
 
 def audit_log(lines: Iterable[Line], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
     """Recompute every line of a log of sessions with memory `last-query`."""
-    judge = _Judge(chain, Tables(chain, scheme, **options))
+    judge = _Judge(chain, TableCache(chain, scheme, **options))
     for line in lines:
         judge.see(line)
     judge.audit.fit = judge.fit()
@@ -186,7 +186,7 @@ class _Standing:
 
 
 class _Judge:
-    def __init__(self, chain: MarkovChain, tables: Tables) -> None:
+    def __init__(self, chain: MarkovChain, tables: TableCache) -> None:
         self.chain, self.tables = chain, tables
         self.audit = LogAudit()
         self.sessions: dict[str | None, _Standing] = {}
@@ -301,7 +301,7 @@ class _State:
     queries: frozenset[tuple[int, ...]]
 
     @classmethod
-    def after(cls, chain: MarkovChain, tables: Tables, last: tuple[int, ...] | None) -> _State:
+    def after(cls, chain: MarkovChain, tables: TableCache, last: tuple[int, ...] | None) -> _State:
         memory = LastQuery(chain, last, None if last is None else last[0])
         possible = tuple(memory.rows.columns.tolist())
         if memory.rows.distinct == 1:
@@ -312,7 +312,7 @@ class _State:
         return cls(memory, possible, table, frozenset(table.queries))
 
 
-def _comes_out_the_same(table: QueryTable, tables: Tables) -> bool:
+def _comes_out_the_same(table: QueryTable, tables: TableCache) -> bool:
     """Whether the same table is found wherever it is built: the clock had no say in it."""
     took = table.details.get("seconds")
     if took is None:

@@ -12,13 +12,13 @@ from rich.console import Console
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.audit.report import Part, page, plot_exact, write
-from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 
 if TYPE_CHECKING:
-    from onoff.audit.shipped import Fault
+    from onoff.audit.client import Fault
 
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
 Pattern = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
@@ -126,7 +126,7 @@ def _write(path: Path, verdict: str, private: bool, part: Part) -> None:
 def _client(
     chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bool, html: Path | None, what: str
 ) -> int:
-    from onoff.audit.shipped import EVERY_FAULT, Fault, audit_client
+    from onoff.audit.client import EVERY_FAULT, Fault, audit_client
 
     audits: dict[Fault, ExactAudit] = {}
     with progress("faults", len(EVERY_FAULT) + 1) as done:

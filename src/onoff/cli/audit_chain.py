@@ -11,12 +11,12 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.audit import mismatch
-from onoff.chain import MarkovChain
 from onoff.cli.audit import Html, Pattern
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput
-from onoff.pattern import parse
-from onoff.rows import Integers
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import Integers
 
 STATUS = (
     "The bounds on guessing and on telling apart are proved; the one in bits is the continuity of equivocation "

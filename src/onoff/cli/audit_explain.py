@@ -10,10 +10,10 @@ from rich.console import Console
 
 from onoff.audit.explain import Explanation
 from onoff.audit.explain import explain as explain_guesses
-from onoff.chain import MarkovChain
 from onoff.cli.audit import Html, Pattern
 from onoff.cli.output import Json, emit
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 
 BAR = 40
 JOINT = (

@@ -9,10 +9,10 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.audit.transcript import LogAudit, audit_log, read_log
-from onoff.chain import MarkovChain
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, emit, table
 from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.model.chain import MarkovChain
 
 SHOWN = 20
 UNLIKELY = 1e-6

@@ -9,14 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 from rich.console import Console
 
+from onoff.audit.client import Fault
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge
-from onoff.audit.shipped import Fault
-from onoff.chain import MarkovChain
 from onoff.cli.audit import Html, Pattern
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
 
 LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
 ATTACKS = ("private request", "right before", "right after", "advantage", "at most")

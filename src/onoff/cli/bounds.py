@@ -8,9 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.bounds import StepBounds, step_bounds
-from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, table
+from onoff.model.bounds import StepBounds, step_bounds
+from onoff.model.chain import MarkovChain
 
 MOST_STEPS = 10_000
 

@@ -28,11 +28,11 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, table
 from onoff.errors import MissingExtra
-from onoff.listening import check_port
-from onoff.pattern import parse
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.system.listening import check_port
 
 if TYPE_CHECKING:
     from onoff.gateway.run import Address

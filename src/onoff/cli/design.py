@@ -11,13 +11,13 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 
 from onoff import bounds as bounds_of
-from onoff.chain import MarkovChain
 from onoff.cli.output import Json, check_writable, emit, table
 from onoff.experiments.table_picture import check_picture, draw_table
-from onoff.rows import UNIT
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT
 from onoff.schemes import builder
 from onoff.schemes import design as design_rows
-from onoff.table import QueryTable
+from onoff.tables.table import QueryTable
 
 MOST_SHOWN = 24
 """Queries that the text shows one by one."""

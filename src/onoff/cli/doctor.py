@@ -10,13 +10,13 @@ import numpy as np
 from rich.console import Console
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
 from onoff.cli.output import Json, emit
 from onoff.client.core import LARGEST_CATALOGUE, Reply
 from onoff.client.journal import Journal
 from onoff.client.transport import Http, Request
 from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, ServerUnreachable
+from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 
 TINY = 1e-4

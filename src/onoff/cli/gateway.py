@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from onoff.cli.output import Json
 from onoff.errors import InvalidInput, MissingExtra
-from onoff.listening import check_port
+from onoff.system.listening import check_port
 
 DEFAULT_PORT = 8480
 
@@ -76,7 +76,7 @@ def gateway(
         from onoff.gateway.seen import SeenLog
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
-    from onoff.chain import MarkovChain
+    from onoff.model.chain import MarkovChain
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     loaded = MarkovChain.load(chain)

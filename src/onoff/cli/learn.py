@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.chain import DEFAULT_SMOOTHING
-from onoff.chainfile import check_json_name
 from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.experiments.learn import Learnt
 from onoff.experiments.learn import learn as learn_chain
 from onoff.experiments.traces import Options, Trace, size_of
+from onoff.model.chain import DEFAULT_SMOOTHING
+from onoff.model.files import check_json_name
 
 UNMARKED = (
     "this trace does not say which requests were private. The chain is public: private requests must not be what it "

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from onoff.cli.names import read_names
 from onoff.errors import InvalidInput, MissingExtra
-from onoff.listening import check_port
+from onoff.system.listening import check_port
 
 DEFAULT_PORT = 8470
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.chain import MarkovChain
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidPattern
 from onoff.experiments.comparison import compare
 from onoff.experiments.switching import Pattern, RandomSwitching, Switching
+from onoff.model.chain import MarkovChain
 
 
 def simulate(

@@ -23,7 +23,6 @@ from types import TracebackType
 from typing import Any, Final, NamedTuple
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.client.core import (
     LARGEST_CATALOGUE,
     SMALL_ANSWER,
@@ -39,15 +38,16 @@ from onoff.client.core import (
     Tick,
     Wait,
 )
-from onoff.client.journal import Journal, Keeper
+from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Message, Sent
 from onoff.client.transport import Http, Request, Transport, check_url
-from onoff.entropy import Entropy, SystemEntropy
 from onoff.errors import JournalBusy, JournalError, OnOffError, UnknownSource
-from onoff.memory import Memory
+from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.tablefile import default_store
-from onoff.tables import Tables
+from onoff.session.cache import TableCache
+from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.memory import Memory
+from onoff.tables.files import default_store
 
 TICK: Final = 0.05
 """Seconds between the moments at which queries are sent, so that the time of sending tells nothing of the draw."""
@@ -67,14 +67,14 @@ class Progress:
 
 class _Open(NamedTuple):
     core: Core
-    keeper: Keeper
+    keeper: JournalStore
 
 
 class Client:
     """A user of `chain` who fetches messages from the server at `url`. Threads may share it; requests queue.
 
     chain      a MarkovChain, or the path of its file
-    journal    the path of the journal (default: one per server in the user's state directory), or a Keeper
+    journal    the path of the journal (default: one per server in the user's state directory), or a JournalStore
     scheme     how queries are built, with its `options`; `everything` makes every private request ask for all sources
     attempts, backoff, timeout, tick   in seconds: see `core` and `TICK`
     background close the books and build tables in a thread of their own
@@ -90,7 +90,7 @@ class Client:
         self,
         url: str,
         chain: MarkovChain | str | os.PathLike[str],
-        journal: str | os.PathLike[str] | Keeper | None = None,
+        journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str = "auto",
         *,
         everything: bool = False,
@@ -114,7 +114,7 @@ class Client:
         self.journal = default_journal(self.url) if journal is None else journal
         self._transport = Http(url, timeout=timeout) if transport is None else transport
         options.setdefault("store", default_store() if journal is None else None)
-        self._tables = Tables(self.chain, scheme, **options)
+        self._tables = TableCache(self.chain, scheme, **options)
         self._everything = everything
         self._entropy = SystemEntropy() if entropy is None else entropy
         self._new_session = new_session
@@ -164,7 +164,7 @@ class Client:
             return record is not None and record.pending
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> TableCache:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
         return self._tables
 

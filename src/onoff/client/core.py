@@ -42,8 +42,8 @@ from onoff import wire
 from onoff.client.message import Message, Sent
 from onoff.client.record import Record
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, OnOffError, ServerUnreachable
-from onoff.memory import LastQuery, Memory
 from onoff.session import Session
+from onoff.session.memory import LastQuery, Memory
 from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.client")

@@ -58,7 +58,7 @@ _SETTINGS: Final = (
 )
 
 
-class Keeper(Protocol):
+class JournalStore(Protocol):
     """Where a client keeps its record."""
 
     found: Record | None

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.experiments.expected import ExpectedCost, expected_costs, lower_bounds, naive_leaks, sampled_costs
 from onoff.experiments.simulate import Simulation, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
+from onoff.model.chain import MarkovChain
 
 PAPER = {"scheme": "greedy", "memory": "bayes-filter"}
 PAPER_DESCENTS = 60

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from onoff.bounds import step_bounds
-from onoff.chain import MarkovChain
 from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
-from onoff.rows import Floats
+from onoff.model.bounds import step_bounds
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats
 
 MOST_STATES = 1_000
 """Public states at one time for which the law is pushed forward exactly."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onoff.rows import Floats
+from onoff.model.rows import Floats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array

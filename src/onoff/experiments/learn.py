@@ -24,13 +24,13 @@ from typing import Any
 
 import numpy as np
 
-from onoff.bounds import bounds
-from onoff.chain import DEFAULT_SMOOTHING, MarkovChain
-from onoff.chainfile import check_json_name
 from onoff.errors import InvalidInput
 from onoff.experiments.traces import Run, Trace
-from onoff.rows import Floats, Integers
-from onoff.wholefile import replacing
+from onoff.model.bounds import bounds
+from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain
+from onoff.model.files import check_json_name
+from onoff.model.rows import Floats, Integers
+from onoff.system.atomic import atomic_write
 
 HELD_OUT = 10
 """Every tenth user is held out for scoring."""
@@ -108,7 +108,7 @@ class Learnt:
         """Write the chain file whole or not at all. Raises InvalidChain where its name says another format."""
         check_json_name(path)
         try:
-            with replacing(path) as file:
+            with atomic_write(path) as file:
                 file.write(json.dumps(self.as_dict(), ensure_ascii=False).encode() + b"\n")
         except OSError as error:
             raise InvalidInput(f"{path}: {error.strerror}", hint="nothing was written; choose another place") from None

@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from onoff.bounds import step_bounds
-from onoff.chain import MarkovChain
 from onoff.experiments import look, plots
 from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs, standard_error
 from onoff.experiments.learn import Learnt, learn
@@ -24,7 +22,9 @@ from onoff.experiments.simulate import simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.experiments.traces import Trace
-from onoff.rows import Floats, Integers
+from onoff.model.bounds import step_bounds
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats, Integers
 from onoff.schemes import design
 
 STEPS = 10

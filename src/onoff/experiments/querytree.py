@@ -27,13 +27,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onoff.bounds import StepBounds, bounds, step_bounds
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
-from onoff.memory import LastQuery, Memory, start
-from onoff.rows import UNIT, Rows
-from onoff.table import QueryTable
-from onoff.tables import Tables
+from onoff.model.bounds import StepBounds, bounds, step_bounds
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Rows
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery, Memory, start
+from onoff.tables.table import QueryTable
 
 MOST_NODES = 200_000
 """Nodes of one level of the tree at most."""
@@ -80,7 +80,7 @@ class _Node:
 class _Tree:
     def __init__(self, chain: MarkovChain, scheme: str, memory: str, exact: bool, everything: bool) -> None:
         self.chain = chain
-        self.tables = Tables(chain, scheme)
+        self.tables = TableCache(chain, scheme)
         self.everything = everything
         self.number = Fraction if exact else float
         self.transition = self._matrix([chain.row_units(x) for x in range(chain.n)])

@@ -21,7 +21,6 @@ from typing import Any
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.experiments import look, plots
 from onoff.experiments import msnbc as readers
 from onoff.experiments.expected import lower_bounds, sampled_runs, standard_error
@@ -30,6 +29,7 @@ from onoff.experiments.page import SEED, Section, markdown_table, shown
 from onoff.experiments.states import States
 from onoff.experiments.sweep import read_rows, read_spec, sweep
 from onoff.experiments.switching import Pattern
+from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 
 DATA_FILE = "msnbc990928.zip"

@@ -19,13 +19,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput
 from onoff.experiments.states import NOWHERE, State, States
 from onoff.experiments.switching import Booleans, Switching, draw_statuses
-from onoff.rows import UNIT, Floats, Integers, exact_sum
-from onoff.seeded import SeededEntropy
-from onoff.table import QueryTable
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Floats, Integers, exact_sum
+from onoff.session.seeded import SeededEntropy
+from onoff.tables.table import QueryTable
 
 BLOCK = 100_000
 """Users that go through together."""

@@ -21,12 +21,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from onoff.chain import MarkovChain
-from onoff.memory import LastQuery, Memory, start
-from onoff.rows import UNIT, Floats, Integers, Rows, SparseRows
-from onoff.seeded import SeededEntropy
-from onoff.table import QuerySource, QueryTable
-from onoff.tables import Tables
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Floats, Integers, Rows, SparseRows
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery, Memory, start
+from onoff.session.seeded import SeededEntropy
+from onoff.tables.table import QuerySource, QueryTable
 
 Set = tuple[int, ...]
 NOWHERE = -1
@@ -64,7 +64,7 @@ class State:
 
     @property
     def source(self) -> QuerySource:
-        """Where an OFF request is drawn from. Kept by `Tables`, within its limit; a state keeps what is small."""
+        """Where an OFF request is drawn from. Kept by `TableCache`, within its limit; a state keeps what is small."""
         return self._states.tables.of(self.memory)
 
     @cached_property
@@ -146,7 +146,7 @@ class States:
         self, chain: MarkovChain, scheme: str, memory: str = "last-query", *, everything: bool = False, **options: Any
     ) -> None:
         self.chain = chain
-        self.tables = Tables(chain, scheme, **{"look_ahead": False, **options})
+        self.tables = TableCache(chain, scheme, **{"look_ahead": False, **options})
         self.force = everything
         self.everything: Set = tuple(range(chain.n))
         self.listed: list[State] = []

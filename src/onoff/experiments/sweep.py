@@ -36,16 +36,16 @@ from typing import Any
 
 import numpy as np
 
-from onoff.bounds import bounds, step_bounds
-from onoff.chain import MarkovChain
 from onoff.errors import InvalidInput, MissingExtra, OnOffError, nearest
 from onoff.experiments.expected import expected_costs, sampled_costs
 from onoff.experiments.families import FAMILIES
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
-from onoff.memory import MEMORIES
+from onoff.model.bounds import bounds, step_bounds
+from onoff.model.chain import MarkovChain
 from onoff.schemes import builder, known
-from onoff.wholefile import replacing
+from onoff.session.memory import MEMORIES
+from onoff.system.atomic import atomic_write
 
 KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
@@ -254,7 +254,7 @@ class Parts:
         arrow = _arrow()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as file:
+            with atomic_write(path) as file:
                 arrow.parquet.write_table(arrow.Table.from_pylist(rows, schema=_schema()), file)
         except OSError as error:
             raise OnOffError(

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from onoff import pattern as patterns
 from onoff.errors import InvalidPattern
+from onoff.model import patterns
 
 Booleans = npt.NDArray[np.bool_]
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.experiments import look
-from onoff.rows import UNIT
-from onoff.table import QueryTable
+from onoff.model.rows import UNIT
+from onoff.tables.table import QueryTable
 
 MOST_QUERIES = 120
 MOST_NAMES = 40

@@ -30,8 +30,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from onoff.chain import check_name
 from onoff.errors import InvalidChain, InvalidInput, nearest
+from onoff.model.chain import check_name
 
 FORMATS = ("text", "csv", "jsonl", "msnbc")
 SUFFIXES = {

@@ -29,7 +29,6 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from onoff import wire
-from onoff.chain import MarkovChain
 from onoff.client import Client, Message, Progress, Sent, default_journal
 from onoff.client.core import LARGEST_CATALOGUE, Failure
 from onoff.client.transport import Http, Request
@@ -37,6 +36,7 @@ from onoff.errors import InvalidInput, InvalidWire, OnOffError, ServerUnreachabl
 from onoff.gateway.evidence import Assessment, Evidence
 from onoff.gateway.seen import SeenLog
 from onoff.gateway.switch import Position, Switch
+from onoff.model.chain import MarkovChain
 
 log = logging.getLogger("onoff.gateway")
 

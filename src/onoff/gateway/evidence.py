@@ -25,13 +25,13 @@ from typing import Any, Final
 import numpy as np
 
 from onoff.audit.step import NaiveObserver, table_leak
-from onoff.bounds import bounds
-from onoff.chain import MarkovChain
 from onoff.client import Sent
-from onoff.memory import LastQuery
-from onoff.rows import Floats
-from onoff.table import QuerySource, QueryTable
-from onoff.tables import Tables
+from onoff.model.bounds import bounds
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats
+from onoff.session.cache import TableCache
+from onoff.session.memory import LastQuery
+from onoff.tables.table import QuerySource, QueryTable
 
 MOST_SOURCES: Final = 256
 """Beyond, nothing is weighed: it takes a square of that many numbers, and queries are drawn without a table."""
@@ -50,7 +50,7 @@ class Assessment:
 class Evidence:
     """Follows one session. `last` is the last query before the first step to come, if there was one."""
 
-    def __init__(self, chain: MarkovChain, tables: Tables, last: tuple[str, int, tuple[int, ...]] | None) -> None:
+    def __init__(self, chain: MarkovChain, tables: TableCache, last: tuple[str, int, tuple[int, ...]] | None) -> None:
         self.chain = chain
         self._tables = tables
         self._last = last

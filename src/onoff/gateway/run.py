@@ -13,11 +13,11 @@ from typing import Final
 
 import uvicorn
 
-from onoff import listening
 from onoff.errors import InvalidInput, OnOffError
 from onoff.gateway.app import Streams, build
 from onoff.gateway.engine import Engine
 from onoff.gateway.guard import PREFIX, Guard
+from onoff.system import listening
 
 GRACE_SECONDS: Final = 2
 BACKLOG: Final = 128

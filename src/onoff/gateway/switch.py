@@ -25,7 +25,7 @@ from typing import Any, Final
 
 from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
-from onoff.wholefile import replacing
+from onoff.system.atomic import atomic_write
 
 VERSION: Final = 1
 LONGEST: Final = 366 * 86400.0
@@ -102,7 +102,7 @@ class Switch:
         kept = {"version": VERSION, "private": position.private, "until": position.until, "app_token": self.app_token}
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with replacing(self.path, mode=0o600, durable=True) as file:
+            with atomic_write(self.path, mode=0o600, durable=True) as file:
                 file.write(json.dumps(kept).encode())
         except OSError as error:
             raise JournalWriteFailed(

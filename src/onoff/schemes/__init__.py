@@ -18,11 +18,11 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
-from onoff.bounds import lower_bound
-from onoff.ending import under_way
 from onoff.errors import UnknownScheme, nearest
-from onoff.rows import Rows, SparseRows
-from onoff.table import QueryTable
+from onoff.model.bounds import lower_bound
+from onoff.model.rows import Rows, SparseRows
+from onoff.system.shutdown import uninterrupted
+from onoff.tables.table import QueryTable
 
 SCHEMES = ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
 WITHOUT_TABLE = ("race", "auto")
@@ -33,7 +33,7 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
     """A private query table for `rows`: a matrix p(x|u), Rows, or a MarkovChain.
 
     `race`, and `auto` where no table fits, give a `Race` instead: it draws queries and has a cost, but no table.
-    Where the scheme itself proves no lower bound, the table carries the best of `onoff.bounds`.
+    Where the scheme itself proves no lower bound, the table carries the best of `onoff.model.bounds`.
     Raises InvalidChain for a matrix that is none, UnknownScheme for a scheme or an option that does not exist.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
@@ -49,7 +49,7 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
             raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
     given = rows.possible_rows() if hasattr(rows, "possible_rows") else rows
     without_table = isinstance(given, SparseRows) and scheme in WITHOUT_TABLE
-    with under_way():
+    with uninterrupted():
         table = build(given if without_table else Rows.of(given), **options)
     return table if table.lower_bound is not None else table.labelled(lower_bound=float(lower_bound(table.rows)))
 

@@ -10,11 +10,11 @@ the race is taken: its queries are as private up to the rounding of floats that 
 
 from __future__ import annotations
 
-from onoff.rows import Rows, SparseRows
+from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import optimal, race
 from onoff.schemes.optimal import Progress
 from onoff.schemes.race import Race
-from onoff.table import QueryTable
+from onoff.tables.table import QueryTable
 
 NAME = "auto"
 BUDGET = 30.0

@@ -27,11 +27,11 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.rows import Floats, Rows
-from onoff.schemes.certificate import from_coupling
-from onoff.schemes.hall import TOLERANCE, Sets
-from onoff.schemes.rebuild import rebuild
-from onoff.table import QueryTable
+from onoff.model.rows import Floats, Rows
+from onoff.schemes.search.certificate import from_coupling
+from onoff.schemes.search.hall import TOLERANCE, Sets
+from onoff.schemes.search.rebuild import rebuild
+from onoff.tables.table import QueryTable
 
 NAME = "enumerated"
 MOST_UNKNOWNS = 2**16

@@ -34,10 +34,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from onoff.bounds import lambda_units
-from onoff.kernels import kernel
-from onoff.rows import UNIT, Integers, Rows
-from onoff.table import QueryTable
+from onoff.model.bounds import lambda_units
+from onoff.model.rows import UNIT, Integers, Rows
+from onoff.system.kernels import kernel
+from onoff.tables.table import QueryTable
 
 NAME = "greedy"
 

@@ -29,17 +29,18 @@ from time import monotonic
 
 import numpy as np
 
-from onoff.rows import UNIT, Floats, Rows
-from onoff.schemes import blocks, greedy
-from onoff.schemes import certificate as proofs
-from onoff.schemes.certificate import Certificate, CouplingCertificate
-from onoff.schemes.future import Future
-from onoff.schemes.hall import NOTICED, HallProgram, Sets
-from onoff.schemes.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
-from onoff.schemes.proposals import races, systematic
-from onoff.schemes.rebuild import rebuild
-from onoff.schemes.repair import repaired
-from onoff.table import OPTIMAL_GAP, QueryTable
+from onoff.model.rows import UNIT, Floats, Rows
+from onoff.schemes import greedy
+from onoff.schemes.search import blocks
+from onoff.schemes.search import certificate as proofs
+from onoff.schemes.search.certificate import Certificate, CouplingCertificate
+from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
+from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
+from onoff.schemes.search.proposals import races, systematic
+from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.repair import repaired
+from onoff.schemes.search.successors import SuccessorCost
+from onoff.tables.table import OPTIMAL_GAP, QueryTable
 
 NAME = "optimal"
 BUDGET = 120.0
@@ -102,7 +103,7 @@ def build(
     else:
         search.adopt(outright)
     if future is not None:
-        search.look_ahead(Future(rows, future))
+        search.look_ahead(SuccessorCost(rows, future))
     return search.table()
 
 
@@ -266,7 +267,7 @@ class _Search:
         if bound > self.lower:
             self.lower, self.proof = bound, proof
 
-    def look_ahead(self, future: Future) -> None:
+    def look_ahead(self, future: SuccessorCost) -> None:
         """Among masses as cheap as the best, those with the cheapest successors, as far as a few rounds find them."""
         if self.best is None:
             return
@@ -284,7 +285,7 @@ class _Search:
             if not self._price_ahead(future) and not cuts:
                 return
 
-    def _price_ahead(self, future: Future) -> int:
+    def _price_ahead(self, future: SuccessorCost) -> int:
         """Add sets that are as cheap as any now and have cheap successors; how many."""
         program = self.program
         weight = program.cost_dual

@@ -30,16 +30,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from onoff.bounds import bounds, lower_bound
-from onoff.entropy import Entropy
 from onoff.errors import InvalidTable
-from onoff.kernels import kernel
-from onoff.rows import Floats, Integers, Rows, SparseRows
-from onoff.table import OPTIMAL_GAP
+from onoff.model.bounds import bounds, lower_bound
+from onoff.model.rows import Floats, Integers, Rows, SparseRows
+from onoff.system.kernels import kernel
+from onoff.tables.table import OPTIMAL_GAP
+
+if TYPE_CHECKING:
+    from onoff.session.entropy import Entropy
 
 NAME = "race"
 SAMPLED_WORK = 200_000_000

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onoff.rows import Rows
-from onoff.table import QueryTable
+from onoff.model.rows import Rows
+from onoff.tables.table import QueryTable
 
 NAME = "single"
 

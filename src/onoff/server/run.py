@@ -27,12 +27,12 @@ from typing import Any
 
 import uvicorn
 
-from onoff import listening
 from onoff.server.admin import edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_CONNECTIONS, MAX_IN_FLIGHT, MessageServer
 from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.metrics import Metrics
 from onoff.server.protocol import QueryProtocol
+from onoff.system import listening
 from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue
 
 log = logging.getLogger("onoff.server")

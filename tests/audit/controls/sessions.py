@@ -9,11 +9,11 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from onoff.chain import MarkovChain
-from onoff.memory import BayesFilter, LastQuery
-from onoff.rows import UNIT, to_units
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, to_units
 from onoff.session import Query, Session
-from onoff.table import QueryTable
+from onoff.session.memory import BayesFilter, LastQuery
+from onoff.tables.table import QueryTable
 
 
 class TimeSharing(Session):

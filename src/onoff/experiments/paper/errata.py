@@ -15,19 +15,19 @@ from typing import Any, Self
 import numpy as np
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import bounds, lambda_units, outer_bound_2, theta_units
-from onoff.chain import MarkovChain
-from onoff.entropy import Entropy
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import Claims, same, wrong_and_right
 from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
 from onoff.experiments.paper.twosources import TableThree, two_source_chain
 from onoff.experiments.querytree import bounds_along
-from onoff.pattern import parse
-from onoff.rows import UNIT, Rows
+from onoff.model.bounds import bounds, lambda_units, outer_bound_2, theta_units
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.greedy import atoms
 from onoff.session import Query
+from onoff.session.entropy import Entropy
 
 claims = Claims()
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onoff.bounds import bounds, symmetric_cost, two_source_cost
 from onoff.experiments import look
 from onoff.experiments.look import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.theorems import symmetric_chain
+from onoff.model.bounds import bounds, symmetric_cost, two_source_cost
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

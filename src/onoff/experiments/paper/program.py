@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 
 from onoff.errors import InvalidTable
-from onoff.rows import UNIT, Floats, Rows
+from onoff.model.rows import UNIT, Floats, Rows
 
 
 def range_of_optimal_tables(rows: Rows, cost: float) -> list[tuple[float, float]]:

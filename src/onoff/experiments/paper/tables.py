@@ -12,18 +12,18 @@ from functools import partial
 from typing import Any
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import bounds, outer_bound_2, two_source_cost
-from onoff.chain import MarkovChain
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import Claims, same
 from onoff.experiments.paper.program import range_of_optimal_tables
 from onoff.experiments.paper.twosources import BOTH, TableThree, alone, two_source_chain
-from onoff.memory import start
-from onoff.pattern import parse
-from onoff.rows import UNIT
+from onoff.model.bounds import bounds, outer_bound_2, two_source_cost
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import UNIT
 from onoff.schemes import design
 from onoff.schemes.greedy import atoms
-from onoff.table import QueryTable
+from onoff.session.memory import start
+from onoff.tables.table import QueryTable
 
 claims = Claims()
 

@@ -12,16 +12,16 @@ from typing import Any
 import numpy as np
 
 from onoff.audit.exact import audit_exact
-from onoff.bounds import bounds, lambda_units, outer_bound_2, symmetric_cost, theta_units, two_source_cost
-from onoff.chain import MarkovChain
 from onoff.experiments.families import symmetric
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import PROGRAM, Claims, same
 from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
 from onoff.experiments.paper.twosources import two_source_chain
 from onoff.experiments.querytree import bounds_along, query_law
-from onoff.pattern import parse
-from onoff.rows import Rows
+from onoff.model.bounds import bounds, lambda_units, outer_bound_2, symmetric_cost, theta_units, two_source_cost
+from onoff.model.chain import MarkovChain
+from onoff.model.patterns import parse
+from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.greedy import atoms
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Self
 
-from onoff.chain import MarkovChain
-from onoff.entropy import Entropy, SystemEntropy
+from onoff.model.chain import MarkovChain
 from onoff.session import Query
+from onoff.session.entropy import Entropy, SystemEntropy
 
 BOTH = (0, 1)
 

@@ -1,0 +1,307 @@
+"""The shipped client under the exact audit: real codec, real journal, real retry code, every branch and every fault.
+
+A `ShippedClient` is driven like a session. Each request runs the real `Client` on a real journal file, with a recorder
+in place of the socket and enumerated randomness in place of the system's; what the server sees of it is every byte
+that left. Before each request one of the faults asked for happens, or none, each with the same probability:
+
+    lost answer         the first answer is lost; the client sends again
+    given up            no answer arrives; the user goes on to the next request
+    crash before sending    the process ends between the commit and the first byte
+    crash after sending     the process ends before the answer is read
+    restart             the client was closed and opened again
+    restored            the client was closed and its journal put back to what it was before the last request, once
+    lost                the client was closed and its journal is gone
+
+After a crash the files are what they were at that moment, not what an orderly end would have made of them. Worlds
+cannot be copied while a client lives, so a twin is made by running the same requests with the same choices again.
+
+The audit then says whether I(X_B ; bytes of step t | bytes before) is zero, faults included; faults do not depend on
+what is wanted, so that is what a server learns that sees them happen. The recorder's own rules are judged too.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from itertools import count
+from pathlib import Path
+from typing import ClassVar, Self
+
+from onoff.audit.exact import ExactAudit, audit_exact
+from onoff.audit.recorder import URL, Event, Recorder
+from onoff.audit.sampled import Ask, User
+from onoff.client import Client
+from onoff.client.record import Record
+from onoff.client.transport import Request
+from onoff.errors import OnOffError
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Floats
+from onoff.session.cache import TableCache
+from onoff.session.entropy import Entropy, ScriptedEntropy, SystemEntropy
+from onoff.wire import SESSION_BYTES
+
+
+class Fault(StrEnum):
+    """What can happen at a request."""
+
+    NONE = "none"
+    LOST_ANSWER = "lost answer"
+    GIVEN_UP = "given up"
+    CRASH_BEFORE = "crash before sending"
+    CRASH_AFTER = "crash after sending"
+    RESTART = "restart"
+    RESTORED = "restored"
+    LOST = "lost"
+
+
+EVERY_FAULT = tuple(fault for fault in Fault if fault is not Fault.NONE)
+KNOWN_LIMITS = ({Fault.RESTORED, Fault.LOST}, {Fault.RESTORED, Fault.CRASH_BEFORE})
+"""What is not covered when it comes together: all of the folder put back as it was before the journal was lost, or
+before a request that was stored and never sent. Either way the old session still matches what the server saw last in
+it, and what was asked in between, under another name or by nobody's hearing, is forgotten."""
+ATTEMPTS = 2
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the server saw of one request. right: the message was the wanted one, or none was delivered."""
+
+    sources: tuple[Event, ...]
+    asked: int
+    right: bool
+
+    def __len__(self) -> int:
+        return self.asked
+
+    def __contains__(self, source: object) -> bool:
+        return self.right
+
+
+@dataclass
+class ShippedClient:
+    """The client as something the exact audit can drive."""
+
+    chain: MarkovChain
+    scheme: str
+    faults: tuple[Fault, ...] = ()
+    entropy: Entropy = field(default_factory=SystemEntropy)
+    tables: TableCache = field(init=False)
+    past: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
+    """Every request so far: what was wanted, the switch, and the choices taken."""
+    state: Hashable = None
+    judging: bool = True
+    self_contained: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        self.tables = TableCache(self.chain, self.scheme)
+
+    def fork(self, entropy: Entropy) -> Self:
+        twin = replace(self, entropy=entropy)
+        twin.tables = self.tables
+        return twin
+
+    def request(self, source: int | str, *, private: bool) -> Seen:
+        x = self.chain.index(source)
+        noted = _Noted(self.entropy)
+        with _life(self.chain, self.tables, self.faults, self.judging) as life:
+            for wanted, status, choices in self.past:
+                life.request(wanted, status, ScriptedEntropy(choices))
+            seen = life.request(x, private, noted)
+            self.state = life.state
+        self.past = (*self.past, (x, private, tuple(noted.taken)))
+        return seen
+
+
+def audit_client(
+    chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], faults: Sequence[Fault] = ()
+) -> ExactAudit:
+    """The exact audit of the shipped client, with a fault or none before every request."""
+    return audit_exact(chain, scheme, pattern, session=lambda: ShippedClient(chain, scheme, tuple(faults)))
+
+
+def client_user(
+    chain: MarkovChain, scheme: str, fault: Fault = Fault.NONE, at: int = 0, *, judging: bool = True
+) -> User:
+    """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server.
+
+    The fault happens at step `at` of every session: a rare one would hide what it leaks among the others.
+    """
+    tables = TableCache(chain, scheme)
+
+    @contextmanager
+    def user() -> Iterator[Ask]:
+        steps = count()
+        with _life(chain, tables, (), judging) as life:
+            yield (
+                lambda x, private: (
+                    life.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
+                )
+            )
+
+    return user
+
+
+class _Noted:
+    """Draws from another source and keeps what was chosen."""
+
+    def __init__(self, entropy: Entropy) -> None:
+        self._entropy = entropy
+        self.taken: list[int] = []
+
+    def choose(self, weights: Sequence[int]) -> int:
+        self.taken.append(self._entropy.choose(weights))
+        return self.taken[-1]
+
+    def uniforms(self, count: int) -> Floats:
+        return self._entropy.uniforms(count)
+
+
+class Crash(BaseException):
+    """The process ends here."""
+
+
+@contextmanager
+def _life(chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], judging: bool) -> Iterator[_Life]:
+    with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
+        life = _Life(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
+        try:
+            yield life
+        finally:
+            life.client.close()
+
+
+def fast_directory() -> str | None:
+    """A directory in memory where there is one: a journal's syncs then cost nothing."""
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+class _Life:
+    """One user, one journal, one server, from the first request on."""
+
+    def __init__(self, chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], recorder: Recorder) -> None:
+        assert recorder.journal is not None
+        self.chain, self.tables, self.journal, self.recorder = chain, tables, recorder.journal, recorder
+        self.faults = (Fault.NONE, *faults)
+        self.sessions = 0
+        self.before: _Files = ()
+        self.now: _Files = ()
+        self.records: tuple[Record | None, ...] = (None, None)
+        self.restored = False
+        self._open()
+
+    def _open(self) -> None:
+        self.entropy = _Replaceable()
+        self.client = Client(
+            URL,
+            self.chain,
+            self.journal,
+            attempts=ATTEMPTS,
+            tick=0,
+            background=False,
+            entropy=self.entropy,
+            new_session=self._new_session,
+            transport=self.recorder,
+            sleep=lambda seconds: None,
+        )
+        self.client._tables = self.tables  # built once for all worlds
+
+    def _reopen(self, fault: Fault) -> None:
+        self.client.close()
+        if fault is Fault.LOST:
+            _put_back(self.journal, ())
+        elif fault is Fault.RESTORED and not self.restored and self.now:
+            _put_back(self.journal, self.before)
+            self.restored = True
+        self._open()
+
+    def _new_session(self) -> bytes:
+        self.sessions += 1
+        return self.sessions.to_bytes(SESSION_BYTES)
+
+    def request(self, x: int, private: bool, entropy: Entropy, fault: Fault | None = None) -> Seen:
+        if fault is None:
+            fault = self.faults[entropy.choose([1] * len(self.faults))] if len(self.faults) > 1 else Fault.NONE
+        if fault in (Fault.RESTART, Fault.RESTORED, Fault.LOST):
+            self._reopen(fault)
+        self.entropy.source = entropy
+        self.recorder.fault = self._happens(fault)
+        right = True
+        try:
+            message = self.client.get(x, private=private)
+            right = message.payload == self.recorder.message(x)
+        except Crash:
+            self.client.close()
+            _put_back(self.journal, self._crashed)
+            self._open()
+        except OnOffError:
+            if fault is not Fault.GIVEN_UP:
+                raise
+        self.before, self.now = self.now, _files(self.journal)
+        record = self.client._opened().core.record
+        self.records = self.records[1], record
+        events, asked = self.recorder.take()
+        return Seen(events, asked, right)
+
+    def _happens(self, fault: Fault) -> Callable[[Request, bool], bool]:
+        lost = 0
+
+        def happens(request: Request, seen: bool) -> bool:
+            nonlocal lost
+            if (fault is Fault.CRASH_BEFORE and not seen) or (fault is Fault.CRASH_AFTER and seen):
+                self._crashed = _files(self.journal)
+                raise Crash
+            lost += seen
+            return seen and (fault is Fault.GIVEN_UP or (fault is Fault.LOST_ANSWER and lost == 1))
+
+        return happens
+
+    @property
+    def state(self) -> Hashable:
+        core = self.client._opened().core
+        files = self.records if Fault.RESTORED in self.faults and not self.restored else self.records[1:]
+        # of what the server keeps, the sessions that some journal still knows; to the others nobody comes back
+        alive = tuple(self.recorder.last.get(record.session) for record in files if record is not None)
+        own = core.doubt, core.checked, core.catalogue is None, core.session.state
+        return own, files, alive, self.sessions, self.restored
+
+
+class _Replaceable:
+    """The client's entropy, from a source that is set before each request."""
+
+    source: Entropy
+
+    def choose(self, weights: Sequence[int]) -> int:
+        return self.source.choose(weights)
+
+    def uniforms(self, count: int) -> Floats:
+        return self.source.uniforms(count)
+
+
+_Files = tuple[tuple[Path, bytes], ...]
+
+
+def _files(journal: Path) -> _Files:
+    """The journal's files as they are now."""
+    return tuple((path, path.read_bytes()) for path in (journal, *_beside(journal)) if path.exists())
+
+
+def _beside(journal: Path) -> tuple[Path, ...]:
+    """The log, and the name of the live session: all of the folder is put back, which is the worst case."""
+    return tuple(journal.with_name(journal.name + end) for end in ("-wal", ".session"))
+
+
+def _put_back(journal: Path, files: _Files) -> None:
+    """Write them as they were, in place: the file stays the same file."""
+    held = dict(files)
+    for path in set(_beside(journal)) - set(held):
+        path.unlink(missing_ok=True)
+    for path, content in {journal: b"", **held}.items():
+        if path.exists():
+            with path.open("r+b") as file:
+                file.truncate()
+                file.write(content)
+        else:
+            path.write_bytes(content)

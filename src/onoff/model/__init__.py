@@ -1,0 +1,8 @@
+"""How requests follow one another, and what hiding them must cost.
+
+rows      p(x|u) as exact integers, each row summing to UNIT
+chain     MarkovChain: first order, dense or sparse
+files     chains, read and written
+bounds    lower and upper bounds on the cost, each labelled with its side
+patterns  "ON OFF*10"
+"""

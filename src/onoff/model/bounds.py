@@ -1,0 +1,301 @@
+"""Lower and upper bounds on what hiding costs, each labelled with its side.
+
+Setting
+    p(x|u)   rows, u one of M hidden values, x one of N sources
+    Y        a random set with X in Y always, independent of U; its cost is E|Y|
+    OPT      the smallest cost of all such Y; no answer, coded or not, is shorter (proof of Theorem 1)
+    lam_i    sum over x of the i-th smallest p(x|u) over u;  lam_1 <= ... <= lam_M,  sum of them = M
+    theta_i  min(1, lam_i) - min(1, lam_{i-1});  they sum to 1
+    sigma    the largest i with lam_i <= 1
+    low(A)   the smallest p(A|u) over u
+
+Upper bound (somebody reaches it)
+    inner    sum of min(i, N) theta_i: Algorithm 1 costs no more (Theorem 2)
+Lower bounds (nobody can do better)
+    outer    lam_M = sum of the largest p(x|u) (Theorem 1, outer bound 2)
+    doeblin  2 - lam_1: a set of one source {x} has at most low({x})
+    pairs    3 - sum of low({x, z}) over all pairs
+    pencil   the largest over x of 2 + max p(x|u) - sum of low({x, z}) over z != x
+    lower    the largest of these and, for four sources, of the rest of their complete list
+
+All lower bounds are weak duality for one linear program: wherever  t - sum of y_A over A containing S <= |S|  holds
+for every set S and y >= 0, OPT >= t - sum of y_A low(A).  For N <= 3 or M <= 3 `lower` is OPT (outer and doeblin
+do it); for N = 4 it has been OPT in every program solved. All sums are exact integers in units of 1/UNIT; floats
+appear when they are reported. Cost: N sorts of M numbers, and N**2 M additions for the pairs.
+
+Many steps. Let tau be the last private time. Given the queries before tau, the k-th request after it has the rows
+P**k. OPT is convex in the rows, and later queries only split them, so every scheme, coded or not, pays at least
+OPT(P**k) at time tau + k *provided that every source can be X_tau given the queries before tau*. Where that
+support is smaller, so are the rows: only those of sources in it count (`outer_bound_2`, `step_bounds` with
+`possible`). The printed outer bound 2 leaves this out and is false without it. The inner bound for P**k is reached
+at time tau + k by a scheme that asks for everything until then; a scheme that saves earlier need not reach it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from itertools import permutations
+from typing import Any, TypeVar
+
+import numpy as np
+
+from onoff.errors import InvalidInput
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import UNIT, Integers, Rows, SparseRows, exact_sum
+
+Number = TypeVar("Number", float, Fraction)
+
+FEWEST_FOR_PAIRS = 3
+"""`pairs` and `pencil` are bounds from three sources on: below, a pair is everything."""
+
+SPARSE_ROUNDING = 1e-9
+"""What rows in floats may be off by, as they need not sum to 1 any better."""
+MOST_ADDITIONS = 4 * 10**9
+"""Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
+
+FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
+    (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
+    for total, share, weights in (
+        (6, 2, {"a": 1, "bc": 1, "bd": 1, "cd": 1, "abc": 1, "abd": 1, "acd": 1}),
+        (5, 2, {"b": 1, "c": 1, "d": 1, "ab": 1, "ac": 1, "ad": 1, "bcd": 1}),
+        (8, 3, {"a": 1, "b": 1, "ac": 1, "ad": 1, "bc": 1, "bd": 1, "cd": 2, "abc": 1, "abd": 1}),
+    )
+)
+"""What completes the list for four sources a, b, c, d: (t, y by set), up to renaming the sources."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Bounds on the cost of hiding U once; the module's docstring says which side each is on."""
+
+    n: int
+    m: int
+    lambdas: tuple[float, ...]
+    thetas: tuple[float, ...]
+    sigma: int
+    inner: float
+    outer: float
+    doeblin: float
+    pairs: float
+    pencil: float
+    lower: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain numbers and lists."""
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+
+def bounds(probabilities: Any) -> Bounds:
+    """Every bound on the cost of hiding which of these rows is the true one.
+
+    probabilities: a matrix p(x|u), Rows, or a MarkovChain (then U is the last request: its rows).
+
+    >>> b = bounds([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
+    >>> b.lambdas, b.inner, b.outer
+    ((0.5, 0.9, 1.6), 1.6, 1.6)
+    """
+    given = probabilities.possible_rows() if hasattr(probabilities, "possible_rows") else probabilities
+    if isinstance(given, SparseRows):
+        return _bounds_of_sparse(given)
+    rows = Rows.of(given)
+    lambdas = lambda_units(rows)
+    thetas = theta_units(lambdas)
+    pairs, pencil = _pair_units(rows)
+    return Bounds(
+        n=rows.n,
+        m=rows.m,
+        lambdas=tuple(units / UNIT for units in lambdas),
+        thetas=tuple(units / UNIT for units in thetas),
+        sigma=sum(units <= UNIT for units in lambdas),
+        inner=sum(min(i, rows.n) * units for i, units in enumerate(thetas, start=1)) / UNIT,
+        outer=lambdas[-1] / UNIT,
+        doeblin=(2 * UNIT - lambdas[0]) / UNIT,
+        pairs=pairs / UNIT,
+        pencil=pencil / UNIT,
+        lower=float(lower_bound(rows)),
+    )
+
+
+def lower_bound(rows: Rows) -> Fraction:
+    """The best proven lower bound on the cost of every table for these rows, exactly: `bounds(rows).lower`.
+
+    The bounds by pairs are worked out only where they could be the largest: they never exceed 3, and each
+    low({x, z}) is at least low({x}) + low({z}).
+    """
+    smallest, largest = rows.weights.min(axis=0), rows.weights.max(axis=0)
+    lambda_first, lambda_last = exact_sum(smallest, axis=0)[0], exact_sum(largest, axis=0)[0]
+    sources = len(rows.columns)
+    best = max(lambda_last, 2 * UNIT - lambda_first)
+    if rows.distinct <= 3 or sources <= FEWEST_FOR_PAIRS:
+        return Fraction(best, UNIT)
+    hope = max(
+        3 * UNIT - (sources - 1) * lambda_first,
+        max(2 * UNIT + int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True)) - lambda_first,
+    )
+    if hope > best:
+        best = max(best, *_pair_units(rows))
+    exact = Fraction(best, UNIT)
+    return max(exact, _four_sources(rows)) if sources == 4 else exact
+
+
+def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
+    """lam_1, ..., lam_M in units of 1/UNIT; with `distinct`, of the distinct rows only."""
+    weights = rows.weights if distinct else rows.weights[rows.group]
+    return exact_sum(np.sort(weights, axis=0), axis=1)
+
+
+def theta_units(lambdas: list[int]) -> list[int]:
+    """theta_1, ..., theta_M in units of 1/UNIT, from the lambdas in units."""
+    capped = [min(units, UNIT) for units in lambdas]
+    return [after - before for before, after in zip([0, *capped], capped, strict=False)]
+
+
+@dataclass(frozen=True)
+class StepBounds:
+    """Bounds for the t-th request after the last private one, from the rows P**t."""
+
+    t: int
+    inner: float
+    outer: float
+    lower: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """The same as plain numbers."""
+        return asdict(self)
+
+
+def step_bounds(chain: MarkovChain | Any, steps: int, possible: Iterable[int] | None = None) -> list[StepBounds]:
+    """Bounds on the cost of the requests 1, ..., steps after the last private one.
+
+    outer and lower are lower bounds for every scheme, if each source of `possible` (default: all) can be the last
+    private request given the queries before it. inner is an upper bound for that one step (see the module).
+
+    >>> [round(step.lower, 3) for step in step_bounds([[0.8, 0.2], [0.2, 0.8]], 3)]
+    [1.6, 1.36, 1.216]
+    """
+    if steps < 1:
+        raise InvalidInput(f"{steps} steps are none", hint="give at least 1")
+    whole = chain if isinstance(chain, MarkovChain) else MarkovChain(chain)
+    kept = None if possible is None else sorted({whole.index(x) for x in possible})
+    if kept == []:
+        raise InvalidInput("no source can be the last private request", hint="name at least one as possible")
+    found = []
+    for t, rows in enumerate(_rows_of_powers(whole, steps, kept), start=1):
+        b = bounds(rows)
+        found.append(StepBounds(t, b.inner, b.outer, b.lower))
+    return found
+
+
+def outer_bound_2(chain: MarkovChain | Any, k: int, possible: Iterable[int] | None = None) -> float:
+    """Lower bound on the cost k >= 1 steps after the last private request: sum over x of max over u of P**k(u, x).
+
+    u runs over `possible`, the sources that can be the last private request given the queries before it. With all
+    sources (the default) this is the paper's outer bound 2, which is a bound only where all of them are possible.
+    """
+    return step_bounds(chain, k, possible)[-1].outer
+
+
+def two_source_cost(alpha: Number, beta: Number, k: int) -> Number:
+    """The optimal cost k steps after the last private request, for two sources (Theorem 3): both sides at once.
+
+    alpha, beta: the probabilities of leaving the first and the second source. k = 0 is the private request itself.
+    Holds where both sources can be the last private request given the queries before it.
+    """
+    _check_probabilities(alpha=alpha, beta=beta)
+    return 1 + abs(1 - alpha - beta) ** k
+
+
+def symmetric_cost(n: int, alpha: Number, k: int) -> Number:
+    """The optimal cost k steps after the last private request, for n sources and the symmetric chain: both sides.
+
+    The chain stays with probability alpha and goes to each other source with the same probability. For every
+    alpha and k it is 1 + (n - 1) |rho|**k, rho = (n alpha - 1) / (n - 1), under the same condition as above;
+    for k = 1 and alpha >= 1/n the paper's n alpha, for alpha < 1/n its inner bound 2 - n alpha.
+    """
+    _check_probabilities(alpha=alpha)
+    if n < 2:
+        return alpha - alpha + 1
+    return 1 + (n - 1) * abs((n * alpha - 1) / (n - 1)) ** k
+
+
+def _rows_of_powers(chain: MarkovChain, steps: int, possible: list[int] | None) -> Iterator[Rows | SparseRows]:
+    """The rows of P, P**2, ..., of the sources in `possible`. P itself is rounded once; its powers are floats."""
+    yield chain.possible_rows(possible)
+    power = step = chain.dense() if steps > 1 else np.zeros((0, 0))
+    for _ in range(1, steps):
+        power = power @ step
+        power = power / power.sum(axis=1, keepdims=True)  # rows may be off by 1e-9 each time
+        yield Rows.of(power if possible is None else power[possible])
+
+
+def _check_probabilities(**given: float | Fraction) -> None:
+    for name, value in given.items():
+        if not 0 <= value <= 1:
+            raise InvalidInput(f"{name} = {value} is not a probability", hint="give a number from 0 to 1")
+
+
+def _bounds_of_sparse(rows: SparseRows) -> Bounds:
+    """The bounds of rows too many for exact integers, in floats; `lower` is lowered by their rounding.
+
+    A column with k positive entries adds them to the k largest lambdas, so sorting the entries is enough.
+    """
+    order = np.lexsort((-rows.p, rows.at))
+    column = rows.at[order]
+    first = np.searchsorted(column, np.arange(len(rows.columns)))
+    from_the_top = np.bincount(np.arange(len(order)) - first[column], weights=rows.p[order], minlength=rows.m)
+    lambdas = from_the_top[::-1]
+    capped = np.minimum(lambdas, 1.0)
+    thetas = np.diff(capped, prepend=0.0)
+    outer, doeblin = float(lambdas[-1]), 2 - float(lambdas[0])
+    return Bounds(
+        n=rows.n,
+        m=rows.m,
+        lambdas=tuple(lambdas.tolist()),
+        thetas=tuple(thetas.tolist()),
+        sigma=int(np.count_nonzero(lambdas <= 1)),
+        inner=float(np.minimum(np.arange(1, rows.m + 1), rows.n) @ thetas),
+        outer=outer,
+        doeblin=doeblin,
+        pairs=1.0,
+        pencil=1.0,
+        lower=max(outer, doeblin) * (1 - SPARSE_ROUNDING),
+    )
+
+
+def _pair_units(rows: Rows) -> tuple[int, int]:
+    """`pairs` and `pencil` in units; with too few sources for them, or too many, what is always true: 1."""
+    sources = len(rows.columns)
+    if sources < FEWEST_FOR_PAIRS or sources**2 * rows.distinct > MOST_ADDITIONS:
+        return UNIT, UNIT
+    everything, pencil = 0, UNIT
+    for x in range(sources):
+        low = _lowest_with(rows.weights, x)
+        through = exact_sum(low, axis=0)[0]
+        everything += through
+        pencil = max(pencil, 2 * UNIT + int(rows.weights[:, x].max()) - through)
+    return max(UNIT, 3 * UNIT - everything // 2), pencil  # every pair was met from both of its ends
+
+
+def _lowest_with(weights: Integers, x: int) -> Integers:
+    """low({x, z}) for every z != x; a sum of two weights fits 62 bits."""
+    low: Integers = (weights + weights[:, x : x + 1]).min(axis=0)
+    return np.delete(low, x)
+
+
+def _four_sources(rows: Rows) -> Fraction:
+    """The largest of FOUR_SOURCES over all names of the sources."""
+    low = {subset: min(exact_sum(rows.weights[:, list(subset)], axis=1)) for subset in _subsets(4)}
+    best = Fraction(1)
+    for total, weights in FOUR_SOURCES:
+        for order in permutations(range(4)):
+            name = dict(zip("abcd", order, strict=True))
+            spent = (y * low[tuple(sorted(name[c] for c in members))] for members, y in weights.items())
+            best = max(best, total - sum(spent, start=Fraction(0)) / UNIT)
+    return best
+
+
+def _subsets(n: int) -> Iterator[tuple[int, ...]]:
+    for mask in range(1, 2**n):
+        yield tuple(x for x in range(n) if mask >> x & 1)

@@ -1,0 +1,268 @@
+"""The master program of the optimum: masses of sets against Hall cuts, on one live HiGHS model.
+
+Setting
+    S, m_S   the pool of sets of columns, and the mass of each
+    C        the pool of cuts, each a set of columns;  P(C) = the largest p_u(C) over the rows u
+
+    minimise    sum of m_S |S|
+    subject to  sum of m_S over S that meet C  >=  P(C)    for every cut C
+                sum of m_S = 1,  m >= 0
+
+With every C as a cut this says exactly that every row can follow the masses (Hall), and with every S in the pool
+its value is the optimum. Both pools grow: cuts are separated by maximum flows, sets are priced by the duals
+
+    t, y_C   where  t - sum of y_C over C that S misses  <=  |S|  for every S of the pool,  y >= 0
+             and    value = t - sum of y_C (1 - P(C))
+
+which is the dual in terms of belief: the complement of C is a set A, 1 - P(C) the least p_u(A), and "S misses C" is
+"S lies in A". A cut that most sets of the pool meet is handed to the solver in the form "sum of m_S over S that
+miss C <= 1 - P(C)"; it is the same cut with fewer coefficients.
+
+Softness. Early duals jump about and price useless sets. So cuts may be missed at a price, which bounds their duals:
+y_C <= 1 + softness for the cuts that carry the simple lower bound (single columns for the outer bound, all but one for
+2 - lam_1), where the dual of an optimum at that bound is just 1; y_C <= softness for all others, where it is 0. Where
+nothing is missed in the end the prices did not matter; else they are raised.
+
+Corners and the middle. The simplex method starts from the last basis and ends in a corner: few sets, quickly where few
+cuts matter. Corners of a program that lacks most of its cuts are far from what rows can follow, though, and where
+queries are small (nearly equal rows) thousands of cuts are needed to force one. The middle of all optimal masses, where
+an interior point method stops, has room on every side: a few dozen cuts do. It uses every set of the pool.
+
+Preference. Optima are many. `prefer` keeps the value and minimises another cost of sets among them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.model.rows import UNIT, Floats, Integers, Rows
+from onoff.schemes.search.flow import flows
+from onoff.system.shutdown import check
+
+Sets: TypeAlias = npt.NDArray[np.bool_]
+"""Sets of columns, one per line, as truth values."""
+Cost: TypeAlias = Callable[[Sets], Floats]
+"""What each of some sets costs."""
+
+FIRST_CUT = 2
+"""The row of the model that holds the first cut; before it the sums of m_S and of m_S |S|."""
+TOLERANCE = 1e-10
+"""How exactly the solver meets its constraints: the smallest it offers."""
+EPSILON = 1e-6
+"""The weight of a preference beside the cost itself: what it can add to the cost is negligible."""
+NOTICED = 1e-11
+"""Missing mass from which a row counts as short."""
+
+
+class HallProgram:
+    """The master program for `rows`, on the columns 0 ... C - 1 that some row can reach.
+
+    softness: see above; None for cuts that must be met. bound_size: the size of the cuts whose dual is 1 in the proof
+    of the simple bound.
+    """
+
+    def __init__(self, rows: Rows, softness: float | None = None, bound_size: int = 1) -> None:
+        import highspy
+
+        self.weights = rows.weights
+        self.p: Floats = rows.probabilities()
+        self.size = self.p.shape[1]
+        self.sets: Sets = np.zeros((0, self.size), dtype=bool)
+        self.cuts: Sets = np.zeros((0, self.size), dtype=bool)
+        self.masses: Floats = np.zeros(0)
+        self.y: Floats = np.zeros(0)
+        self.t = 0.0
+        self.value = float("inf")
+        self.iterations = 0
+        self.missed = 0.0
+        self.softness = softness
+        self._bound_size = bound_size
+        self._hard = False
+        self.cost_dual = 0.0
+        self._central = False
+        self._set_columns: Integers = np.zeros(0, dtype=np.int64)  # where sets and slacks stand in the model
+        self._slack_columns: Integers = np.zeros(0, dtype=np.int64)
+        self._by_missing = np.zeros(0, dtype=bool)  # which cuts stand in the model by the sets that miss them
+        self._known_sets: set[bytes] = set()
+        self._known_cuts: set[bytes] = set()
+        self._infinity = highspy.kHighsInf
+        self._model: Any = highspy.Highs()
+        self._model.silent()
+        self._set_options(threads=1, primal_feasibility_tolerance=TOLERANCE, dual_feasibility_tolerance=TOLERANCE)
+        # Most sets are equally cheap here: made-up differences in cost only send the simplex from corner to corner.
+        self._set_options(dual_simplex_cost_perturbation_multiplier=0.0)
+        self._cost: Cost = _sizes
+        for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
+            self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+
+    # -- growing -------------------------------------------------------------------------------------------
+
+    def add_sets(self, sets: Sets) -> int:
+        """Add the sets that are new; how many were."""
+        fresh = _fresh(sets, self._known_sets)
+        if not len(fresh):
+            return 0
+        added = sets[fresh]
+        sizes = _sizes(added)
+        entries = np.hstack([np.ones((len(added), 2)), (meets(self.cuts, added) != self._by_missing[:, None]).T])
+        entries[:, 1] = sizes
+        row, index = np.nonzero(entries)
+        starts = np.searchsorted(row, np.arange(len(added))).astype(np.int32)
+        free = np.full(len(added), self._infinity)
+        self._set_columns = np.append(self._set_columns, self._model.getNumCol() + np.arange(len(added)))
+        self._model.addCols(
+            len(added),
+            self._cost(added),
+            0 * sizes,
+            free,
+            len(index),
+            starts,
+            index.astype(np.int32),
+            entries[row, index],
+        )
+        self.sets = np.vstack([self.sets, added])
+        return len(added)
+
+    def add_cuts(self, cuts: Sets) -> int:
+        """Add the cuts that are new and say something; how many there were."""
+        cuts = cuts[cuts.any(axis=1) & ~cuts.all(axis=1)]
+        fresh = _fresh(cuts, self._known_cuts)
+        if not len(fresh):
+            return 0
+        added = cuts[fresh]
+        met = meets(added, self.sets)
+        by_missing = met.mean(axis=1) > 0.5
+        needed = np.minimum((self.p @ added.T).max(axis=0), 1.0)
+        low = np.where(by_missing, -self._infinity, needed)
+        high = np.where(by_missing, 1 - needed, self._infinity)
+        starts, indices, ones = _csr(met != by_missing[:, None])
+        columns = self._set_columns[indices].astype(np.int32)
+        self._model.addRows(len(added), low, high, len(indices), starts, columns, ones)
+        self.cuts = np.vstack([self.cuts, added])
+        self._by_missing = np.append(self._by_missing, by_missing)
+        if self.softness is not None:
+            self._add_slacks(added)
+        return len(added)
+
+    def soften(self, softness: float) -> None:
+        """Let cuts be missed at a price: `softness`, and 1 more for the cuts that the simple bound rests on."""
+        self.softness = softness
+        prices = self._prices(self.cuts)
+        self._model.changeColsCost(len(prices), self._slack_columns.astype(np.int32), prices)
+
+    def prefer(self, cost: Cost, most: float) -> None:
+        """From now on minimise the sum of m_S cost(S) among all masses with sum of m_S |S| <= most.
+
+        In the middle that would leave no room: there EPSILON cost(S) is added to |S| instead.
+        """
+        if self._central:
+            self._cost = lambda sets: _sizes(sets) + EPSILON * cost(sets)
+        else:
+            self._cost = cost
+            self._model.changeRowBounds(1, -self._infinity, most)
+            slacks = len(self._slack_columns)
+            none = np.zeros(slacks)
+            self._model.changeColsBounds(slacks, self._slack_columns.astype(np.int32), none, none)
+            self._hard = True
+        self._model.changeColsCost(len(self.sets), self._set_columns.astype(np.int32), self._cost(self.sets))
+
+    def _prices(self, cuts: Sets) -> Floats:
+        carry_the_bound = cuts.sum(axis=1) == self._bound_size
+        return np.where(carry_the_bound, 1.0, 0.0) + (self.softness or 0.0)
+
+    def _add_slacks(self, cuts: Sets) -> None:
+        count = len(cuts)
+        row = FIRST_CUT + len(self.cuts) - count + np.arange(count)
+        sign = np.where(self._by_missing[-count:], -1.0, 1.0)
+        place = np.arange(count)
+        free = np.full(count, 0.0 if self._hard else self._infinity)
+        self._slack_columns = np.append(self._slack_columns, self._model.getNumCol() + place)
+        self._model.addCols(
+            count, self._prices(cuts), np.zeros(count), free, count, place.astype(np.int32), row.astype(np.int32), sign
+        )
+
+    # -- solving -------------------------------------------------------------------------------------------
+
+    def aim(self, *, central: bool) -> None:
+        """From now on stop in the middle of the optimal masses, by an interior point method, or in a corner."""
+        self._central = central
+        self._set_options(
+            solver="ipm" if central else "choose",
+            run_crossover="off" if central else "on",
+            ipm_optimality_tolerance=TOLERANCE,
+        )
+
+    def _set_options(self, **options: Any) -> None:
+        for option, setting in options.items():
+            self._model.setOptionValue(option, setting)
+
+    def solve(self, seconds: float) -> bool:
+        """Masses and duals of the present pools; False where the time was too short."""
+        from highspy import HighsModelStatus as Status
+
+        check()
+        if self._central:
+            self._model.clearSolver()  # with an old solution at hand it would not presolve
+        self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))
+        self._model.run()
+        if self._model.getModelStatus() == Status.kUnknown:  # it could not meet its own tolerance: start afresh
+            self.aim(central=False)
+            self._model.clearSolver()
+            self._model.run()
+        if self._model.getModelStatus() not in (Status.kOptimal, Status.kUnknown):
+            return False
+        solution, info = self._model.getSolution(), self._model.getInfo()
+        values = np.array(solution.col_value)
+        self.masses = np.maximum(values[self._set_columns], 0.0)
+        slack = values[self._slack_columns]
+        self.missed = float(slack[slack > TOLERANCE].sum())
+        dual = np.array(solution.row_dual)
+        # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
+        by_cut = dual[FIRST_CUT:]
+        self.y = np.maximum(np.where(self._by_missing, -by_cut, by_cut), 0.0)
+        self.cost_dual = max(-float(dual[1]), 0.0)
+        self.t = float(dual[0] + self.y[~self._by_missing].sum())
+        self.value = float(info.objective_function_value)
+        self.iterations += int(info.simplex_iteration_count)
+        return True
+
+    def short_rows(self) -> tuple[Floats, Sets]:
+        """The mass that each row cannot place, and the set of columns that proves it."""
+        used = np.flatnonzero(self.masses > 0)
+        used = used[np.argsort(self.sets[used].sum(axis=1), kind="stable")]
+        owner, items = np.nonzero(self.sets[used])
+        offsets = np.searchsorted(owner, np.arange(len(used) + 1)).astype(np.int64)
+        units: Integers = np.floor(self.masses[used] * UNIT).astype(np.int64)
+        effort = len(self.weights) * len(items)
+        *_, missing, violated = flows(self.weights, offsets, items.astype(np.int64), units, False, effort=effort)
+        return missing / UNIT, violated
+
+
+def meets(some: Sets, others: Sets) -> Sets:
+    """Which of `some` sets have an element in common with which of the `others`."""
+    return np.asarray((some.astype(np.float32) @ others.T.astype(np.float32)) > 0)
+
+
+def _sizes(sets: Sets) -> Floats:
+    return np.asarray(sets.sum(axis=1), dtype=np.float64)
+
+
+def _fresh(sets: Sets, known: set[bytes]) -> Integers:
+    """Which lines are not known yet, each once; they are known from now on."""
+    fresh = []
+    for at, packed in enumerate(np.packbits(sets, axis=1)):
+        key = packed.tobytes()
+        if key not in known:
+            known.add(key)
+            fresh.append(at)
+    return np.array(fresh, dtype=np.int64)
+
+
+def _csr(entries: Sets) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Floats]:
+    row, column = np.nonzero(entries)
+    starts = np.searchsorted(row, np.arange(len(entries))).astype(np.int32)
+    return starts, column.astype(np.int32), np.ones(len(column))

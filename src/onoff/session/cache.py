@@ -1,0 +1,107 @@
+"""TableCache: the query tables of one chain, built once and kept by the set they belong to.
+
+A table depends on the chain and on the last query, both public, so it can be built before the request that needs
+it and used again whenever the same set comes back. The least recently used ones are let go beyond a limit.
+
+The table after "everything", which every private request leads to and which takes longest, is kept on disk as well
+where a directory is given. Schemes that can choose among optimal tables are told the chain, so that they prefer queries
+with cheap successors; `look_ahead=False` turns that off.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from onoff.model.chain import MarkovChain
+from onoff.model.rows import Rows, SparseRows
+from onoff.schemes import design, known
+from onoff.session.memory import Memory
+from onoff.tables.files import load_table, save_table, table_path
+from onoff.tables.table import QuerySource, QueryTable
+
+LIMIT_BYTES = 256 * 2**20
+"""How much memory the kept tables of one chain may take."""
+LOOK_AHEAD = ("optimal", "auto")
+"""Schemes that can choose among optimal tables."""
+MOST_TO_LOOK_AT = 300
+"""Sources of a chain up to which they are told its rows."""
+
+
+class TableCache:
+    """The tables of `chain` under `scheme`, least recently used first."""
+
+    def __init__(
+        self,
+        chain: MarkovChain,
+        scheme: str,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        store: Path | None = None,
+        look_ahead: bool = True,
+        **options: Any,
+    ) -> None:
+        self.chain = chain
+        self.store = store
+        self.look_ahead = look_ahead and scheme in LOOK_AHEAD and not chain.is_sparse and chain.n <= MOST_TO_LOOK_AT
+        self.scheme = known(scheme)
+        self.options = options
+        self.limit_bytes = limit_bytes
+        self._kept: OrderedDict[Hashable, QuerySource] = OrderedDict()
+        self._held = 0
+        self._lock = Lock()
+
+    def of(self, memory: Memory) -> QuerySource:
+        """The table for the rows of `memory`."""
+        key = memory.key
+        with self._lock:
+            if key is not None and key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        table = self._stored(memory.rows) if key == tuple(range(self.chain.n)) else self._build(memory.rows)
+        if key is not None:
+            self._keep(key, table)
+        return table
+
+    def _build(self, rows: Rows | SparseRows) -> QuerySource:
+        options = {**self.options, "future": self._future} if self.look_ahead else self.options
+        return design(rows, self.scheme, **options)
+
+    def _stored(self, rows: Rows | SparseRows) -> QuerySource:
+        """The table after everything: from disk where it is there, else built, and kept there."""
+        if self.store is None or not isinstance(rows, Rows):
+            return self._build(rows)
+        made = {**self.options, "look_ahead": self.look_ahead}
+        path = table_path(self.store, self.chain.digest(), self.scheme, made)
+        found = load_table(path, rows)
+        if found is not None:
+            return found
+        table = self._build(rows)
+        if isinstance(table, QueryTable):
+            save_table(path, table)
+        return table
+
+    @cached_property
+    def _future(self) -> Rows:
+        return self.chain.rows()
+
+    def has(self, memory: Memory) -> bool:
+        """Whether that table is at hand."""
+        with self._lock:
+            return memory.key in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _keep(self, key: Hashable, table: QuerySource) -> None:
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = table
+                self._held += table.nbytes
+            while self._held > self.limit_bytes and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
+                self._held -= dropped.nbytes

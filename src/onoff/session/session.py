@@ -1,0 +1,144 @@
+"""Session: the user. One request in, one query out.
+
+    memory (public rows, secret u)  +  request (x, ON or OFF)  ->  query (a set that contains x)  +  memory
+
+ON      ask for every source that can be wanted now: the query depends on nothing but earlier queries.
+OFF     draw from the table of the memory's rows, given the hidden u and the wanted x.
+        One row only: nothing is at stake, the plain request is sent.
+
+A request that the chain calls impossible cannot be asked privately. It is sent as "everything", which hides x
+among all sources and starts afresh; the caller is told by `query.note`, and should use a smoother chain.
+
+Randomness comes from the operating system. A session never draws twice for one request: `request` first
+computes query and next memory, then adopts both.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from onoff.errors import InvalidInput
+from onoff.model.chain import MarkovChain
+from onoff.session.cache import TableCache
+from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.memory import Memory, start
+
+IMPOSSIBLE = "the chain gives this request probability zero: everything was asked instead"
+
+
+@dataclass(frozen=True)
+class Query:
+    """What the server sees of one request: a set of sources, ascending.
+
+    note: None, or why everything was asked where less would have been expected. Never part of what is sent.
+
+    >>> query = Query((0, 2), n=3)
+    >>> len(query), 2 in query, query.everything
+    (2, True, False)
+    """
+
+    sources: tuple[int, ...]
+    n: int
+    note: str | None = field(default=None, compare=False)
+
+    def __len__(self) -> int:
+        return len(self.sources)
+
+    def __contains__(self, source: object) -> bool:
+        return source in self.sources
+
+    @property
+    def everything(self) -> bool:
+        """Whether every source is asked for."""
+        return len(self.sources) == self.n
+
+
+class Session:
+    """A user of `chain` who switches privacy ON and OFF.
+
+    >>> session = Session(MarkovChain([[0.8, 0.2], [0.2, 0.8]]), scheme="greedy")
+    >>> session.request(0, private=True).sources
+    (0, 1)
+    >>> 1 in session.request(1, private=False)
+    True
+    """
+
+    def __init__(
+        self,
+        chain: MarkovChain,
+        scheme: str = "auto",
+        memory: Literal["last-query", "bayes-filter"] | Memory = "last-query",
+        *,
+        everything: bool = False,
+        entropy: Entropy | None = None,
+        tables: TableCache | None = None,
+        **options: Any,
+    ) -> None:
+        self.chain = chain
+        self.memory: Memory = start(memory, chain) if isinstance(memory, str) else memory
+        self.everything = everything
+        if tables is None:
+            tables = TableCache(chain, scheme, **options)
+        elif tables.chain is not chain and tables.chain.digest() != chain.digest():
+            raise InvalidInput("tables of another chain", hint="a table hides the requests of its own chain only")
+        elif options or scheme not in ("auto", tables.scheme):
+            raise InvalidInput(f"both tables (of {tables.scheme!r}) and how to make them", hint="give one of the two")
+        self.tables = tables
+        self._entropy: Entropy = SystemEntropy() if entropy is None else entropy
+
+    def request(self, source: int | str, *, private: bool) -> Query:
+        """The query to send for `source`; the session then stands where the next request finds it."""
+        query, self.memory = self.propose(source, private=private)
+        return query
+
+    def propose(self, source: int | str, *, private: bool) -> tuple[Query, Memory]:
+        """The query and the memory after it, without adopting them. Draws; call it once per request."""
+        x = self.chain.index(source)
+        memory = self.memory
+        if private:
+            possible = self._possible()
+            if x not in possible:
+                return self._fall_back(x)
+            return Query(possible, self.chain.n), memory.after(possible, x, private=True, table=None)
+        if memory.rows.weight(memory.hidden, x) == 0:
+            return self._fall_back(x)
+        if memory.rows.distinct == 1:
+            return Query((x,), self.chain.n), memory.after((x,), x, private=False, table=None)
+        table = self.tables.of(memory)
+        sources = table.draw(memory.hidden, x, self._entropy)
+        return Query(sources, self.chain.n), memory.after(sources, x, private=False, table=table)
+
+    def prepare(self) -> None:
+        """Build the table that an OFF request would need now. It depends on nothing secret, so do it ahead of time."""
+        if self.memory.rows.distinct > 1:
+            self.tables.of(self.memory)
+
+    def expected_cost(self, *, private: bool) -> float:
+        """The expected number of messages of the next request, whoever looks: it depends on nothing secret."""
+        if private:
+            return len(self._possible())
+        return 1.0 if self.memory.rows.distinct == 1 else self.tables.of(self.memory).cost
+
+    @property
+    def state(self) -> Hashable:
+        """What the session remembers, as a value: with the queries sent so far it decides all that follows. Secret."""
+        return cast("Hashable", self.memory)
+
+    def fork(self, entropy: Entropy) -> Session:
+        """A session in the same state that draws from `entropy`; the two share their tables and nothing else."""
+        twin = copy.copy(self)
+        twin._entropy = entropy
+        return twin
+
+    def _possible(self) -> tuple[int, ...]:
+        if self.everything:
+            return tuple(range(self.chain.n))
+        return tuple(self.memory.rows.columns.tolist())
+
+    def _fall_back(self, x: int) -> tuple[Query, Memory]:
+        everything = tuple(range(self.chain.n))
+        memory = self.memory.after(everything, x, private=True, table=None)
+        return Query(everything, self.chain.n, IMPOSSIBLE), memory

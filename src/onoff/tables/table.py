@@ -1,0 +1,392 @@
+"""QueryTable: the masses p(q, x | u) of "ask q, want x, while the hidden value is u".
+
+A table is *private* when p(q | u) is the same for every u, and *decodable* when x is in q wherever the mass is
+positive. Both are identities between integers:
+
+    sum over x of p(q, x | u)  ==  mass[q]      for every query q and every u     (privacy)
+    sum over q of p(q, x | u)  ==  p(x | u)     for every source x and every u    (the rows are met)
+    x not in q  =>  p(q, x | u) not stored                                        (decodability)
+
+Every construction, the paper's Algorithm 1 included, is a function from rows to such a table, and nothing
+else in the system knows which construction was used.
+
+Layout. Queries are kept as CSR: query k asks for `items[offsets[k]:offsets[k+1]]`, ascending. The j-th stored
+item is a *slot*. The masses are a sparse matrix over (distinct row, slot), again CSR: row r holds `weights[c]` at
+slot `slots[c]` for c in `starts[r]:starts[r+1]`, slots ascending. Everything is in units of 1/UNIT. The format
+of `as_dict()` never changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
+
+if TYPE_CHECKING:
+    from onoff.session.entropy import Entropy
+
+OPTIMAL_GAP = 1e-6
+"""`optimal` means that cost and lower bound meet to this relative gap."""
+
+MOST_SHOWN = 16
+"""Queries, rows and sources that are printed of a table at most."""
+
+
+class QuerySource(Protocol):
+    """What a session draws queries from: a table, or a construction that needs none."""
+
+    @property
+    def cost(self) -> float:
+        """The expected number of messages downloaded."""
+        ...
+
+    @property
+    def lower_bound(self) -> float | None:
+        """A proven lower bound on the cost of every private, decodable choice of queries, where one is known."""
+        ...
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        ...
+
+    def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
+        """A query for x, drawn given that the hidden value is u."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class QueryTable:
+    """A private, decodable table of queries for `rows`, exact in integers.
+
+    lower_bound: a proven lower bound on the cost of every table for these rows, where the scheme knows one.
+    scheme: the name of the construction, for reports only.
+    details: what the construction has to say about itself (iterations, certificate, ...).
+
+    >>> from onoff.schemes import design
+    >>> table = design([[0.75, 0.25], [0.25, 0.75]], "greedy")
+    >>> table.queries, table.cost, table.optimal
+    ([(0,), (1,), (0, 1)], 1.5, True)
+    >>> table.verify()
+    """
+
+    rows: Rows
+    offsets: Integers
+    items: Integers
+    mass: Integers
+    starts: Integers
+    slots: Integers
+    weights: Integers
+    lower_bound: float | None = None
+    scheme: str = ""
+    details: Mapping[str, Any] = field(default_factory=dict)
+
+    # -- building ------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_cells(
+        cls,
+        rows: Rows,
+        queries: Sequence[Sequence[int]],
+        cells: Iterable[tuple[int, int, int, int]],
+        **labels: Any,
+    ) -> QueryTable:
+        """A table from cells (query index, distinct row, source, weight); equal queries and cells are added up."""
+        listed = np.array([cell for cell in cells if cell[3] > 0], dtype=np.int64).reshape(-1, 4)
+        return cls.from_arrays(rows, queries, listed[:, 0], listed[:, 1], listed[:, 2], listed[:, 3], **labels)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        rows: Rows,
+        queries: Sequence[Sequence[int]],
+        query: Integers,
+        row: Integers,
+        source: Integers,
+        weight: Integers,
+        **labels: Any,
+    ) -> QueryTable:
+        """The same from parallel arrays. Queries are sets: sorted, merged where equal, dropped where empty of mass.
+
+        Raises InvalidTable where a cell wants a source that its query does not ask for.
+        """
+        sets = {k: tuple(sorted({int(x) for x in queries[k]})) for k in np.unique(query).tolist()}
+        kept = sorted(set(sets.values()), key=lambda q: (len(q), q))
+        place = {q: at for at, q in enumerate(kept)}
+        renamed = np.zeros(max(len(queries), 1), dtype=np.int64)
+        for k, q in sets.items():
+            renamed[k] = place[q]
+        sizes = np.array([len(q) for q in kept], dtype=np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        items = np.array([x for q in kept for x in q], dtype=np.int64)
+        return cls.from_csr(rows, offsets, items, renamed[query], row, source, weight, **labels)
+
+    @classmethod
+    def from_csr(
+        cls,
+        rows: Rows,
+        offsets: Integers,
+        items: Integers,
+        query: Integers,
+        row: Integers,
+        source: Integers,
+        weight: Integers,
+        **labels: Any,
+    ) -> QueryTable:
+        """The same where the queries are already distinct, ascending and in CSR form; every one must get mass."""
+        # A slot is found by searching (query, source) among the stored (query, item) pairs, which are ascending.
+        owner = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
+        keys = owner * rows.n + items
+        wanted = query * rows.n + source
+        slot = np.searchsorted(keys, wanted)
+        missing = (slot >= len(keys)) | (keys[np.minimum(slot, len(keys) - 1)] != wanted)
+        if missing.any():
+            at = int(np.argmax(missing))
+            raise InvalidTable(f"query {int(query[at])} holds mass for source {int(source[at])} without asking for it")
+        cell = row * len(items) + slot
+        unique, inverse = np.unique(cell, return_inverse=True)
+        total = np.zeros(len(unique), dtype=np.int64)
+        np.add.at(total, inverse, weight)
+        starts = np.searchsorted(unique, np.arange(rows.distinct + 1, dtype=np.int64) * len(items)).astype(np.int64)
+        slots = (unique % len(items)).astype(np.int64)
+        table = cls(rows, offsets, items, np.zeros(0, dtype=np.int64), starts, slots, total, **labels)
+        return replace(table, mass=table.mass_seen_by(0))
+
+    def labelled(self, **labels: Any) -> QueryTable:
+        """The same table with other labels (scheme, lower_bound, details)."""
+        return replace(self, **labels)
+
+    # -- reading -------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self.mass)
+
+    def query(self, k: int) -> tuple[int, ...]:
+        """The sources of query k, ascending."""
+        return tuple(self.items[self.offsets[k] : self.offsets[k + 1]].tolist())
+
+    @cached_property
+    def queries(self) -> list[tuple[int, ...]]:
+        """Every query, by size and then in order of its sources."""
+        return [self.query(k) for k in range(len(self))]
+
+    @property
+    def sizes(self) -> Integers:
+        """The number of sources of each query."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def exact_cost(self) -> Fraction:
+        """E|Q|, the expected number of messages downloaded, exactly."""
+        return Fraction(sum(int(m) * int(s) for m, s in zip(self.mass, self.sizes, strict=True)), UNIT)
+
+    @property
+    def cost(self) -> float:
+        """E|Q|, the expected number of messages downloaded: the paper's 1/R."""
+        return float(self.exact_cost)
+
+    @property
+    def rate(self) -> float:
+        """The paper's download rate R = 1/E|Q|."""
+        return 1 / self.cost
+
+    @property
+    def nbytes(self) -> int:
+        """Memory that the arrays of the table take."""
+        arrays = (self.offsets, self.items, self.mass, self.starts, self.slots, self.weights, self.rows.weights)
+        return sum(array.nbytes for array in arrays)
+
+    @property
+    def gap(self) -> float | None:
+        """How far the cost may be from the least possible, relative to the lower bound; None where none is known."""
+        return None if self.lower_bound is None else max(0.0, self.cost / self.lower_bound - 1)
+
+    @property
+    def optimal(self) -> bool:
+        """Whether cost and proven lower bound meet (to OPTIMAL_GAP)."""
+        return self.gap is not None and self.gap <= OPTIMAL_GAP
+
+    def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
+        """A query, drawn given that the hidden value is u (an original row) and that x is wanted.
+
+        Raises InvalidTable where the rows say that x cannot be wanted given u.
+        """
+        k, _ = self.choose(u, x, entropy)
+        return self.query(k)
+
+    def choose(self, u: int, x: int, entropy: Entropy) -> tuple[int, int]:
+        """As `draw`, but the index of the query and its weight p(q, x | u)."""
+        queries, weights = self.options(u, x)
+        if not len(queries):
+            raise InvalidTable("the wanted source has probability zero under the chain")
+        at = entropy.choose(weights)
+        return queries[at], weights[at]
+
+    def options(self, u: int, x: int) -> tuple[list[int], list[int]]:
+        """The queries that may be asked when x is wanted and u hidden, with the weights p(q, x | u)."""
+        r = int(self.rows.group[u])
+        cells = slice(int(self.starts[r]), int(self.starts[r + 1]))
+        here = self.items[self.slots[cells]] == x
+        slots = self.slots[cells][here]
+        queries = np.searchsorted(self.offsets, slots, side="right") - 1
+        return queries.tolist(), self.weights[cells][here].tolist()
+
+    def posterior(self, query: Iterable[int]) -> Floats:
+        """p(x | q, u) for each original u and each source x of `query`, in ascending order: shape (M, size of q).
+
+        What the server can believe of the present request, were it told u.
+        """
+        k = self.index_of(query)
+        block = self.block(k)
+        return np.asarray(block[self.rows.group] / int(self.mass[k]), dtype=np.float64)
+
+    def index_of(self, query: Iterable[int]) -> int:
+        """The number of a query given by its sources."""
+        wanted = tuple(sorted(query))
+        if wanted not in self._index:
+            raise InvalidTable(f"{set(wanted)} is not a query of this table")
+        return self._index[wanted]
+
+    @cached_property
+    def _index(self) -> dict[tuple[int, ...], int]:
+        return {q: k for k, q in enumerate(self.queries)}
+
+    def block(self, k: int) -> Integers:
+        """p(q_k, x | r) for every distinct row r and each source x of query k."""
+        first, last = int(self.offsets[k]), int(self.offsets[k + 1])
+        block = np.zeros((self.rows.distinct, last - first), dtype=np.int64)
+        for r in range(self.rows.distinct):
+            lo, hi = int(self.starts[r]), int(self.starts[r + 1])
+            a = lo + int(np.searchsorted(self.slots[lo:hi], first))
+            b = lo + int(np.searchsorted(self.slots[lo:hi], last))
+            block[r, self.slots[a:b] - first] = self.weights[a:b]
+        return block
+
+    # -- checking ------------------------------------------------------------------------------------------
+
+    def verify(self) -> None:
+        """Check every identity by integer equality; return None or raise.
+
+        Raises InvalidTable for sums, signs, order or sources that are wrong, PrivacyBreach where p(q|u) depends on u.
+        """
+        self._verify_shape()
+        for r in range(self.rows.distinct):
+            lo, hi = int(self.starts[r]), int(self.starts[r + 1])
+            (held,) = exact_sum(self.weights[lo:hi], axis=0)
+            if held != UNIT:  # first of all: from here on no sum of parts of the row can overflow
+                raise InvalidTable(f"row {r} holds {held} units, not {UNIT}")
+            seen = self.mass_seen_by(r)
+            if not np.array_equal(seen, self.mass):
+                k = int(np.argmax(seen != self.mass))
+                u = int(np.argmax(self.rows.group == r))
+                raise PrivacyBreach(
+                    f"query {self.query(k)} has mass {int(seen[k])} when u = {u} and {int(self.mass[k])} otherwise"
+                )
+            spent = np.zeros(len(self.rows.columns), dtype=np.int64)
+            at = np.searchsorted(self.rows.columns, self.items[self.slots[lo:hi]])
+            np.add.at(spent, at, self.weights[lo:hi])
+            if not np.array_equal(spent, self.rows.weights[r]):
+                c = int(np.argmax(spent != self.rows.weights[r]))
+                raise InvalidTable(
+                    f"source {int(self.rows.columns[c])} gets {int(spent[c])} units in row {r}, "
+                    f"not {int(self.rows.weights[r, c])}"
+                )
+
+    def _verify_shape(self) -> None:
+        if len(self.offsets) != len(self.mass) + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.items):
+            raise InvalidTable("the offsets do not fit the queries")
+        if (np.diff(self.offsets) <= 0).any():
+            raise InvalidTable("a query asks for nothing")
+        inside = np.ones(len(self.items), dtype=bool)
+        inside[self.offsets[:-1]] = False
+        if (np.diff(self.items)[inside[1:]] <= 0).any():
+            raise InvalidTable("the sources of a query are not in ascending order")
+        if len(self._index) != len(self.mass):
+            raise InvalidTable("two queries are the same set")
+        # Places are looked at before they are used: numpy counts negative ones from the end.
+        if ((self.items < 0) | (self.items >= self.rows.n)).any():
+            raise InvalidTable("a query asks for a source that is no such source")
+        ends = (len(self.starts), int(self.starts[0]), int(self.starts[-1]), len(self.weights))
+        if ends != (self.rows.distinct + 1, 0, len(self.slots), len(self.slots)) or (np.diff(self.starts) < 0).any():
+            raise InvalidTable("the cells do not fit the rows")
+        if ((self.slots < 0) | (self.slots >= len(self.items))).any():
+            raise InvalidTable("mass outside every query")
+        if not np.isin(self.items[self.slots], self.rows.columns).all():
+            raise InvalidTable("mass on a source that no row can reach")
+        if (self.weights <= 0).any() or (self.mass <= 0).any():
+            raise InvalidTable("a stored mass is not positive")
+        if exact_sum(self.mass, axis=0) != [UNIT]:
+            raise InvalidTable("the masses do not sum to one")
+        same_row = np.ones(max(len(self.slots) - 1, 0), dtype=bool)
+        inner = self.starts[1:-1]
+        same_row[inner[(inner > 0) & (inner < len(self.slots))] - 1] = False
+        if (np.diff(self.slots)[same_row] <= 0).any():
+            raise InvalidTable("the slots of a row are not in ascending order")
+
+    def mass_seen_by(self, r: int) -> Integers:
+        """p(q | u) for every query, as distinct row r sees it."""
+        lo, hi = int(self.starts[r]), int(self.starts[r + 1])
+        owner = np.searchsorted(self.offsets, self.slots[lo:hi], side="right") - 1
+        seen = np.zeros(len(self.offsets) - 1, dtype=np.int64)
+        np.add.at(seen, owner, self.weights[lo:hi])
+        return seen
+
+    # -- showing -------------------------------------------------------------------------------------------
+
+    def as_dict(self) -> dict[str, Any]:
+        """`{"unit", "queries", "mass", "joint"}`; joint[k][u][i] is for the i-th source of query k and original u."""
+        joint = []
+        for k in range(len(self)):
+            block = self.block(k)
+            joint.append([block[r].tolist() for r in self.rows.group])
+        return {
+            "unit": UNIT,
+            "queries": [list(q) for q in self.queries],
+            "mass": self.mass.tolist(),
+            "joint": joint,
+        }
+
+    def __str__(self) -> str:
+        """The table as the paper prints it: a block for each u, a line for each x, a column for each query.
+
+        Of a large table the queries and rows with the most mass are shown, and how many are not.
+        """
+        shown = np.sort(np.argsort(-self.mass, kind="stable")[:MOST_SHOWN]).tolist()
+        queries, blocks = [self.query(k) for k in shown], [self.block(k) for k in shown]
+        heads = ["{" + ",".join(str(x + 1) for x in q) + "}" for q in queries]
+        width = [max(len(head), 8) for head in heads]
+        lines = ["  u   x  " + " ".join(h.rjust(w) for h, w in zip(heads, width, strict=True)) + "   budget"]
+        for u, r in enumerate(self.rows.group[:MOST_SHOWN].tolist()):
+            lines.append("-" * len(lines[0]))
+            for c, x in enumerate(self.rows.columns[:MOST_SHOWN].tolist()):
+                cells = [
+                    _decimal(int(block[r, q.index(x)])) if x in q else "."
+                    for q, block in zip(queries, blocks, strict=True)
+                ]
+                row = " ".join(cell.rjust(w) for cell, w in zip(cells, width, strict=True))
+                lines.append(f"{u + 1:>3} {x + 1:>3}  {row} {_decimal(int(self.rows.weights[r, c])):>8}")
+        lines.append("-" * len(lines[0]))
+        masses = " ".join(_decimal(int(self.mass[k])).rjust(w) for k, w in zip(shown, width, strict=True))
+        lines.append(f"   mass  {masses}     cost {self.cost:.6g}")
+        if max(len(self), self.rows.m, len(self.rows.columns)) > MOST_SHOWN:
+            sizes = f"{len(self)} queries, {self.rows.m} rows, {len(self.rows.columns)} sources"
+            lines.append(f"   ({sizes} in all; at most {MOST_SHOWN} of each are shown)")
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        bound = "" if self.lower_bound is None else f", lower_bound={self.lower_bound:.6g}"
+        return f"<QueryTable {self.scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
+
+
+def _decimal(units: int) -> str:
+    """Six digits; what is left of roundings of the chain, below 1e-12, is not written out."""
+    if 0 < units < UNIT // 10**12:
+        return "~0"
+    return f"{units / UNIT:.6g}"

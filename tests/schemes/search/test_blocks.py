@@ -1,0 +1,62 @@
+"""blocks: for few rows the same optimum as the Hall program, at any number of sources, with a proof that is checked."""
+
+import numpy as np
+import pytest
+from tests.schemes.matrices import many
+
+from onoff.errors import InvalidTable
+from onoff.experiments import families
+from onoff.model.rows import Rows
+from onoff.schemes import optimal
+from onoff.schemes.search import blocks
+from onoff.schemes.search.certificate import SCALE, CouplingCertificate, check, from_coupling, simplest
+from onoff.schemes.search.rebuild import rebuild
+
+SAME_COST = 1e-9
+
+
+def by_blocks(rows):
+    sets, masses, phi = blocks.solve(rows)
+    return rebuild(rows, [rows.columns[s].tolist() for s in sets], masses), from_coupling(phi)
+
+
+def test_equals_the_hall_program():
+    above = 0
+    for rows in many(41, 40, 6):
+        if rows.distinct <= 5:
+            wanted = optimal.build(rows)
+            table, proof = by_blocks(rows)
+            table.verify()
+            assert table.cost == pytest.approx(wanted.cost, abs=SAME_COST)
+            assert float(check(rows, proof)) == pytest.approx(wanted.cost, abs=1e-7)
+    for seed in range(25):  # weak correlation: the simple bounds are often not met
+        rows = Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(seed)))
+        table, proof = by_blocks(rows)
+        bound = check(rows, proof)
+        assert table.cost == pytest.approx(optimal.build(rows).cost, abs=SAME_COST)
+        assert float(bound) == pytest.approx(table.cost, abs=1e-7)
+        above += bound > simplest(rows).bound(rows) + 1e-6
+    assert above > 3
+
+
+@pytest.mark.parametrize(("name", "n", "m"), [("dirichlet 1", 60, 4), ("zipf", 40, 5), ("dirichlet 0.1", 50, 6)])
+def test_few_rows_over_many_sources_are_solved_outright(name, n, m):
+    rows = Rows.of(families.FAMILIES[name](n, np.random.default_rng(1))[:m])
+    table = optimal.build(rows)
+    table.verify()
+    assert table.optimal
+    assert check(rows, table.details["certificate"]) >= table.lower_bound - 1e-12
+
+
+def test_a_proof_that_claims_too_much_is_refused():
+    rows = Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(2)))
+    _, proof = by_blocks(rows)
+    first, *others = proof.phi
+    greedy = CouplingCertificate((tuple(value + SCALE // 1000 for value in first), *others))
+    with pytest.raises(InvalidTable, match="wrong by"):
+        check(rows, greedy)
+
+
+def test_partitions_are_counted_by_bell():
+    assert [len(list(blocks.partitions(range(m)))) for m in range(7)] == [1, 1, 2, 5, 15, 52, 203]
+    assert all(sorted(u for block in part for u in block) == [0, 1, 2, 3] for part in blocks.partitions(range(4)))

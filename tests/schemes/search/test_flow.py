@@ -1,0 +1,46 @@
+"""flows: the compiled form is the plain one, and what is missing is proved by a violated set."""
+
+import numpy as np
+from tests.schemes.matrices import random_rows
+
+from onoff.model.rows import UNIT
+from onoff.schemes.search.flow import flows
+
+
+def random_sets(rng, n, count):
+    drawn = (rng.choice(n, size=int(rng.integers(1, n + 1)), replace=False).tolist() for _ in range(count))
+    return sorted({tuple(sorted(s)) for s in drawn})
+
+
+def as_csr(sets):
+    return np.cumsum([0, *map(len, sets)], dtype=np.int64), np.array([x for s in sets for x in s], dtype=np.int64)
+
+
+def test_plain_and_compiled_flows_agree():
+    rng = np.random.default_rng(11)
+    for lower in [True, False] * 10:
+        rows = random_rows(rng, 4, 6)
+        sets = random_sets(rng, len(rows.columns), 9)
+        units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
+        lowered = units.copy(), units.copy()
+        plain = flows.python(rows.weights, *as_csr(sets), lowered[0], lower)
+        compiled = flows.compiled(rows.weights, *as_csr(sets), lowered[1], lower)
+        for one, other in zip((*plain, lowered[0]), (*compiled, lowered[1]), strict=True):
+            np.testing.assert_array_equal(one, other)
+        assert lower or np.array_equal(units, lowered[0])
+
+
+def test_missing_units_are_proved_by_the_violated_set():
+    """p_u(C) minus the mass of the sets that meet C is what is missing: no flow can be larger."""
+    rng = np.random.default_rng(12)
+    short = 0
+    for _ in range(200):
+        rows = random_rows(rng, 5, 7)
+        sets = random_sets(rng, len(rows.columns), 9)
+        units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
+        *_, missing, violated = flows.python(rows.weights, *as_csr(sets), units, False)
+        for row, gap, inside in zip(rows.weights, missing.tolist(), violated, strict=True):
+            met = sum(int(units[k]) for k, s in enumerate(sets) if inside[list(s)].any())
+            assert gap == sum(row[inside].tolist()) - met
+            short += gap > 0
+    assert short > 100

@@ -1,0 +1,75 @@
+"""hall: the live program is the program; duals prove its value; soft cuts end where hard ones do."""
+
+import numpy as np
+import pytest
+
+from onoff.experiments import families
+from onoff.model.rows import Rows
+from onoff.schemes.search.hall import NOTICED, HallProgram, meets
+from onoff.schemes.search.pricing import Duals
+
+
+def all_subsets(n):
+    return (np.arange(1, 1 << n)[:, None] >> np.arange(n)) & 1 == 1
+
+
+def solved(rows, **options):
+    program = HallProgram(rows, **options)
+    program.add_sets(all_subsets(program.size))
+    program.add_cuts(np.eye(program.size, dtype=bool))
+    while True:
+        assert program.solve(60)
+        missing, violated = program.short_rows()
+        if not program.add_cuts(violated[missing > NOTICED]):
+            if program.missed <= NOTICED:
+                return program
+            program.soften(2 * program.softness)
+
+
+def test_meets_is_having_an_element_in_common():
+    some, others = np.array([[True, False, True]]), np.array([[False, True, False], [False, False, True]])
+    assert meets(some, others).tolist() == [[False, True]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_duals_are_feasible_and_have_the_value(seed):
+    rows = Rows.of(families.dirichlet(6, 5.0, np.random.default_rng(seed)))
+    program = solved(rows)
+    duals = Duals.of(program.t, program.y, program.cuts)
+    assert duals.gains(program.sets).max() < 1e-8
+    low = (program.p @ duals.inside.T).min(axis=0)
+    assert duals.t - duals.y @ low == pytest.approx(program.value, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_soft_cuts_end_at_the_same_value(seed):
+    rows = Rows.of(families.dirichlet(6, 5.0, np.random.default_rng(seed)))
+    assert solved(rows, softness=0.1).value == pytest.approx(solved(rows).value, abs=1e-8)
+
+
+def test_the_middle_has_the_value_of_the_corners_and_uses_every_set_it_may():
+    rows = Rows.of(families.symmetric(5, 0.6))
+    program = solved(rows)
+    value, corner = program.value, np.count_nonzero(program.masses > NOTICED)
+    program.aim(central=True)
+    assert program.solve(60)
+    assert program.value == pytest.approx(value, abs=1e-8)
+    assert np.count_nonzero(program.masses > NOTICED) > corner
+
+
+def test_what_is_added_twice_is_there_once():
+    program = HallProgram(Rows.of(families.ring(5)))
+    sets = all_subsets(5)
+    assert (program.add_sets(sets), program.add_sets(sets)) == (31, 0)
+    cuts = np.vstack([np.eye(5, dtype=bool), np.ones((1, 5), dtype=bool), np.zeros((1, 5), dtype=bool)])
+    assert (program.add_cuts(cuts), program.add_cuts(cuts)) == (5, 0)  # everything and nothing say nothing
+
+
+def test_a_preference_keeps_the_value():
+    rows = Rows.of(families.dirichlet(5, 1.0, np.random.default_rng(1)))
+    program = solved(rows, softness=2.0)
+    value = program.value
+    program.prefer(lambda sets: sets[:, 0].astype(float), value + 1e-9)  # ask for source 0 as rarely as can be
+    assert program.solve(60)
+    assert program.masses @ program.sets.sum(axis=1) <= value + 1e-7
+    assert program.value >= program.p[:, 0].max() - 1e-7

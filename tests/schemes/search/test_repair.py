@@ -1,0 +1,33 @@
+"""repair: exact as before, never dearer, and much cheaper where much was left to "everything"."""
+
+import numpy as np
+from tests.schemes.matrices import many
+
+from onoff.experiments import families
+from onoff.model.rows import Rows
+from onoff.schemes import greedy
+from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.repair import repaired
+
+
+def test_a_proposal_of_nothing_becomes_algorithm_1():
+    for rows in many(31, 40, 8):
+        table = repaired(rebuild(rows, [], []))
+        table.verify()
+        assert abs(float(table.exact_cost - greedy.build(rows).exact_cost)) < 1e-9
+
+
+def test_half_a_proposal_keeps_its_half():
+    rows = Rows.of(families.dirichlet(12, 1.0, np.random.default_rng(1)))
+    whole = greedy.build(rows)
+    half = rebuild(rows, whole.queries, whole.mass / 2**61)
+    mended = repaired(half)
+    mended.verify()
+    assert mended.exact_cost < half.exact_cost
+    assert mended.cost < 1.2 * whole.cost
+
+
+def test_nothing_to_mend_is_left_alone():
+    rows = Rows.of(families.dirichlet(6, 1.0, np.random.default_rng(2)))
+    table = rebuild(rows, greedy.build(rows).queries, greedy.build(rows).mass / 2**60)
+    assert repaired(table) is table

@@ -1,0 +1,59 @@
+"""Kernels: compiled when it pays, plain otherwise, the same answers."""
+
+import subprocess
+import sys
+from types import FunctionType
+
+import numpy as np
+
+from onoff.system.kernels import kernel
+
+
+@kernel
+def total(values):
+    """Adds."""
+    result = 0
+    for value in values:
+        result += value
+    return result
+
+
+def test_plain_and_compiled_agree():
+    values = np.arange(10)
+    assert total.python(values) == total.compiled(values) == total(values, effort=1) == 45
+    assert total.__doc__ == "Adds."
+
+
+def test_much_small_work_is_compiled_as_well():
+    program = """
+import sys
+import numpy as np
+from onoff.system.kernels import WORTH_COMPILING
+from onoff.schemes.search.flow import flows
+one = np.ones(1, dtype=np.int64)
+given = one.reshape(1, 1), np.array([0, 1]), 0 * one, one, False
+flows(*given, effort=WORTH_COMPILING // 2)
+assert "numba" not in sys.modules
+flows(*given, effort=WORTH_COMPILING - WORTH_COMPILING // 2)
+assert "numba" in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_small_work_does_not_load_numba_and_absence_of_numba_is_survived():
+    program = """
+import sys
+from onoff.system.kernels import kernel
+double = kernel(lambda x: 2 * x)
+assert double(2, effort=1) == 4
+assert "numba" not in sys.modules
+sys.modules["numba"] = None
+assert double(2) == 4
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_place_where_nothing_can_be_kept_is_survived():
+    """Numba keeps what it compiled beside the source or in the user's cache; here there is neither."""
+    homeless = FunctionType(total.python.__code__.replace(co_filename="/nowhere/total.py"), {})
+    assert kernel(homeless).compiled(np.arange(10)) == 45

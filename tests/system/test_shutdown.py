@@ -1,0 +1,84 @@
+"""A process ends in good order, whatever its threads are building."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from onoff.system import shutdown
+from onoff.system.shutdown import ShuttingDown, check, uninterrupted
+
+BUILDING = """
+import sys, threading, time
+import numpy as np
+from onoff.experiments.families import FAMILIES
+from onoff.schemes import design
+at_work = threading.Event()
+rows = FAMILIES["dirichlet 0.1"](100, np.random.default_rng(1))
+def build():
+    at_work.set()
+    design(rows, "optimal")
+threading.Thread(target=build, daemon=True).start()
+at_work.wait()
+time.sleep({seconds})
+sys.exit(7)
+"""
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0, 1.5, 2.0, 2.5])
+def test_a_process_may_end_while_a_table_is_built(seconds):
+    """Where the end waits for nothing, most of these crash: by an abort or a wrong address."""
+    program = BUILDING.format(seconds=seconds)
+    assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 7
+
+
+def test_exact_pricing_is_broken_off():
+    """An integer program that would take far longer than the end is patient."""
+    program = """
+import sys, threading, time
+import numpy as np
+from onoff.system.shutdown import uninterrupted
+from onoff.schemes.search.pricing import Duals, by_program
+rng = np.random.default_rng(1)
+duals = Duals(6.0, rng.exponential(0.1, size=300), rng.random((300, 80)) < 0.7)
+def price():
+    with uninterrupted():
+        try:
+            by_program(duals, 100.0)
+        finally:
+            print("over", flush=True)
+threading.Thread(target=price, daemon=True).start()
+time.sleep(2)
+sys.exit(7)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (7, "over\n")
+
+
+@pytest.fixture
+def state(monkeypatch):
+    state = shutdown._State()
+    monkeypatch.setattr(shutdown, "_state", state)
+    return state
+
+
+def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatch):
+    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.05)
+    check()
+    with uninterrupted():
+        begun = time.monotonic()
+        shutdown._end()
+        assert time.monotonic() - begun >= 0.05
+        with pytest.raises(ShuttingDown):
+            check()
+    with pytest.raises(ShuttingDown), uninterrupted():
+        pass
+    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 60.0)
+    shutdown._end()  # nothing is running
+
+
+def test_what_fails_is_no_longer_running(state):
+    with pytest.raises(ZeroDivisionError), uninterrupted():
+        raise ZeroDivisionError
+    assert state.running == 0
