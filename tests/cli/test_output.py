@@ -3,12 +3,16 @@
 import io
 import json
 import os
+import re
+import sys
+import threading
 
 import pytest
 from rich.console import Console
 
+from onoff import cli
 from onoff.cli import design, run
-from onoff.cli.output import check_writable, emit, table
+from onoff.cli.output import check_writable, emit, progress, table
 from onoff.errors import InvalidInput
 
 
@@ -45,3 +49,72 @@ def test_any_other_file_error_is_one_line(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(design, "draw_table", lambda path, *_: path.read_bytes())
     assert run(["design", str(tmp_path / "chain.json"), "--picture", str(tmp_path / "new.png")]) == 1
     assert capsys.readouterr().err == f"onoff: {tmp_path / 'new.png'}: No such file or directory\n"
+
+
+class Heard(io.StringIO):
+    """A stderr that tells when so many lines have been written."""
+
+    def __init__(self, lines):
+        super().__init__()
+        self.lines, self.enough = lines, threading.Event()
+
+    def write(self, text):
+        written = super().write(text)
+        if self.getvalue().count("\n") >= self.lines:
+            self.enough.set()
+        return written
+
+
+def test_work_that_takes_long_says_what_it_does_and_how_far_it_is(monkeypatch):
+    heard = Heard(1)
+    monkeypatch.setattr(sys, "stderr", heard)
+    with progress("reading", late=0.01) as work:
+        work.now("users", total=2000)
+        work(7)
+        assert heard.enough.wait(60)
+    lines = heard.getvalue().splitlines()
+    assert re.fullmatch(r"onoff: (reading|users: [07] of 2000) \(\d+ s\) \.\.\.", lines[0])
+
+
+def test_work_that_goes_on_says_so_again(monkeypatch):
+    heard = Heard(3)
+    monkeypatch.setattr(sys, "stderr", heard)
+    with progress("bounds", late=0.001):
+        assert heard.enough.wait(60)
+
+
+def test_work_that_is_soon_done_says_nothing(capsys):
+    with progress("reading", 10, late=3600) as work:
+        work(10)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_at_a_terminal_a_bar_shows_what_is_under_way_and_goes_away(monkeypatch):
+    class Terminal(Heard):
+        def isatty(self):
+            return True
+
+        def write(self, text):
+            written = io.StringIO.write(self, text)
+            if "7/2000" in self.getvalue():
+                self.enough.set()
+            return written
+
+    screen = Terminal(0)
+    monkeypatch.setattr(sys, "stderr", screen)
+    monkeypatch.setenv("TERM", "xterm")
+    with progress("users", 2000, late=0) as work:
+        work(7)
+        assert screen.enough.wait(60)
+    assert "users" in screen.getvalue()
+    assert screen.getvalue().endswith("\x1b[2K")  # the line is cleared
+
+
+def test_an_interrupt_is_one_line(capsys, monkeypatch):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    cli._say_interrupted.cache_clear()
+    monkeypatch.setattr("onoff.cli.bounds.MarkovChain.load", interrupt)
+    assert run(["bounds", "chain.json"]) == 130
+    assert capsys.readouterr().err == "onoff: interrupted\n"

@@ -2,11 +2,12 @@
 
 Each command lives in a module of its own and is imported when it is called, so that `onoff get` never
 pays for what `onoff gateway` needs. Exit codes: 0 ok, 1 failure, 2 usage, 3 bad input, 4 server
-unreachable, 5 a privacy check failed.
+unreachable, 5 a privacy check failed, 130 interrupted.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from rich.console import Console
 
 from onoff import __version__
 from onoff.errors import OnOffError
+from onoff.system.interrupts import end_promptly
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -25,6 +27,7 @@ app = App(
     help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
     version=__version__,
     help_format="markdown",
+    suppress_keyboard_interrupt=False,  # `run` says so in one line
     help_epilogue="What is hidden, and what is not: docs/threat-model.md, or /limits on the page of a running gateway.",
 )
 app.command("onoff.cli.audit:app", name="audit")
@@ -48,7 +51,13 @@ app.command("onoff.cli.sweep:sweep", name="sweep")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
+    end_promptly(INTERRUPTED, _say_interrupted)
     sys.exit(run(arguments))
+
+
+@functools.cache  # said once, by the main thread or by the one that ends it
+def _say_interrupted() -> None:
+    print("onoff: interrupted", file=sys.stderr, flush=True)
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -67,6 +76,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
             print(f"       {error.hint}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
+        _say_interrupted()
         return INTERRUPTED
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

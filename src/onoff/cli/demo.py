@@ -14,7 +14,6 @@ import signal
 import sys
 import tempfile
 import threading
-import time
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
@@ -193,10 +192,10 @@ def _keep_serving(address: Address, *, browser: bool) -> None:
     seen = sys.platform in {"win32", "darwin"} or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if browser and seen:
         webbrowser.open(address.page)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with contextlib.suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(3600)
+    stopping = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(signum, lambda *_: stopping.set())
+    stopping.wait()
 
 
 # -- what is shown -----------------------------------------------------------------------------------------

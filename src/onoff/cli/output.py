@@ -5,18 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from onoff.errors import InvalidInput
+
+LATE_SECONDS = 2.0
+"""Whatever takes longer says so."""
+BAR_SECONDS = 0.3
+"""The same at a terminal, where the bar is gone again at the end."""
+MOST_SECONDS_BETWEEN_LINES = 60.0
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document instead of text.")]
 
@@ -52,11 +60,75 @@ def check_writable(path: Path) -> None:
         raise InvalidInput(f"{path}: may not be written", hint="choose a place that you may write to")
 
 
+class Work:
+    """What a command is doing now. Call it with the number done so far; `now` names the next phase."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        self._begun = monotonic()
+        self.now(label, total)
+
+    def __call__(self, done: int) -> None:
+        self.done = done
+
+    def now(self, label: str, total: int | None = None) -> None:
+        """Begin another phase: what is done, and of how many where that is known."""
+        self.label, self.total, self.done = label, total, 0
+
+    def __str__(self) -> str:
+        counted = "" if self.total is None else f": {self.done} of {self.total}"
+        return f"{self.label}{counted} ({monotonic() - self._begun:.0f} s)"
+
+
 @contextmanager
-def progress(label: str, total: int | None = None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, shown only where someone looks; call what it gives with the number done so far."""
+def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS) -> Iterator[Work]:
+    """Say on stderr what is under way: a bar at a terminal, elsewhere a line once it takes long, then ever more rarely.
+
+    ```python
+    with progress("reading the chain") as work:
+        chain = MarkovChain.load(path)
+        work.now("users", total=users)
+        simulate(..., progress=work)  # called with the number done so far
+    ```
+
+    Parameters
+    ----------
+    label
+        What is under way, in a few words.
+    total
+        How many there are to do, where that is known.
+    late
+        Seconds of silence that nobody should have to bear.
+    """
+    work = Work(label, total)
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(label, total=total)
-        yield lambda done: bar.update(task, completed=done)
+    over = threading.Event()
+    speaker = threading.Thread(
+        target=_show_bar if console.is_terminal else _say_lines,
+        args=(work, console, over, late),
+        name="onoff-progress",
+        daemon=True,
+    )
+    speaker.start()
+    try:
+        yield work
+    finally:
+        over.set()
+        speaker.join()
+
+
+def _say_lines(work: Work, console: Console, over: threading.Event, late: float) -> None:
+    pause = late
+    while not over.wait(pause):
+        with suppress(OSError):  # nobody reads
+            print(f"onoff: {work} ...", file=console.file, flush=True)
+        pause = min(2 * pause, MOST_SECONDS_BETWEEN_LINES)
+
+
+def _show_bar(work: Work, console: Console, over: threading.Event, late: float) -> None:
+    if over.wait(min(late, BAR_SECONDS)):
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task(work.label, total=work.total)
+        while not over.wait(0.1):
+            bar.update(task, description=work.label, total=work.total, completed=work.done)

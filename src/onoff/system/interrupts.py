@@ -1,0 +1,48 @@
+"""Ctrl-C ends a command at once, even while it is inside compiled code.
+
+Python raises KeyboardInterrupt between two steps of the main thread, so a solver that computes for a minute in one
+call delays it for a minute. Here a thread learns of the signal from the operating system (`signal.set_wakeup_fd`),
+gives the main thread a moment to end in order, and then ends the process.
+
+A program that handles SIGINT itself, as a server does to finish its answers, is left alone.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+
+GRACE_SECONDS = 0.7
+"""How long the main thread may take to end in order."""
+
+
+def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRACE_SECONDS) -> None:
+    """From now on Ctrl-C ends this process within `grace` seconds. Call it once, from the main thread.
+
+    Parameters
+    ----------
+    code
+        The exit code, if the process has to be ended from outside of its main thread.
+    farewell
+        Called before that, to tell the user.
+    grace
+        Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
+    """
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        return  # started in the background, where Ctrl-C is not meant for us, or somebody else handles it
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
+    arguments = (reading, code, farewell, grace)
+    threading.Thread(target=_watch, args=arguments, name="onoff-interrupt", daemon=True).start()
+
+
+def _watch(reading: int, code: int, farewell: Callable[[], None], grace: float) -> None:
+    while number := os.read(reading, 1):
+        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            time.sleep(grace)
+            farewell()
+            os._exit(code)

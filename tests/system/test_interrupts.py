@@ -1,0 +1,59 @@
+"""Ctrl-C ends a process that would not end by itself, and leaves alone one that handles it."""
+
+import signal
+import subprocess
+import sys
+
+DEAF = """
+import signal, sys
+from onoff.system.interrupts import end_promptly
+end_promptly(130, lambda: print("told", flush=True), grace=0.05)
+print("ready", flush=True)
+while True:
+    try:
+        signal.pause()
+    except KeyboardInterrupt:
+        pass  # as compiled code does, which never sees it
+"""
+ORDERLY = """
+import sys, time
+from onoff.system.interrupts import end_promptly
+end_promptly(130, lambda: print("told", flush=True), grace=3600)
+print("ready", flush=True)
+try:
+    time.sleep(3600)
+except KeyboardInterrupt:
+    sys.exit(5)
+"""
+HANDLED = """
+import signal, sys, threading
+from onoff.system.interrupts import end_promptly
+end_promptly(130, lambda: print("told", flush=True), grace=0)
+stopping = threading.Event()
+signal.signal(signal.SIGINT, lambda *_: stopping.set())
+print("ready", flush=True)
+stopping.wait()
+sys.stdin.readline()  # as long as it needs
+"""
+
+
+def interrupted(program, then=""):
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate(then, timeout=60)
+        return process.returncode, rest
+
+
+def test_a_process_that_does_not_look_is_ended():
+    assert interrupted(DEAF) == (130, "told\n")
+
+
+def test_a_process_that_looks_ends_by_itself():
+    assert interrupted(ORDERLY) == (5, "")
+
+
+def test_a_process_that_handles_the_signal_takes_its_time():
+    assert interrupted(HANDLED, "go on\n") == (0, "")
