@@ -11,6 +11,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
+from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
@@ -327,30 +328,6 @@ def test_refusals_that_do_not_say_what_they_must_are_refused(data: bytes):
 # Fuzz.
 
 
-def mutate(rng: random.Random, data: bytes) -> bytes:
-    """`data` with one to three small injuries: bits, bytes, slices lost, doubled, swapped or made extreme."""
-    out = bytearray(data)
-    for _ in range(rng.randint(1, 3)):
-        at = rng.randrange(len(out) + 1)
-        size = rng.choice((1, 1, 2, 4, 8, 16))
-        match rng.randrange(7):
-            case 0 if at < len(out):
-                out[at] ^= 1 << rng.randrange(8)
-            case 1:
-                out[at : at + size] = rng.randbytes(size)
-            case 2:
-                del out[at : at + size]
-            case 3:
-                out[at:at] = out[at : at + size]
-            case 4:
-                out[at : at + size] = rng.choice((b"\0", b"\xff", b"\x7f", b'"', b",", b"[")) * size
-            case 5:
-                del out[at:]
-            case _:
-                out += rng.randbytes(rng.choice((1, 2, 16)))
-    return bytes(out)
-
-
 def fuzz_query(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
     n = rng.choice((1, 7, 8, 10, 17))
     query = Query(
@@ -417,21 +394,6 @@ def fuzz_problem(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 
 
 PARSERS = [fuzz_query, fuzz_frame, fuzz_answer, fuzz_catalogue, fuzz_problem]
-
-
-def run_fuzz(parser: Callable, count: int, seed: int) -> int:
-    """Feed `count` injured inputs; return how many were accepted, each of which must be canonical."""
-    rng = random.Random(seed)
-    accepted = 0
-    for _ in range(count):
-        data, again = parser(rng)
-        try:
-            written = again(data)
-        except InvalidWire:
-            continue
-        assert written == data, data.hex()
-        accepted += 1
-    return accepted
 
 
 @pytest.mark.parametrize("parser", PARSERS)

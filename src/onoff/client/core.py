@@ -286,7 +286,7 @@ class Core:
     def _deliver(self, record: Record) -> Steps:
         """Send until there is an answer; check all of it; only then look for the frame that was wanted."""
         columns = self._columns(record)
-        expected = wire.answer_length(len(columns), self._offered.frame_size)
+        expected = wire.max_answer_length(len(columns), self._offered)
         sent = self.sent(record)
         log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
         messages = yield from self._persist(
@@ -303,7 +303,10 @@ class Core:
             raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
         if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
             raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
-        return wire.decode_answer(reply.body, columns, epoch=self._offered.epoch, frame_size=self._offered.frame_size)
+        known = self._offered
+        return wire.decode_answer(
+            reply.body, columns, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
+        )
 
     def _persist(
         self, command: Fetch | Ask | Send, check: Callable[[Reply], Checked]

@@ -52,7 +52,7 @@ async def edit_catalogue(
             old.source(name)
         kept = [name for name in old.names if name not in set(drop)]
         names = tuple(dict.fromkeys([*kept, *add]))
-        new = Catalogue(names, frame_size or old.frame_size)
+        new = Catalogue(names, frame_size) if frame_size else old.with_names(names)
         if new == old or await store.replace_catalogue(new, expected=old):
             return new
 

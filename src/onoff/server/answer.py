@@ -21,7 +21,7 @@ from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Pro
 
 RETRY_SECONDS = 1
 
-Answer = list[bytes]  # its frames, at least one, all of one size
+Answer = list[bytes]  # its frames, at least one
 
 
 class Shelf:
@@ -58,7 +58,8 @@ class Shelf:
         self.stamp = latest.stamp
 
     def _frame(self, source: int, message: wire.Message) -> bytes:
-        return encode_frame(source, message, epoch=self.epoch, frame_size=self.catalogue.frame_size)
+        known = self.catalogue
+        return encode_frame(source, message, epoch=self.epoch, frame_size=known.frame_size, limit=known.limit)
 
 
 class Answerer:

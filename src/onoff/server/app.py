@@ -153,7 +153,7 @@ async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> d
         raise Refused(Problem(404, "no source of that name", "see /v1/catalogue"), close=True)
     if not publisher.may_write(name):
         raise Refused(Problem(403, "this publisher may not write that source", "use its own token"), close=True)
-    check_body_headers(scope, limit=wire.capacity(catalogue.frame_size))
+    check_body_headers(scope, limit=catalogue.limit)
     try:
         media_type = wire.check_media_type(headers.get(b"content-type", wire.ANY_TYPE.encode()).decode("latin-1"))
     except InvalidWire as error:

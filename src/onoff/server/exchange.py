@@ -7,7 +7,7 @@ encoding, and a limited time to come; an answer goes out in pieces, no faster th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -75,13 +75,22 @@ async def read_body(receive: Receive) -> bytes:
 
 async def send_answer(send: Send, answer: Answer) -> None:
     """Send frames in pieces, no faster than they are read."""
-    headers = answer_headers(len(answer) * len(answer[0]))
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    per_piece = max(1, PIECE_BYTES // len(answer[0]))
-    for start in range(0, len(answer), per_piece):
-        more = start + per_piece < len(answer)
-        piece = b"".join(answer[start : start + per_piece])
+    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(sum(map(len, answer)))})
+    for piece, more in pieces(answer):
         await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+def pieces(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """The parts joined to pieces of about `PIECE_BYTES`, each with whether more follow."""
+    held: list[bytes] = []
+    size = 0
+    for part in parts:
+        if held and size + len(part) > PIECE_BYTES:
+            yield b"".join(held), True
+            held, size = [], 0
+        held.append(part)
+        size += len(part)
+    yield b"".join(held), False
 
 
 def json_headers(length: int, kind: str = "application/json") -> list[tuple[bytes, bytes]]:

@@ -28,7 +28,7 @@ from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
 from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
-from onoff.wire import ENTRY_TYPE, TIME_LIMIT, capacity, check_name
+from onoff.wire import ENTRY_TYPE, TIME_LIMIT, check_name
 
 log = logging.getLogger("onoff.server.feeds")
 
@@ -214,7 +214,7 @@ class Poller:
         data, headers = response
         fields = await asyncio.to_thread(newest_entry, data, headers)
         catalogue = await self._store.catalogue()
-        body = encode_entry(fields, capacity(catalogue.frame_size))
+        body = encode_entry(fields, catalogue.limit)
         fresh = body != self._published
         if fresh:
             stamp = fields["time"] or time.time_ns() // 1_000_000

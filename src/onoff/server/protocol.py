@@ -100,7 +100,7 @@ class QueryProtocol(HttpToolsProtocol):
         if frames is None:
             return False
         self._server.metrics.add_answer(len(frames))
-        length = len(frames) * len(frames[0])
+        length = sum(map(len, frames))
         if length <= COPIED_BYTES:
             self.transport.write(b"".join((_answer_head(length), *frames)))
         else:

@@ -31,7 +31,6 @@ from onoff.wire import (
     DEFAULT_FRAME_SIZE,
     Catalogue,
     Message,
-    capacity,
     decode_catalogue,
     encode_catalogue,
 )
@@ -276,11 +275,8 @@ class SQLiteStore:
             _, catalogue = self._read_catalogue(text)
             if name not in catalogue.index:
                 raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
-            if len(body) > capacity(catalogue.frame_size):
-                raise InvalidWire(
-                    f"a message of {len(body)} bytes",
-                    hint=f"a frame holds at most {capacity(catalogue.frame_size)}",
-                )
+            if len(body) > catalogue.limit:
+                raise InvalidWire(f"a message of {len(body)} bytes", hint=f"at most {catalogue.limit} bytes")
             (version,) = db.execute(_PUBLISH, (name, published, media_type, body, _bump(db))).fetchone()
             return Message(version, published, media_type, body)
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from onoff.errors import InvalidInput
-from onoff.wire import Catalogue, Message, capacity
+from onoff.wire import Catalogue, Message
 
 SESSION_DAYS = 30  # a session unseen for longer may be forgotten
 
@@ -111,13 +111,12 @@ class Store(Protocol):
 
 
 def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
-    """Refuse a catalogue whose frames are too small for messages that it keeps."""
+    """Refuse a catalogue whose limit is too small for messages that it keeps."""
     for name in catalogue.names:
-        if sizes.get(name, 0) > capacity(catalogue.frame_size):
+        if sizes.get(name, 0) > catalogue.limit:
             raise InvalidInput(
-                f"the message of {name!r} has {sizes[name]} bytes, a frame of {catalogue.frame_size} holds "
-                f"{capacity(catalogue.frame_size)}",
-                hint="use larger frames, or publish a shorter message first",
+                f"the message of {name!r} has {sizes[name]} bytes, the limit is {catalogue.limit}",
+                hint="use larger frames or a higher limit, or publish a shorter message first",
             )
 
 

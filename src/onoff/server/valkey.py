@@ -40,7 +40,7 @@ from onoff.server.store import (
     Stamp,
     check_fits,
 )
-from onoff.wire import Catalogue, Message, capacity, decode_catalogue, encode_catalogue
+from onoff.wire import FRAME_OVERHEAD, Catalogue, Message, decode_catalogue, encode_catalogue
 
 _KEYS = [f"{{onoff}}:{k}" for k in ("catalogue", "sources", "changes", "versions", "messages", "changed")]
 _PUBLISHERS = "{onoff}:publishers"
@@ -184,7 +184,7 @@ class ValkeyStore:
         since, target = (-1 if whole else after.changes), -1
         messages: dict[str, Message] = {}
         while True:
-            batch = max(1, _BATCH_BYTES // self._known[1].frame_size)
+            batch = max(1, _BATCH_BYTES // (self._known[1].limit + FRAME_OVERHEAD))
             count, text, *rows = await self._ask(self._latest(keys=_KEYS, args=[since, batch]))
             target = int(count) if target < 0 else target
             for name, score, version, packed in zip(*[iter(rows)] * 4, strict=True):
@@ -211,9 +211,9 @@ class ValkeyStore:
         version = 0
         while version == 0:  # until the catalogue that was judged is the one that holds
             text = await self._catalogue_text()
-            room = capacity(self._read_catalogue(text).frame_size)
-            if len(body) > room:
-                raise InvalidWire(f"a message of {len(body)} bytes", hint=f"a frame holds at most {room}")
+            limit = self._read_catalogue(text).limit
+            if len(body) > limit:
+                raise InvalidWire(f"a message of {len(body)} bytes", hint=f"at most {limit} bytes")
             version = await self._ask(self._publish(keys=_KEYS, args=[text, name, packed]))
         if version < 0:
             raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")

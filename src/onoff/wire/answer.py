@@ -2,10 +2,10 @@
 
     frame    source 4 | version 8 | published 8 | length 4 | media type 64 | body | zeros | checksum 16
 
-A frame is always exactly as long as the catalogue says, so the length of an answer is a function of the
-number of asked sources. Its checksum is the first 16 bytes of SHA-256 over the epoch and all that precedes: a
-frame of another catalogue fails it. It guards against damage, not against a lying server. Version 0 is
-"nothing published yet"; `published` is in milliseconds since 1970.
+Unpadded frames have no zeros: each is as long as its message makes it. Padded frames are all exactly as long as the
+catalogue says, so the length of an answer is a function of the number of asked sources. The checksum is the first 16
+bytes of SHA-256 over the epoch and all that precedes: a frame of another catalogue fails it. It guards against damage,
+not against a lying server. Version 0 is "nothing published yet"; `published` is in milliseconds since 1970.
 """
 
 from __future__ import annotations
@@ -18,15 +18,23 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from onoff.errors import InvalidWire
-from onoff.wire.catalogue import EPOCH_LIMIT, MAX_SOURCES
+from onoff.wire.catalogue import (
+    EPOCH_LIMIT,
+    FRAME_OVERHEAD,
+    MAX_ANSWER,
+    MAX_LIMIT,
+    MAX_SOURCES,
+    Catalogue,
+    capacity,
+)
 
 VERSION_LIMIT: Final = 1 << 53
 TIME_LIMIT: Final = 1 << 53
 MEDIA_TYPE_BYTES: Final = 64
 
 _FRAME_HEAD = struct.Struct(">IQQI64s")
-_CHECKSUM_BYTES = 16
-FRAME_OVERHEAD: Final = _FRAME_HEAD.size + _CHECKSUM_BYTES
+CHECKSUM_BYTES: Final = 16
+_LENGTH_AT = 20  # of the length in a frame
 
 _MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?: ?; ?[\w-]+=[\w.+-]+)*", re.ASCII)
 
@@ -54,46 +62,66 @@ class Message:
 NOTHING: Final = Message()
 
 
-def capacity(frame_size: int) -> int:
-    """The longest body that a frame holds."""
-    return frame_size - FRAME_OVERHEAD
-
-
 def _checksum(epoch: int, content: bytes) -> bytes:
     digest = hashlib.sha256(epoch.to_bytes(6))
     digest.update(content)
-    return digest.digest()[:_CHECKSUM_BYTES]
+    return digest.digest()[:CHECKSUM_BYTES]
 
 
-def _check_message(message: Message, frame_size: int) -> None:
+def _check_message(message: Message, room: int) -> None:
     if message.version == 0 and message != NOTHING:
         raise InvalidWire("a message of version 0 that is not empty", hint="versions start at 1")
     if not 0 <= message.version < VERSION_LIMIT or not 0 <= message.published < TIME_LIMIT:
         raise InvalidWire("a message version or time out of range", hint="versions and times count from 0")
     if message.version:
         check_media_type(message.media_type)
-    if len(message.body) > capacity(frame_size):
-        raise InvalidWire(
-            f"a message of {len(message.body)} bytes", hint=f"a frame holds at most {capacity(frame_size)}"
-        )
+    if len(message.body) > room:
+        raise InvalidWire(f"a message of {len(message.body)} bytes", hint=f"at most {room} bytes")
 
 
-def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int) -> bytes:
-    """The frame of `message`, exactly `frame_size` bytes long."""
-    _check_message(message, frame_size)
+def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT) -> bytes:
+    """The frame of `message`.
+
+    Parameters
+    ----------
+    source
+        Its index in the catalogue.
+    message
+        What the source says.
+    epoch
+        The epoch of the catalogue.
+    frame_size
+        The bytes of the frame; None: as many as the message needs.
+    limit
+        The bytes of the longest message in an unpadded frame.
+
+    Raises
+    ------
+    InvalidWire
+        If the message is too long or a number is out of range.
+    """
+    _check_message(message, limit if frame_size is None else capacity(frame_size))
     if not 0 <= source < MAX_SOURCES or not 0 <= epoch < EPOCH_LIMIT:
         raise InvalidWire("a source index or epoch out of range", hint="take both from the catalogue")
     media_type = message.media_type.encode("ascii")
-    head = _FRAME_HEAD.pack(source, message.version, message.published, len(message.body), media_type)
-    content = (head + message.body).ljust(frame_size - _CHECKSUM_BYTES, b"\0")
+    content = _FRAME_HEAD.pack(source, message.version, message.published, len(message.body), media_type) + message.body
+    if frame_size is not None:
+        content = content.ljust(frame_size - CHECKSUM_BYTES, b"\0")
     return content + _checksum(epoch, content)
 
 
-def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int) -> Message:
-    """The message in the frame of `source`."""
-    if len(data) != frame_size:
-        raise InvalidWire(f"a frame of {len(data)} bytes", hint=f"the catalogue says {frame_size}")
-    content, checksum = data[:-_CHECKSUM_BYTES], data[-_CHECKSUM_BYTES:]
+def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT) -> Message:
+    """The message in the frame of `source`, which is all of `data`; parameters as for `encode_frame`.
+
+    Raises
+    ------
+    InvalidWire
+        If the frame is damaged, of another source or catalogue, or not in its one form.
+    """
+    if len(data) < FRAME_OVERHEAD or len(data) != (frame_size or len(data)):
+        wanted = frame_size or f"at least {FRAME_OVERHEAD}"
+        raise InvalidWire(f"a frame of {len(data)} bytes", hint=f"the catalogue says {wanted}")
+    content, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
     if _checksum(epoch, content) != checksum:
         raise InvalidWire("a frame that is damaged or of another catalogue", hint="send the same query again")
     index, version, published, length, padded_type = _FRAME_HEAD.unpack_from(content)
@@ -101,16 +129,29 @@ def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int) -> Me
         raise InvalidWire("a frame of another source", hint="send the same query again")
     media_type = padded_type.rstrip(b"\0")
     end = _FRAME_HEAD.size + length
-    if length > capacity(frame_size) or content[end:] != bytes(len(content) - end) or not media_type.isascii():
+    padding = content[end:]
+    if end > len(content) or any(padding) or (padding and frame_size is None) or not media_type.isascii():
         raise InvalidWire("a frame that is not in its one form", hint="the server is faulty")
     message = Message(version, published, media_type.decode("ascii"), content[_FRAME_HEAD.size : end])
-    _check_message(message, frame_size)
+    _check_message(message, limit if frame_size is None else capacity(frame_size))
     return message
 
 
+def frame_length(head: bytes | bytearray | memoryview) -> int:
+    """The length of an unpadded frame that starts with these `FRAME_OVERHEAD` bytes or more."""
+    return FRAME_OVERHEAD + int.from_bytes(head[_LENGTH_AT : _LENGTH_AT + 4])
+
+
 def answer_length(asked: int, frame_size: int) -> int:
-    """The length of every answer to a query of `asked` sources."""
+    """The length of every padded answer to a query of `asked` sources."""
     return asked * frame_size
+
+
+def max_answer_length(asked: int, catalogue: Catalogue) -> int:
+    """The length of the longest answer to a query of `asked` sources; of every answer, where frames are padded."""
+    if catalogue.frame_size is not None:
+        return answer_length(asked, catalogue.frame_size)
+    return min(asked * (FRAME_OVERHEAD + catalogue.limit), MAX_ANSWER)
 
 
 def encode_answer(frames: Iterable[bytes]) -> bytes:
@@ -118,14 +159,39 @@ def encode_answer(frames: Iterable[bytes]) -> bytes:
     return b"".join(frames)
 
 
-def decode_answer(body: bytes, sources: Sequence[int], *, epoch: int, frame_size: int) -> tuple[Message, ...]:
-    """The messages of all asked `sources`, in their order; the whole body is checked first."""
-    if len(body) != answer_length(len(sources), frame_size):
+def decode_answer(
+    body: bytes, sources: Sequence[int], *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
+) -> tuple[Message, ...]:
+    """The messages of all asked `sources`, in their order; the whole body is checked first.
+
+    Parameters
+    ----------
+    body
+        The whole answer.
+    sources
+        The asked sources, ascending.
+    epoch, frame_size, limit
+        Those of the catalogue.
+
+    Raises
+    ------
+    InvalidWire
+        If the answer is not exactly one good frame for each asked source.
+    """
+    whole = memoryview(body)
+    messages, at = [], 0
+    if frame_size is not None and len(body) != answer_length(len(sources), frame_size):
         raise InvalidWire(
             f"an answer of {len(body)} bytes", hint=f"{len(sources)} frames make {len(sources) * frame_size}"
         )
-    whole = memoryview(body)
-    return tuple(
-        decode_frame(bytes(whole[at * frame_size : (at + 1) * frame_size]), s, epoch=epoch, frame_size=frame_size)
-        for at, s in enumerate(sources)
-    )
+    for source in sources:
+        left = len(body) - at
+        size = frame_size or (frame_length(whole[at : at + FRAME_OVERHEAD]) if left >= FRAME_OVERHEAD else left + 1)
+        if size > left:
+            raise InvalidWire(f"an answer of {len(body)} bytes that ends within a frame", hint="send the query again")
+        frame = bytes(whole[at : at + size])
+        messages.append(decode_frame(frame, source, epoch=epoch, frame_size=frame_size, limit=limit))
+        at += size
+    if at != len(body):
+        raise InvalidWire(f"an answer with {len(body) - at} bytes after its last frame", hint="the server is faulty")
+    return tuple(messages)

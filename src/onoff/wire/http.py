@@ -7,14 +7,18 @@ from typing import Final
 QUERY_PATH: Final = "/v1/query"
 CATALOGUE_PATH: Final = "/v1/catalogue"
 SEEN_PATH: Final = "/v1/seen"
+CHANGES_PATH: Final = "/v1/changes"
+EDITION_PATH: Final = "/v1/edition"
 QUERY_TYPE: Final = "application/vnd.onoff.query"
 ANSWER_TYPE: Final = "application/vnd.onoff.answer"
+CHANGES_TYPE: Final = "application/vnd.onoff.changes"
 PROBLEM_TYPE: Final = "application/problem+json"
 ANY_TYPE: Final = "application/octet-stream"
 ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # an entry of a feed: title, link, time, html or text
 
 # The client sends these and no others (Host and Content-Length are the transport's); the server answers with
-# these and Content-Length and no others. No cookie, validator, range or encoding on either side.
+# these and Content-Length and no others. No cookie, validator or range on either side, and no encoding but gzip for
+# changes.
 QUERY_HEADERS: Final = (
     ("accept", ANSWER_TYPE),
     ("accept-encoding", "identity"),
@@ -28,3 +32,8 @@ CATALOGUE_HEADERS: Final = (
 )
 SEEN_HEADERS: Final = (*CATALOGUE_HEADERS, ("content-type", ANY_TYPE))
 ANSWER_HEADERS: Final = (("content-type", ANSWER_TYPE), ("cache-control", "no-store"))
+CHANGES_HEADERS: Final = (
+    ("accept", CHANGES_TYPE),
+    ("accept-encoding", "gzip"),
+    ("user-agent", "onoff"),
+)
