@@ -1,8 +1,7 @@
 """Feeds as sources: each RSS or Atom feed is polled, and its newest entry becomes that source's message.
 
-The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML keeps
-text, structure and links, and nothing that a reader's program would fetch or run: no image, frame, style, script
-or event. An entry too long for a frame is cut, as text.
+The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML is
+cleaned (`wire.html`). An entry too long for a frame is cut, as text.
 
 Polling is polite and never fatal: conditional requests, and for a feed that fails a back-off that doubles up to six
 hours. What fails is logged by name.
@@ -12,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import calendar
-import html
 import json
 import logging
 import re
@@ -29,18 +27,13 @@ from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
 from onoff.wire import ENTRY_TYPE, TIME_LIMIT, check_name
+from onoff.wire.html import clean_html, html_text
 
 log = logging.getLogger("onoff.server.feeds")
 
 MAX_BACK_OFF_SECONDS = 6 * 3600.0
 AT_ONCE = 8
 STORE_SECONDS = 1.0  # until a store that was away is asked again
-
-_TAGS = {
-    *("a", "b", "blockquote", "br", "code", "dd", "del", "div", "dl", "dt", "em", "h1", "h2", "h3", "h4", "h5"),
-    *("h6", "hr", "i", "ins", "li", "ol", "p", "pre", "q", "s", "span", "strong", "sub", "sup", "table"),
-    *("tbody", "td", "th", "thead", "tr", "u", "ul"),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +115,7 @@ def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str
     entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
     link = entry.get("link") or ""
     fields: dict[str, Any] = {
-        "title": _text(entry.get("title") or ""),
+        "title": html_text(entry.get("title") or ""),
         "link": link if urlsplit(link).scheme in {"http", "https"} else "",
         "time": _time(entry),
     }
@@ -135,26 +128,6 @@ def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str
     else:
         fields["text"] = value
     return fields
-
-
-def clean_html(value: str) -> str:
-    """HTML whose display fetches and runs nothing."""
-    import nh3
-
-    return nh3.clean(
-        value,
-        tags=_TAGS,
-        attributes={"a": {"href", "title"}},
-        url_schemes={"http", "https", "mailto"},
-        link_rel="noopener noreferrer nofollow",
-    )
-
-
-def _text(value: str) -> str:
-    """The text of a fragment of HTML."""
-    import nh3
-
-    return html.unescape(nh3.clean(value, tags=set())).strip()
 
 
 def _time(entry: Any) -> int | None:
@@ -174,7 +147,7 @@ def encode_entry(fields: dict[str, Any], room: int) -> bytes:
     whole = _dump(fields)
     if len(whole) <= room:
         return whole
-    title, text = fields["title"], fields.get("text") or _text(re.sub(r"<br>|</p>", "\n", fields.get("html", "")))
+    title, text = fields["title"], fields.get("text") or html_text(re.sub(r"<br>|</p>", "\n", fields.get("html", "")))
     for title_length, link in ((len(title), fields["link"]), (80, fields["link"]), (10, "")):
         kept = {"title": title[:title_length], "link": link, "time": fields["time"]}
         low, high = 0, len(text)
