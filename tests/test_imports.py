@@ -19,6 +19,8 @@ LAYERS = [
     "tables",
     "schemes",
     "session",
+    "information",
+    "figures",
     "wire",
     "server",
     "client",

@@ -5,8 +5,8 @@ from itertools import combinations
 import pytest
 from tests.audit.chains import EVERY, NAMED, P2, P3
 
-from onoff.audit import client as shipped
-from onoff.audit.client import EVERY_FAULT, KNOWN_LIMITS, Fault, ShippedClient, audit_client
+from onoff.audit import client as audit_client_module
+from onoff.audit.client import EVERY_FAULT, KNOWN_LIMITS, AuditedClient, Fault, audit_client
 from onoff.audit.exact import audit_exact, audit_patterns
 from onoff.audit.recorder import Recorder
 from onoff.client import Client
@@ -43,7 +43,7 @@ ALL_BUT_P2 = [pytest.param(name, marks=pytest.mark.deep) for name in EVERY if na
 def test_every_pattern_up_to_five_steps_is_private(name):
     """With the scheme that users get."""
     seen = set()
-    for pattern, step, breach in audit_patterns(EVERY[name], ShippedClient(EVERY[name], "auto"), 5):
+    for pattern, step, breach in audit_patterns(EVERY[name], AuditedClient(EVERY[name], "auto"), 5):
         assert breach is None
         assert step.deviation == 0
         assert not step.undecodable
@@ -97,7 +97,7 @@ def test_two_faults_leak_nothing_unless_they_are_a_known_limit(pair):
 
 def test_a_wrong_message_is_seen(monkeypatch):
     monkeypatch.setattr(Recorder, "message", staticmethod(lambda source: b"another"))
-    life = ShippedClient(P2, "single", entropy=SystemEntropy())
+    life = AuditedClient(P2, "single", entropy=SystemEntropy())
     assert 0 in life.request(0, private=True)
     real = Client.get
     monkeypatch.setattr(Client, "get", lambda self, source, *, private: _changed(real(self, source, private=private)))
@@ -113,7 +113,7 @@ def _changed(message):
 
 def test_only_giving_up_is_forgiven(monkeypatch):
     """A client that fails where no fault was made is an error of the audit, not a silent pass."""
-    monkeypatch.setattr(shipped, "ATTEMPTS", 1)
+    monkeypatch.setattr(audit_client_module, "CLIENT_ATTEMPTS", 1)
     with pytest.raises(Exception, match="lost on the way back"):
         audit_client(P2, "single", parse("ON"), [Fault.LOST_ANSWER])
 

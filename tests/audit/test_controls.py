@@ -14,9 +14,9 @@ from tests.audit.controls import clients, sessions
 from tests.audit.controls.clients import as_client
 
 import onoff
-from onoff.audit.client import Fault, ShippedClient, audit_client
+from onoff.audit.client import AuditedClient, Fault, audit_client
 from onoff.audit.exact import audit_exact
-from onoff.audit.transcript import Line, audit_log
+from onoff.audit.transcript import LogLine, audit_log
 from onoff.errors import InvalidWire, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -81,7 +81,7 @@ def test_the_recorder_and_the_exact_audit_catch_a_leaky_client(name, chain, at):
             chain,
             "greedy",
             parse(pattern),
-            session=lambda: ShippedClient(chain, "greedy", (fault,), judging=False),
+            session=lambda: AuditedClient(chain, "greedy", (fault,), judging=False),
         )
     assert silent.steps[-1].deviation > 0
     with pytest.raises(PrivacyBreach, match=f"step {len(silent.steps) - 1}: "):
@@ -99,7 +99,7 @@ def test_m7_alone_is_caught_by_the_recorder_and_made_harmless_by_asking_the_serv
             P2,
             "greedy",
             parse("ON OFF OFF"),
-            session=lambda: ShippedClient(P2, "greedy", (Fault.CRASH_AFTER,), judging=False),
+            session=lambda: AuditedClient(P2, "greedy", (Fault.CRASH_AFTER,), judging=False),
         )
     assert guarded.leak == 0
 
@@ -115,7 +115,7 @@ def test_m12_closing_early_is_seen_in_how_much_is_read():
 def test_m4_and_m5_cannot_be_put_on_the_wire_and_are_seen_in_a_log():
     with pytest.raises(InvalidWire, match="ascend"):
         encode_bitmap((2, 0), 3)
-    assert "ascend" in audit_log([Line(1, 0, (2, 0, 1), True)], P3, "greedy").faults[0].reason
+    assert "ascend" in audit_log([LogLine(1, 0, (2, 0, 1), True)], P3, "greedy").faults[0].reason
 
 
 def test_m11_nothing_that_draws_queries_imports_a_seeded_generator():
@@ -137,7 +137,7 @@ def test_m11_nothing_that_draws_queries_imports_a_seeded_generator():
 
 
 def test_m16_is_seen_in_a_log():
-    assert "ON, but only 2 of the 3" in audit_log([Line(1, 0, (0, 2), True)], P3, "greedy").faults[0].reason
+    assert "ON, but only 2 of the 3" in audit_log([LogLine(1, 0, (0, 2), True)], P3, "greedy").faults[0].reason
 
 
 # -- controls that must stay at exactly zero -------------------------------------------------------------------

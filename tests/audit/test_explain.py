@@ -77,6 +77,6 @@ def test_sampled_histories_agree_with_all_of_them(monkeypatch):
 def test_what_cannot_be_explained_is_refused(monkeypatch):
     with pytest.raises(InvalidInput, match="no private request"):
         explain(P2, parse("OFF OFF"))
-    monkeypatch.setattr(module, "LARGEST", 2)
+    monkeypatch.setattr(module, "MOST_SOURCES_EXPLAINED", 2)
     with pytest.raises(InvalidInput, match="too many"):
         explain(MarkovChain(np.eye(3)), parse("ON"))

@@ -12,7 +12,7 @@ from tests.gateway.local import gateway
 
 from onoff import wire
 from onoff.audit import transcript
-from onoff.audit.transcript import Line, audit_log
+from onoff.audit.transcript import LogLine, audit_log
 from onoff.cli import run
 from onoff.client.core import Failure
 from onoff.client.transport import Http
@@ -176,8 +176,8 @@ def test_what_the_clock_decided_is_told_and_accuses_nobody(honest, chain, tmp_pa
 
 def test_a_search_that_was_ended_by_the_clock_is_not_relied_on():
     lines = [
-        Line(1, 0, tuple(range(6)), True),
-        Line(2, 1, not_drawn(TableCache(CHAIN, "optimal"), range(6)), False),
+        LogLine(1, 0, tuple(range(6)), True),
+        LogLine(2, 1, not_drawn(TableCache(CHAIN, "optimal"), range(6)), False),
     ]
     assert not audit_log(lines, CHAIN, "optimal").sound
     hurried = audit_log(lines, CHAIN, "optimal", budget=1e-9)

@@ -8,7 +8,7 @@ import pytest
 from tests.audit.chains import NAMED, P2, P3
 
 from onoff.audit import transcript
-from onoff.audit.transcript import Line, audit_log, parse_line, read_log
+from onoff.audit.transcript import LogLine, audit_log, parse_line, read_log
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
@@ -21,7 +21,7 @@ def honest(chain, length=200, scheme="greedy", every=5, seed=0, truth=None):
     lines = []
     for t, x in enumerate((truth or chain).sample(length, rng).tolist()):
         query = session.request(x, private=t % every == 0)
-        lines.append(Line(t + 1, t, query.sources, t % every == 0, len(query), "s", noted=query.note is not None))
+        lines.append(LogLine(t + 1, t, query.sources, t % every == 0, len(query), "s", noted=query.note is not None))
     return lines
 
 
@@ -99,7 +99,7 @@ def test_a_retry_shows_the_same_set_or_is_a_fault():
 
 def test_a_new_session_begins_with_everything():
     lines = honest(P2, 20)
-    plain = Line(99, 0, (0,), False, 1, "another")
+    plain = LogLine(99, 0, (0,), False, 1, "another")
     assert "did not start by asking" in audit_log([*lines, plain], P2, "greedy").faults[0].reason
     audit = audit_log([*lines, replace(plain, sources=(0, 1), cost=2, noted=True)], P2, "greedy")
     assert audit.sound
@@ -117,13 +117,13 @@ def test_a_scheme_without_tables_is_held_to_what_every_table_must_satisfy(monkey
         cost, lower_bound, nbytes = 1.0, None, 0
 
     monkeypatch.setattr(transcript.TableCache, "of", lambda self, memory: Tableless())
-    everything = Line(1, 0, (0, 1, 2, 3), True)
-    assert audit_log([everything, Line(2, 1, (0, 2), False)], SPARSE).sound
-    ruled_out = audit_log([everything, Line(2, 1, (0,), False)], SPARSE).faults[0].reason
+    everything = LogLine(1, 0, (0, 1, 2, 3), True)
+    assert audit_log([everything, LogLine(2, 1, (0, 2), False)], SPARSE).sound
+    ruled_out = audit_log([everything, LogLine(2, 1, (0,), False)], SPARSE).faults[0].reason
     assert "rules out a source" in ruled_out
-    two = [everything, Line(2, 1, (0, 2), False), Line(3, 2, (0, 1, 2, 3), True)]
+    two = [everything, LogLine(2, 1, (0, 2), False), LogLine(3, 2, (0, 1, 2, 3), True)]
     assert audit_log(two, SPARSE).sound
-    unreachable = [Line(1, 3, (0, 1), None), Line(2, 4, (1, 3), None)]
+    unreachable = [LogLine(1, 3, (0, 1), None), LogLine(2, 4, (1, 3), None)]
     assert "cannot be wanted" in audit_log(unreachable, SPARSE).faults[0].reason
 
 
@@ -175,7 +175,7 @@ def test_lines_that_cannot_be_read_are_refused(text, complaint):
 
 
 def test_endless_lines_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(transcript, "LONGEST_LINE", 10)
+    monkeypatch.setattr(transcript, "LONGEST_LOG_LINE", 10)
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 0, "sources": [0]}')
     with pytest.raises(InvalidInput, match="longer than 10"):

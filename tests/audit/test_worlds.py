@@ -7,12 +7,12 @@ from itertools import pairwise, product
 import pytest
 from tests.audit.chains import NAMED, P2, P3
 
+from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import NaiveSession
 from onoff.audit.worlds import History, Worlds
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.session.entropy import enumerate_branches
 
 
 def after(chain, session, pattern):

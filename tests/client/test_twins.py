@@ -15,9 +15,9 @@ from tests.client.world import NAMES, P4, Listening, World
 
 import onoff
 from onoff import wire
+from onoff.audit.branches import ScriptedEntropy
 from onoff.client import Client
 from onoff.errors import OnOffError
-from onoff.session.entropy import ScriptedEntropy
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 SECRET_COLUMNS = {"wanted", "checksum"}

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import onoff
+from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import audit_exact
 from onoff.model.bounds import symmetric_cost, two_source_cost
 from onoff.model.chain import MarkovChain
@@ -18,7 +19,6 @@ from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.search.rebuild import rebuild
 from onoff.session import Session
-from onoff.session.entropy import enumerate_branches
 
 DOCS = Path(__file__).parents[2] / "docs"
 RNG_SEED = 20

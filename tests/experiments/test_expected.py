@@ -1,12 +1,10 @@
 """Expected costs, lower bounds and leaks against the exact audit, which enumerates the real session."""
 
-import math
-
 import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact
-from onoff.experiments.expected import entropy_bits, expected_costs, lower_bounds, naive_leaks, sampled_costs
+from onoff.experiments.expected import expected_costs, lower_bounds, naive_leaks, sampled_costs
 from onoff.experiments.families import dirichlet, out_degree, symmetric
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
@@ -103,8 +101,3 @@ def test_random_switching_with_zeros_keeps_the_certain_paths_apart():
     assert found[1] is not None
     assert found[2] is None
     assert lower_bounds(SPARSE, RandomSwitching(3, 0.0, 0.5))[2] is not None
-
-
-def test_entropy_in_bits():
-    assert entropy_bits([[0.5, 0.5, 0], [1, 0, 0]]).tolist() == [1.0, 0.0]
-    assert entropy_bits([[0.25] * 4])[0] == pytest.approx(math.log2(4))

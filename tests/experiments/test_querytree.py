@@ -7,6 +7,7 @@ from itertools import pairwise, product
 import numpy as np
 import pytest
 
+from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import audit_exact
 from onoff.errors import InvalidInput
 from onoff.experiments.querytree import bounds_along, query_law
@@ -16,7 +17,6 @@ from onoff.model.patterns import parse
 from onoff.model.rows import UNIT
 from onoff.session import Session
 from onoff.session.cache import TableCache
-from onoff.session.entropy import enumerate_branches
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 MEMORIES = ["last-query", "bayes-filter"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from onoff.audit.branches import enumerate_branches
 from onoff.errors import InvalidInput
 from onoff.experiments import simulate as module
 from onoff.experiments.expected import expected_costs
@@ -17,7 +18,6 @@ from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.session.entropy import enumerate_branches
 from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-9

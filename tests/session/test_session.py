@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import pytest
 
+from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session.cache import TableCache
-from onoff.session.entropy import ScriptedEntropy, enumerate_branches
 from onoff.session.memory import MEMORIES, BayesFilter, LastQuery
 from onoff.session.session import IMPOSSIBLE, Query, Session
 

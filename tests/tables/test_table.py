@@ -7,9 +7,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.model.rows import UNIT, Rows
-from onoff.session.entropy import ScriptedEntropy, enumerate_branches
 from onoff.tables.table import MOST_SHOWN, QueryTable
 
 A, B = 0, 1

@@ -1,6 +1,6 @@
 """The shipped client under the exact audit: real codec, real journal, real retry code, every branch and every fault.
 
-A `ShippedClient` is driven like a session. Each request runs the real `Client` on a real journal file, with a recorder
+An `AuditedClient` is driven like a session. Each request runs the real `Client` on a real journal file, with a recorder
 in place of the socket and enumerated randomness in place of the system's; what the server sees of it is every byte
 that left. Before each request one of the faults asked for happens, or none, each with the same probability:
 
@@ -30,9 +30,10 @@ from itertools import count
 from pathlib import Path
 from typing import ClassVar, Self
 
+from onoff.audit.branches import ScriptedEntropy
 from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.audit.recorder import URL, Event, Recorder
-from onoff.audit.sampled import Ask, User
+from onoff.audit.recorder import URL, Exchange, Recorder
+from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
 from onoff.client.record import Record
 from onoff.client.transport import Request
@@ -40,7 +41,7 @@ from onoff.errors import OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 from onoff.session.cache import TableCache
-from onoff.session.entropy import Entropy, ScriptedEntropy, SystemEntropy
+from onoff.session.entropy import Entropy, SystemEntropy
 from onoff.wire import SESSION_BYTES
 
 
@@ -62,14 +63,14 @@ KNOWN_LIMITS = ({Fault.RESTORED, Fault.LOST}, {Fault.RESTORED, Fault.CRASH_BEFOR
 """What is not covered when it comes together: all of the folder put back as it was before the journal was lost, or
 before a request that was stored and never sent. Either way the old session still matches what the server saw last in
 it, and what was asked in between, under another name or by nobody's hearing, is forgotten."""
-ATTEMPTS = 2
+CLIENT_ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
-class Seen:
+class RequestSeen:
     """What the server saw of one request. right: the message was the wanted one, or none was delivered."""
 
-    sources: tuple[Event, ...]
+    sources: tuple[Exchange, ...]
     asked: int
     right: bool
 
@@ -81,7 +82,7 @@ class Seen:
 
 
 @dataclass
-class ShippedClient:
+class AuditedClient:
     """The client as something the exact audit can drive."""
 
     chain: MarkovChain
@@ -103,14 +104,14 @@ class ShippedClient:
         twin.tables = self.tables
         return twin
 
-    def request(self, source: int | str, *, private: bool) -> Seen:
+    def request(self, source: int | str, *, private: bool) -> RequestSeen:
         x = self.chain.index(source)
-        noted = _Noted(self.entropy)
-        with _life(self.chain, self.tables, self.faults, self.judging) as life:
+        noted = _RecordingEntropy(self.entropy)
+        with _client_run(self.chain, self.tables, self.faults, self.judging) as run:
             for wanted, status, choices in self.past:
-                life.request(wanted, status, ScriptedEntropy(choices))
-            seen = life.request(x, private, noted)
-            self.state = life.state
+                run.request(wanted, status, ScriptedEntropy(choices))
+            seen = run.request(x, private, noted)
+            self.state = run.state
         self.past = (*self.past, (x, private, tuple(noted.taken)))
         return seen
 
@@ -119,12 +120,12 @@ def audit_client(
     chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], faults: Sequence[Fault] = ()
 ) -> ExactAudit:
     """The exact audit of the shipped client, with a fault or none before every request."""
-    return audit_exact(chain, scheme, pattern, session=lambda: ShippedClient(chain, scheme, tuple(faults)))
+    return audit_exact(chain, scheme, pattern, session=lambda: AuditedClient(chain, scheme, tuple(faults)))
 
 
 def client_user(
     chain: MarkovChain, scheme: str, fault: Fault = Fault.NONE, at: int = 0, *, judging: bool = True
-) -> User:
+) -> NewUser:
     """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server.
 
     The fault happens at step `at` of every session: a rare one would hide what it leaks among the others.
@@ -132,19 +133,19 @@ def client_user(
     tables = TableCache(chain, scheme)
 
     @contextmanager
-    def user() -> Iterator[Ask]:
+    def user() -> Iterator[MakeRequest]:
         steps = count()
-        with _life(chain, tables, (), judging) as life:
+        with _client_run(chain, tables, (), judging) as run:
             yield (
                 lambda x, private: (
-                    life.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
+                    run.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
                 )
             )
 
     return user
 
 
-class _Noted:
+class _RecordingEntropy:
     """Draws from another source and keeps what was chosen."""
 
     def __init__(self, entropy: Entropy) -> None:
@@ -164,13 +165,15 @@ class Crash(BaseException):
 
 
 @contextmanager
-def _life(chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], judging: bool) -> Iterator[_Life]:
+def _client_run(
+    chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], judging: bool
+) -> Iterator[_ClientRun]:
     with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
-        life = _Life(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
+        run = _ClientRun(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
         try:
-            yield life
+            yield run
         finally:
-            life.client.close()
+            run.client.close()
 
 
 def fast_directory() -> str | None:
@@ -178,7 +181,7 @@ def fast_directory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-class _Life:
+class _ClientRun:
     """One user, one journal, one server, from the first request on."""
 
     def __init__(self, chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], recorder: Recorder) -> None:
@@ -198,7 +201,7 @@ class _Life:
             URL,
             self.chain,
             self.journal,
-            attempts=ATTEMPTS,
+            attempts=CLIENT_ATTEMPTS,
             tick=0,
             background=False,
             entropy=self.entropy,
@@ -221,7 +224,7 @@ class _Life:
         self.sessions += 1
         return self.sessions.to_bytes(SESSION_BYTES)
 
-    def request(self, x: int, private: bool, entropy: Entropy, fault: Fault | None = None) -> Seen:
+    def request(self, x: int, private: bool, entropy: Entropy, fault: Fault | None = None) -> RequestSeen:
         if fault is None:
             fault = self.faults[entropy.choose([1] * len(self.faults))] if len(self.faults) > 1 else Fault.NONE
         if fault in (Fault.RESTART, Fault.RESTORED, Fault.LOST):
@@ -243,7 +246,7 @@ class _Life:
         record = self.client._opened().core.record
         self.records = self.records[1], record
         events, asked = self.recorder.take()
-        return Seen(events, asked, right)
+        return RequestSeen(events, asked, right)
 
     def _happens(self, fault: Fault) -> Callable[[Request, bool], bool]:
         lost = 0

@@ -27,13 +27,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
 from onoff.audit.worlds import Auditable, History, Worlds
 from onoff.errors import PrivacyBreach
+from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
 from onoff.session import Query, Session
 from onoff.session.entropy import Entropy, SystemEntropy
@@ -41,8 +42,8 @@ from onoff.session.entropy import Entropy, SystemEntropy
 ROUNDING_LIMIT = Fraction(1, 2**40)
 """How far the paper's filter may be from independence by rounding alone."""
 
-Set = tuple[int, ...]
-Joint = Mapping[tuple[Set, History], int]
+HiddenRequests = tuple[int, ...]
+Joint = Mapping[tuple[HiddenRequests, History], int]
 """Weights of private requests b and what was seen q, over some denominator."""
 
 
@@ -199,10 +200,10 @@ def _judge(
     undecodable: bool,
     tolerance: Fraction,
 ) -> tuple[AuditStep, str | None]:
-    law: dict[tuple[Set, History], int] = defaultdict(int)
+    law: dict[tuple[HiddenRequests, History], int] = defaultdict(int)
     for world, (weight, _) in worlds.held.items():
         law[world.hidden, world.history] += weight
-    by_history: dict[History | None, dict[tuple[Set, History], int]] = defaultdict(dict)
+    by_history: dict[History | None, dict[tuple[HiddenRequests, History], int]] = defaultdict(dict)
     for (hidden, history), weight in law.items():
         by_history[history.before][hidden, history] = weight
     deviation, breach = Fraction(0), None
@@ -218,8 +219,8 @@ def _judge(
     step = AuditStep(
         t,
         private,
-        bits=math.fsum(_information(joint, whole) for joint in by_history.values()) if deviation else 0.0,
-        joint=_information(law, whole) if _largest_deviation(law)[0] else 0.0,
+        bits=_conditional_information(by_history.values(), whole) if deviation else 0.0,
+        joint=mutual_information(law) if _largest_deviation(law)[0] else 0.0,
         cost=float(cost),
         deviation=deviation,
         worlds=len(worlds),
@@ -230,8 +231,13 @@ def _judge(
     return step, breach
 
 
-def _marginals(joint: Joint) -> tuple[dict[Set, int], dict[History, int], int]:
-    left: dict[Set, int] = defaultdict(int)
+def _conditional_information(joints: Iterable[Joint], whole: int) -> float:
+    """I(b ; q | h) in bits: the information within each history h, from weights over `whole`."""
+    return math.fsum(sum(joint.values()) / whole * mutual_information(joint) for joint in joints)
+
+
+def _marginals(joint: Joint) -> tuple[dict[HiddenRequests, int], dict[History, int], int]:
+    left: dict[HiddenRequests, int] = defaultdict(int)
     right: dict[History, int] = defaultdict(int)
     for (b, q), weight in joint.items():
         left[b] += weight
@@ -257,11 +263,3 @@ def _largest_deviation(joint: Joint) -> tuple[Fraction, History | None]:
             if apart > worst:
                 worst, told = apart, q
     return Fraction(worst, total**2), told
-
-
-def _information(joint: Joint, whole: int) -> float:
-    """P(h) I(b ; q | h) in bits, from weights over `whole` that sum to P(h)."""
-    left, right, total = _marginals(joint)
-    return math.fsum(
-        weight / whole * math.log2(weight * total / (left[b] * right[q])) for (b, q), weight in joint.items() if weight
-    )

@@ -11,8 +11,8 @@ For every private time i, over all that the server sees up to the last step T:
 open requests made before X_i hint at what comes next, and nobody who decides before the future is known can take them
 back. That is the joint criterion; how much it amounts to is the user's to know.
 
-The server's belief is computed, not assumed: for each private i a matrix J_i(x_i, x_t), the joint law of that request
-and the present one given the queries seen, moves on by p(q_t, x_t | x_{t-1}) from the table in use. All histories of
+The server's belief is computed, not assumed: for each private i the joint law of X_i and the present request, given the
+queries seen, by the forward filter of `information` with the chances of the table in use. All histories of
 queries are followed where there are at most MOST_HISTORIES, else SESSIONS of them are sampled.
 """
 
@@ -25,8 +25,9 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidInput
+from onoff.information import EVERYTHING, Belief, plain_chances, query_chances
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT, Floats
+from onoff.model.rows import Floats
 from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.memory import LastQuery
@@ -35,7 +36,7 @@ from onoff.tables.table import QueryTable
 
 MOST_HISTORIES = 5_000
 SESSIONS = 1_000
-LARGEST = 300
+MOST_SOURCES_EXPLAINED = 300
 """Sources at most: beliefs are N by N matrices."""
 
 
@@ -83,15 +84,16 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Belief:
-    """What the server believes after some queries: for each private time i the joint law of X_i and the present X.
+class ServerBelief:
+    """What the server believes after some queries.
 
-    present: law of the present request. private: {i: J_i}. earlier: {i: best guess just before query i}.
+    last: the query before. present: about the present request. private: {i: about X_i}. earlier: {i: best guess of X_i
+    just before query i}.
     """
 
     last: tuple[int, ...] | None
-    present: Floats
-    private: dict[int, Floats]
+    present: Belief
+    private: dict[int, Belief]
     earlier: dict[int, float]
 
 
@@ -99,8 +101,8 @@ def explain(
     chain: MarkovChain, pattern: tuple[bool, ...], scheme: str = "auto", seed: int = 0, **options: Any
 ) -> Explanation:
     """What the server could guess of each private request of `pattern` under the memory `last-query`."""
-    if chain.n > LARGEST:
-        raise InvalidInput(f"{chain.n} sources are too many to explain", hint=f"at most {LARGEST}")
+    if chain.n > MOST_SOURCES_EXPLAINED:
+        raise InvalidInput(f"{chain.n} sources are too many to explain", hint=f"at most {MOST_SOURCES_EXPLAINED}")
     if True not in pattern:
         raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
     server = _Server(chain, TableCache(chain, scheme, **options))
@@ -114,7 +116,7 @@ def explain(
     for i in (t for t, private in enumerate(pattern) if private):
         law = chain.initial @ np.linalg.matrix_power(P, i)
         earlier = sum(weight * belief.earlier[i] for weight, belief in ends)
-        ours = sum(weight * float(belief.private[i].sum(axis=1).max()) for weight, belief in ends)
+        ours = sum(weight * float(belief.private[i].value.max()) for weight, belief in ends)
         guesses.append(Guess(i, float(law.max()), float(earlier), float(ours), naive_guess(chain, pattern, i)))
     return Explanation(tuple(guesses), exact, len(ends))
 
@@ -141,10 +143,10 @@ class _Server:
         self.P = chain.dense()
         self._memories: dict[tuple[int, ...] | None, LastQuery] = {}
 
-    def all_histories(self, pattern: tuple[bool, ...]) -> list[tuple[float, Belief]] | None:
-        ends: list[tuple[float, Belief]] = [(1.0, self.start())]
+    def all_histories(self, pattern: tuple[bool, ...]) -> list[tuple[float, ServerBelief]] | None:
+        ends: list[tuple[float, ServerBelief]] = [(1.0, self.start())]
         for t, private in enumerate(pattern):
-            following: list[tuple[float, Belief]] = []
+            following: list[tuple[float, ServerBelief]] = []
             for weight, belief in ends:
                 following += [(weight * p, after) for p, after in self.next(belief, t, private)]
                 if len(following) > MOST_HISTORIES:
@@ -152,39 +154,38 @@ class _Server:
             ends = following
         return ends
 
-    def one_history(self, pattern: tuple[bool, ...], rng: np.random.Generator) -> Belief:
+    def one_history(self, pattern: tuple[bool, ...], rng: np.random.Generator) -> ServerBelief:
         """The belief after one session of a user whose requests follow the chain."""
         belief, user = self.start(), Session(self.chain, tables=self.tables, entropy=SeededEntropy(rng))
         for t, (x, private) in enumerate(zip(self.chain.sample(len(pattern), rng).tolist(), pattern, strict=True)):
             query = user.request(x, private=private).sources
-            _, belief = self.after(belief, t, private, query, self._move(belief.last, private, query))
+            _, belief = self.after(belief, t, private, query)
         return belief
 
-    def start(self) -> Belief:
-        return Belief(None, self.chain.initial, {}, {})
+    def start(self) -> ServerBelief:
+        return ServerBelief(None, Belief(self.chain.initial[None]), {}, {})
 
-    def next(self, belief: Belief, t: int, private: bool) -> Iterator[tuple[float, Belief]]:
+    def next(self, belief: ServerBelief, t: int, private: bool) -> Iterator[tuple[float, ServerBelief]]:
         """Every query that can come next, with its probability given the history, and the belief after it."""
         for query in self._queries(belief.last, private):
-            chance, after = self.after(belief, t, private, query, self._move(belief.last, private, query))
+            chance, after = self.after(belief, t, private, query)
             if chance > 0:
                 yield chance, after
 
-    def after(
-        self, belief: Belief, t: int, private: bool, query: tuple[int, ...], move: Floats
-    ) -> tuple[float, Belief]:
+    def after(self, belief: ServerBelief, t: int, private: bool, query: tuple[int, ...]) -> tuple[float, ServerBelief]:
         """The probability of `query` given the history, and the belief once it is seen."""
-        law = belief.present * move[0] if belief.last is None else belief.present @ move
-        seen = float(law.sum())
+        move = None if belief.last is None else self.P
+        chances = self._chances(belief.last, private, query)
+        seen, present = belief.present.after(move, chances)
         if seen <= 0:
             return 0.0, belief
-        known = {i: J @ move / seen for i, J in belief.private.items()}
+        known = {i: about.after(move, chances)[1] for i, about in belief.private.items()}
         earlier = belief.earlier
         if private:
-            known[t] = np.diag(law / seen)
-            coming = belief.present if belief.last is None else belief.present @ self.P
+            known[t] = Belief.of_present(present.present)
+            coming = belief.present.after(move, EVERYTHING)[1].present
             earlier = {**earlier, t: float(coming.max())}
-        return seen, Belief(query, law / seen, known, earlier)
+        return float(seen), ServerBelief(query, present, known, earlier)
 
     def _queries(self, last: tuple[int, ...] | None, private: bool) -> Sequence[tuple[int, ...]]:
         memory = self._memory(last)
@@ -193,16 +194,14 @@ class _Server:
             return [possible]
         return [(x,) for x in possible] if memory.rows.distinct == 1 else self._table(memory).queries
 
-    def _move(self, last: tuple[int, ...] | None, private: bool, query: tuple[int, ...]) -> Floats:
-        """p(q, x_t | x_{t-1}) as a matrix; before the first request its row 0 is p(q | x_0) instead."""
+    def _chances(self, last: tuple[int, ...] | None, private: bool, query: tuple[int, ...]) -> Floats:
+        """p(q_t | x_{t-1}, x_t)."""
         memory = self._memory(last)
-        if last is None or private or memory.rows.distinct == 1:
-            plain = np.ones((1, self.chain.n)) if last is None else self.P
-            return plain if private else np.asarray(plain * (np.arange(self.chain.n) == query[0]))
-        table = self._table(memory)
-        move = np.zeros((self.chain.n, self.chain.n))
-        move[np.ix_(last, query)] = table.block(table.index_of(query))[table.rows.group] / UNIT
-        return move
+        if private:
+            return EVERYTHING
+        if last is None or memory.rows.distinct == 1:
+            return plain_chances(query[0], self.chain.n)
+        return query_chances(self._table(memory), query, last)
 
     def _memory(self, last: tuple[int, ...] | None) -> LastQuery:
         if last not in self._memories:

@@ -22,7 +22,7 @@ import numpy as np
 
 from onoff import wire
 from onoff.audit.client import Crash, Fault, fast_directory
-from onoff.audit.sampled import Ask, User
+from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
 from onoff.client.core import Failure, Reply
 from onoff.client.transport import Http, Request, Transport
@@ -32,7 +32,7 @@ from onoff.model.rows import Floats
 from onoff.session.cache import TableCache
 
 LIVE_FAULTS = (Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART)
-TIMEOUT = 10.0
+SERVER_TIMEOUT = 10.0
 
 
 class Tap:
@@ -90,15 +90,15 @@ class LiveUsers:
         return np.array(self._times)
 
     @property
-    def user(self) -> User:
+    def user(self) -> NewUser:
         return self._user
 
     @contextmanager
-    def _user(self) -> Iterator[Ask]:
+    def _user(self) -> Iterator[MakeRequest]:
         took: list[float] = []
         self._times.append(took)
         with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
-            journal, tap = Path(directory) / "journal", Tap(Http(self.url, timeout=TIMEOUT))
+            journal, tap = Path(directory) / "journal", Tap(Http(self.url, timeout=SERVER_TIMEOUT))
             client = self._client(journal, tap)
 
             def ask(x: int, private: bool) -> Hashable:

@@ -35,6 +35,7 @@ import numpy as np
 
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.errors import InvalidInput
+from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats, Integers
 from onoff.session import Session
@@ -97,7 +98,7 @@ def _equivocation(error: float, hidden: int) -> float:
 
 def first_step(designed: MarkovChain, truth: MarkovChain, scheme: str = "auto") -> Leak:
     """What the first open request after a private one tells, when the private one follows the true initial law."""
-    return leak_of(query_law(_first_table(designed, scheme), designed, truth), truth.initial[truth.initial > 0])
+    return leak_of(true_query_law(_first_table(designed, scheme), designed, truth), truth.initial[truth.initial > 0])
 
 
 def _first_table(designed: MarkovChain, scheme: str) -> QueryTable:
@@ -108,7 +109,7 @@ def _first_table(designed: MarkovChain, scheme: str) -> QueryTable:
     return table
 
 
-def query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain) -> Floats:
+def true_query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain) -> Floats:
     """True law of the query for each possible private request: shape (M, queries + 1).
 
     The last column is "everything", for requests that the designed chain calls impossible.
@@ -136,12 +137,9 @@ def query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain) -> F
 def leak_of(law: Floats, prior: Floats) -> Leak:
     """What one draw tells about u ~ prior, where row u of `law` is the law of what is seen."""
     joint = law * (prior / prior.sum())[:, None]
-    seen = joint.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(joint > 0, joint * np.log2(law / seen), 0.0)
     apart = max((float(np.abs(law[u + 1 :] - row).sum(axis=1).max() / 2) for u, row in enumerate(law[:-1])), default=0)
     advantage = float(joint.max(axis=0).sum() - prior.max() / prior.sum())
-    return Leak(max(0.0, float(gain.sum())), max(0.0, advantage), apart)
+    return Leak(mutual_information(joint), max(0.0, advantage), apart)
 
 
 def enumerated(
@@ -230,7 +228,7 @@ def error_curve(designed: MarkovChain, errors: Sequence[float], scheme: str = "a
         raise InvalidInput("an error of a row is a total variation, from 0 to 1", hint="e.g. --error 0.05")
     found = {
         name: tuple(
-            leak_of(query_law(table, designed, moved(designed, name, error)), designed.initial[hidden])
+            leak_of(true_query_law(table, designed, moved(designed, name, error)), designed.initial[hidden])
             for error in errors
         )
         for name in DIRECTIONS
@@ -280,7 +278,7 @@ def sampling_error(
         rows = np.stack([rng.multinomial(n, p) / n if n else p for n, p in zip(totals.tolist(), P, strict=True)])
         truth = MarkovChain(rows, designed.names, designed.initial)
         errors.append(float(row_errors(designed, truth).max()))
-        bits.append(leak_of(query_law(table, designed, truth), designed.initial[designed.initial > 0]).bits)
+        bits.append(leak_of(true_query_law(table, designed, truth), designed.initial[designed.initial > 0]).bits)
     return SamplingError(
         int(totals.sum()),
         int(totals.min()),

@@ -7,7 +7,7 @@ while it listens, whatever the client believes of itself:
     stored before sent         the bytes of a query stand in the journal's files when they arrive
     one length                 queries have one length, and are canonical
 
-What it saw of a request is a tuple of `Event`s: address, headers, body, and how much of the answer was to be read.
+What it saw of a request is a tuple of `Exchange`s: address, headers, body, and how much of the answer was to be read.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from onoff.client.core import Failure, Reply
 from onoff.client.transport import Request
 from onoff.errors import InvalidWire, PrivacyBreach
 
-FRAME_SIZE = 256
+RECORDER_FRAME_SIZE = 256
 URL = "http://audit.invalid"
 
 
-class Event(NamedTuple):
+class Exchange(NamedTuple):
     """One exchange, as the server sees it."""
 
     method: str
@@ -48,10 +48,10 @@ class Recorder:
     """
 
     def __init__(self, names: tuple[str, ...], journal: Path | None = None, *, judging: bool = True) -> None:
-        self.catalogue = wire.Catalogue(names, FRAME_SIZE)
+        self.catalogue = wire.Catalogue(names, RECORDER_FRAME_SIZE)
         self.journal = journal
         self.judging = judging
-        self.events: list[Event] = []
+        self.events: list[Exchange] = []
         self.asked = 0
         """Messages asked for since the last `take`."""
         self.last: dict[bytes, tuple[int, str]] = {}
@@ -62,7 +62,7 @@ class Recorder:
         """What the server holds for a source."""
         return b"message of source %d" % source
 
-    def take(self) -> tuple[tuple[Event, ...], int]:
+    def take(self) -> tuple[tuple[Exchange, ...], int]:
         """What was seen since the last time, and how many messages that asked for."""
         taken, asked = tuple(self.events), self.asked
         self.events, self.asked = [], 0
@@ -72,7 +72,7 @@ class Recorder:
         query = request.path == wire.QUERY_PATH
         if query and self.fault(request, False):
             return Failure("lost on the way")
-        self.events.append(Event(request.method, request.path, request.headers, request.body, request.limit))
+        self.events.append(Exchange(request.method, request.path, request.headers, request.body, request.limit))
         if request.path == wire.CATALOGUE_PATH:
             return _json(200, wire.encode_catalogue(self.catalogue))
         if request.path == wire.SEEN_PATH:
@@ -102,7 +102,7 @@ class Recorder:
 
     def _frame(self, source: int) -> bytes:
         message = wire.Message(1, 1, "text/plain", self.message(source))
-        return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=FRAME_SIZE)
+        return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=RECORDER_FRAME_SIZE)
 
 
 def stored(journal: Path, body: bytes) -> bool:

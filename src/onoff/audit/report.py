@@ -6,22 +6,20 @@ need the extra `plot`; they are drawn without any state shared with other plots,
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onoff.errors import InvalidInput, MissingExtra
+from onoff import figures
+from onoff.errors import InvalidInput
 
 if TYPE_CHECKING:
     from onoff.audit.exact import ExactAudit
     from onoff.audit.explain import Explanation
     from onoff.audit.mismatch import ErrorCurve
 
-INK = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#999999")
-"""Colours that people with any kind of colour vision tell apart (Okabe and Ito)."""
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "body{color:#222;background:#fff}"
@@ -83,26 +81,14 @@ def _cell(cell: Any) -> str:
 # -- plots ---------------------------------------------------------------------------------------------------
 
 
-def _axes(xlabel: str, ylabel: str, width: float = 7.0) -> tuple[Any, Any]:
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("plots need matplotlib", extra="plot") from None
-    figure = Figure(figsize=(width, 3.8), layout="constrained")
-    axes = figure.add_subplot()
-    axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
-    axes.spines[["top", "right"]].set_visible(False)
+def _axes(xlabel: str, ylabel: str) -> tuple[Any, Any]:
+    figure, (axes,) = figures.new_figure(inches=(7.0, 3.8))
+    axes.set(xlabel=xlabel, ylabel=ylabel)
     return figure, axes
 
 
 def _svg(figure: Any, described: str) -> str:
-    import matplotlib as mpl
-
-    drawn = io.StringIO()
-    with mpl.rc_context({"svg.hashsalt": "onoff", "svg.fonttype": "none"}):
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-    text = drawn.getvalue()
+    text = figures.as_svg(figure)
     return text[text.index("<svg") :].replace("<svg ", f'<svg role="img" aria-label="{escape(described)}" ', 1)
 
 
@@ -110,9 +96,13 @@ def plot_exact(audit: ExactAudit) -> str:
     """What each step leaks, ours and naive, and what the server knows in all."""
     figure, axes = _axes("step", "bits about private requests")
     steps = [step.t for step in audit.steps]
-    axes.bar([t - 0.2 for t in steps], [s["bits"] for s in audit.as_dict()["steps"]], 0.4, color=INK[0], label="leaked")
-    axes.bar([t + 0.2 for t in steps], audit.naive, 0.4, color=INK[1], label="leaked by naive switching")
-    axes.plot(steps, [s.joint for s in audit.steps], "o--", color=INK[4], label="known in all, open requests included")
+    axes.bar(
+        [t - 0.2 for t in steps], [s["bits"] for s in audit.as_dict()["steps"]], 0.4, color=figures.BLUE, label="leaked"
+    )
+    axes.bar([t + 0.2 for t in steps], audit.naive, 0.4, color=figures.ORANGE, label="leaked by naive switching")
+    axes.plot(
+        steps, [s.joint for s in audit.steps], "o--", color=figures.GREY, label="known in all, open requests included"
+    )
     axes.set_xticks(steps, [f"{s.t}\n{'ON' if s.private else 'OFF'}" for s in audit.steps])
     axes.legend(frameon=False)
     return _svg(figure, "bits leaked at each step")
@@ -122,10 +112,10 @@ def plot_error(curve: ErrorCurve) -> str:
     """The leak of the first open request over the error of the chain: found, and bounded."""
     figure, axes = _axes("error of the chain: largest total variation of a row", "bits, first open request")
     for found in curve.by_direction.values():
-        axes.plot(curve.errors, [leak.bits for leak in found], color=INK[4], lw=0.8)
-    axes.plot([], [], color=INK[4], lw=0.8, label="exact, in each direction tried")
-    axes.plot(curve.errors, [leak.bits for leak in curve.worst], color=INK[0], lw=2, label="the worst of them")
-    axes.plot(curve.errors, [leak.bits for leak in curve.upper], "--", color=INK[1], lw=2, label="upper bound")
+        axes.plot(curve.errors, [leak.bits for leak in found], color=figures.GREY, lw=0.8)
+    axes.plot([], [], color=figures.GREY, lw=0.8, label="exact, in each direction tried")
+    axes.plot(curve.errors, [leak.bits for leak in curve.worst], color=figures.BLUE, lw=2, label="the worst of them")
+    axes.plot(curve.errors, [leak.bits for leak in curve.upper], "--", color=figures.ORANGE, lw=2, label="upper bound")
     axes.set_ylim(bottom=0)
     axes.legend(frameon=False)
     return _svg(figure, "bits leaked over the error of the chain")
@@ -147,7 +137,7 @@ def plot_explanation(explanation: Explanation) -> str:
             [getattr(g, name) for g in explanation.guesses],
             0.2,
             label=label,
-            color=(INK[4], INK[2], *INK[:2])[at],
+            color=(figures.GREY, figures.GREEN, figures.BLUE, figures.ORANGE)[at],
         )
         if len(explanation.guesses) <= 6:
             axes.bar_label(shown, fmt=lambda value: f"{value:.0%}", fontsize=8)

@@ -31,6 +31,7 @@ import numpy as np
 
 from onoff.audit.attacker import Attack, attack
 from onoff.errors import InvalidInput
+from onoff.information import contingency, independence_g, p_value, pooled, smallest_leak
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 from onoff.session import Session
@@ -38,12 +39,11 @@ from onoff.session.entropy import SystemEntropy
 
 ALPHA = 1e-6
 BETA = 1e-6
-LEAST_EXPECTED = 10.0
 FEWEST_SESSIONS = 100
 
-Ask = Callable[[int, bool], Hashable]
+MakeRequest = Callable[[int, bool], Hashable]
 """Makes one request and tells what the server saw of it."""
-User = Callable[[], AbstractContextManager[Ask]]
+NewUser = Callable[[], AbstractContextManager[MakeRequest]]
 """A fresh user, from the first request on."""
 
 
@@ -121,7 +121,7 @@ class SampledAudit:
 def collect(
     chain: MarkovChain,
     pattern: tuple[bool, ...],
-    user: User,
+    user: NewUser,
     sessions: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Trial]:
@@ -136,11 +136,11 @@ def collect(
     return trials
 
 
-def session_user(start: Session) -> User:
+def session_user(start: Session) -> NewUser:
     """Users of a session, or of a broken twin of one, with real randomness and no wire."""
 
     @contextmanager
-    def user() -> Iterator[Ask]:
+    def user() -> Iterator[MakeRequest]:
         session = start.fork(SystemEntropy())
         yield lambda x, private: session.request(x, private=private).sources
 
@@ -170,8 +170,6 @@ def _questions(private: Sequence[int], t: int) -> list[int | None]:
 
 
 def _look(trials: Sequence[Trial], t: int, about: int | None, private: Sequence[int], level: float) -> Look:
-    from scipy.stats import chi2
-
     first = sum(i <= t for i in private)
     by_history: dict[Hashable, Counter[tuple[Hashable, Hashable]]] = defaultdict(Counter)
     for trial in trials:
@@ -179,60 +177,11 @@ def _look(trials: Sequence[Trial], t: int, about: int | None, private: Sequence[
         by_history[trial.seen[:t]][value, trial.seen[t]] += 1
     total, freedom, used, varied = 0.0, 0, 0, False
     for counts in by_history.values():
-        whole = _contingency(counts)
+        whole = contingency(counts)
         varied |= whole.shape[1] > 1
         table = pooled(whole)
-        statistic, degrees = g_statistic(table)
+        statistic, degrees = independence_g(table)
         total, freedom = total + statistic, freedom + degrees
         used += int(table.sum()) if degrees else 0
-    p = float(chi2.sf(total, freedom)) if freedom else 1.0
-    return Look(t, about, p, used / len(trials), smallest_leak(freedom, used, level) if varied else None)
-
-
-def _contingency(counts: Counter[tuple[Hashable, Hashable]]) -> Floats:
-    rows = {value: at for at, value in enumerate(dict.fromkeys(value for value, _ in counts))}
-    columns = {seen: at for at, seen in enumerate(dict.fromkeys(seen for _, seen in counts))}
-    table = np.zeros((len(rows), len(columns)))
-    for (value, seen), count in counts.items():
-        table[rows[value], columns[seen]] += count
-    return table
-
-
-def pooled(table: Floats) -> Floats:
-    """`table` with its rarest rows and columns put together until every expected count is large enough."""
-    while min(table.shape) > 1:
-        rows, columns = table.sum(axis=1), table.sum(axis=0)
-        if rows.min() * columns.min() / rows.sum() >= LEAST_EXPECTED:
-            break
-        # the dimension whose rarest value is rarer gives way, unless it has only two left and the other has more
-        axis = 0 if (rows.min() <= columns.min() or table.shape[1] == 2) and table.shape[0] > 2 else 1
-        if table.shape[axis] == 2 and table.shape[1 - axis] > 2:
-            axis = 1 - axis
-        rarest = np.argsort(rows if axis == 0 else columns, kind="stable")[:2]
-        merged = table.take(rarest, axis=axis).sum(axis=axis, keepdims=True)
-        table = np.concatenate([np.delete(table, rarest, axis=axis), merged], axis=axis)
-    return table
-
-
-def g_statistic(table: Floats) -> tuple[float, int]:
-    """Williams's corrected G of a contingency table, and its degrees of freedom."""
-    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
-    if degrees == 0:
-        return 0.0, 0
-    rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        terms = np.where(table > 0, table * np.log(table * n / np.outer(rows, columns)), 0.0)
-    correction = 1 + (n * (1 / rows).sum() - 1) * (n * (1 / columns).sum() - 1) / (6 * n * degrees)
-    return float(2 * terms.sum() / correction), degrees
-
-
-def smallest_leak(degrees: int, trials: int, level: float, beta: float = BETA) -> float:
-    """Bits that a G-test of so many degrees of freedom would have found with probability 1 - beta."""
-    from scipy.optimize import brentq
-    from scipy.stats import chi2, ncx2
-
-    if degrees == 0 or trials == 0:
-        return math.inf
-    critical = chi2.isf(level, degrees)
-    shift = brentq(lambda nc: ncx2.sf(critical, degrees, nc) - (1 - beta), 1e-3, 1e5)
-    return float(shift / (2 * trials * math.log(2)))
+    found = smallest_leak(freedom, used, level, BETA) if varied else None
+    return Look(t, about, p_value(total, freedom), used / len(trials), found)

@@ -17,8 +17,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from onoff.information import EVERYTHING, Belief, mutual_information, plain_chances
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT, Floats
+from onoff.model.rows import Floats
 from onoff.tables.table import QueryTable
 
 
@@ -27,19 +28,12 @@ def table_leak(table: QueryTable) -> float:
     seen = np.stack([table.mass_seen_by(r) for r in range(table.rows.distinct)])
     if (seen == seen[0]).all():
         return 0.0
-    law = seen / UNIT
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(law > 0, law * np.log2(law / law.mean(axis=0)), 0.0)
-    return float(gain.sum() / len(law))
+    return mutual_information(seen)
 
 
 def plain_request_leak(chain: MarkovChain, before: Floats) -> float:
     """I(X ; X') in bits, where X ~ `before` is private and X' is the plain request right after it."""
-    P = chain.dense()
-    after = before @ P
-    with np.errstate(divide="ignore", invalid="ignore"):
-        gain = np.where(P > 0, P * np.log2(P / after), 0.0)
-    return max(0.0, float(before @ gain.sum(axis=1)))
+    return mutual_information(before[:, None] * chain.dense())
 
 
 class NaiveObserver:
@@ -47,7 +41,7 @@ class NaiveObserver:
 
     def __init__(self, chain: MarkovChain) -> None:
         self.chain = chain
-        self.belief: Floats = chain.initial
+        self.belief = Belief(chain.initial[None])
         """The law of the present request, from what was seen openly."""
         self._private = False
         self._started = False
@@ -57,12 +51,11 @@ class NaiveObserver:
         """The bits that this request would have given away about private ones before it."""
         leak = 0.0
         if not private and self._private:
-            leak = plain_request_leak(self.chain, self.belief)
-        if self._started:
-            self.belief = np.asarray(self.belief @ self.chain.transition, dtype=np.float64)
-        if not private:
-            self.belief = np.zeros(self.chain.n)
-            self.belief[source] = 1.0
+            leak = plain_request_leak(self.chain, self.belief.present)
+        chances = EVERYTHING if private else plain_chances(source, self.chain.n)
+        seen, self.belief = self.belief.after(self.chain.transition if self._started else None, chances)
+        if seen == 0:  # the chain calls this request impossible, and yet it was made
+            self.belief = Belief(chances)
         self._started, self._private = True, private
         self.total += leak
         return leak

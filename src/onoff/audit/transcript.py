@@ -50,6 +50,7 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.information import fit_g, p_value
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.schemes import builder
@@ -57,15 +58,13 @@ from onoff.session.cache import TableCache
 from onoff.session.memory import LastQuery
 from onoff.tables.table import QueryTable
 
-LONGEST_LINE = 4 * 2**20
-LEAST_EXPECTED = 5.0
-"""Queries of a table that are expected less often than this are counted together."""
+LONGEST_LOG_LINE = 4 * 2**20
 SLOWER = 4
 """A search that took less than this part of its time would have found the same table on a machine so much slower."""
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """One line of a log."""
 
     number: int
@@ -78,7 +77,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Fault:
+class LogFault:
     """A line that no honest session would have written."""
 
     line: int
@@ -101,7 +100,7 @@ class LogAudit:
     messages: int = 0
     without_table: int = 0
     """Queries drawn from what cannot be rebuilt here, so that only the least was checked."""
-    faults: list[Fault] = field(default_factory=list)
+    faults: list[LogFault] = field(default_factory=list)
     fit: float | None = None
     """How likely draws at least as far from the tables' masses are; None where there were too few."""
 
@@ -128,16 +127,16 @@ class LogAudit:
         }
 
 
-def read_log(path: Path) -> Iterator[Line]:
+def read_log(path: Path) -> Iterator[LogLine]:
     """The lines of a log file. Raises InvalidInput with the number of the line that cannot be read."""
     try:
         with path.open("rb") as file:
             number = 0
-            while raw := file.readline(LONGEST_LINE + 1):
+            while raw := file.readline(LONGEST_LOG_LINE + 1):
                 number += 1
-                if len(raw) > LONGEST_LINE:
+                if len(raw) > LONGEST_LOG_LINE:
                     raise InvalidInput(
-                        f"{path}: line {number} is longer than {LONGEST_LINE} bytes", hint="is it a log?"
+                        f"{path}: line {number} is longer than {LONGEST_LOG_LINE} bytes", hint="is it a log?"
                     )
                 if raw.strip():
                     yield parse_line(raw, number, str(path))
@@ -145,7 +144,7 @@ def read_log(path: Path) -> Iterator[Line]:
         raise InvalidInput(f"{path}: {error.strerror}", hint="give a log of JSON lines") from None
 
 
-def parse_line(raw: bytes | str, number: int, where: str = "log") -> Line:
+def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
     """One line of a log; whether it is sound is for `audit_log` to say."""
     try:
         fields = json.loads(raw)
@@ -165,10 +164,10 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> Line:
             hint="private is true, false or null, and cost a whole number",
         )
     named = None if session is None else str(session)
-    return Line(number, step, tuple(sources), private, cost, named, fields.get("note") is not None)
+    return LogLine(number, step, tuple(sources), private, cost, named, fields.get("note") is not None)
 
 
-def audit_log(lines: Iterable[Line], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
+def audit_log(lines: Iterable[LogLine], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
     """Recompute every line of a log of sessions with memory `last-query`."""
     judge = _Judge(chain, TableCache(chain, scheme, **options))
     for line in lines:
@@ -194,7 +193,7 @@ class _Judge:
         self.drawn: dict[_State, Counter[tuple[int, ...]]] = defaultdict(Counter)
         self._states: dict[tuple[int, ...] | None, _State] = {}
 
-    def see(self, line: Line) -> None:
+    def see(self, line: LogLine) -> None:
         stood = self.sessions.get(line.session)
         reason = self._not_canonical(line)
         if reason is None and stood is not None and line.step == stood.step:
@@ -216,10 +215,10 @@ class _Judge:
     def _everything(self) -> tuple[int, ...]:
         return tuple(range(self.chain.n))
 
-    def _fault(self, line: Line, reason: str) -> None:
-        self.audit.faults.append(Fault(line.number, line.step, reason))
+    def _fault(self, line: LogLine, reason: str) -> None:
+        self.audit.faults.append(LogFault(line.number, line.step, reason))
 
-    def _not_canonical(self, line: Line) -> str | None:
+    def _not_canonical(self, line: LogLine) -> str | None:
         sources = line.sources
         if not sources:
             return "a query for no source"
@@ -231,7 +230,7 @@ class _Judge:
             return f"{len(sources)} sources at a cost of {line.cost}"
         return None
 
-    def _out_of_order(self, line: Line, stood: _Standing | None) -> str | None:
+    def _out_of_order(self, line: LogLine, stood: _Standing | None) -> str | None:
         """Why `line` cannot come now, whatever it asks for, or None."""
         if stood is not None and line.step != stood.step + 1:
             return f"step {stood.step} was followed by step {line.step}"
@@ -239,7 +238,7 @@ class _Judge:
             return "a session that goes on after it was left for another one"
         return None
 
-    def _not_followed(self, line: Line, stood: _Standing | None) -> str | None:
+    def _not_followed(self, line: LogLine, stood: _Standing | None) -> str | None:
         """Why `line` cannot follow the query before in its session, or None."""
         query, first = line.sources, not self.sessions
         if stood is None and line.step > 0 and (first or line.private is None):
@@ -271,24 +270,15 @@ class _Judge:
 
     def fit(self) -> float | None:
         """The p-value of a G-test of all draws against the masses of their tables."""
-        from scipy.stats import chi2
-
         total, freedom = 0.0, 0
         for state, counts in self.drawn.items():
             if state.table is None:
                 continue
             expected = state.table.mass / UNIT * counts.total()
             seen = np.array([counts[query] for query in state.table.queries], dtype=np.float64)
-            # rare queries are counted together, with the commonest where they are still too rare
-            rare = expected < LEAST_EXPECTED
-            if 0 < expected[rare].sum() < LEAST_EXPECTED:
-                rare[np.argmax(expected)] = True
-            expected = np.append(expected[~rare], expected[rare].sum())
-            seen = np.append(seen[~rare], seen[rare].sum())
-            with np.errstate(divide="ignore", invalid="ignore"):
-                total += 2 * float(np.where(seen > 0, seen * np.log(seen / expected), 0).sum())
-            freedom += int((expected > 0).sum()) - 1
-        return float(chi2.sf(total, freedom)) if freedom else None
+            statistic, degrees = fit_g(seen, expected)
+            total, freedom = total + statistic, freedom + degrees
+        return p_value(total, freedom) if freedom else None
 
 
 @dataclass(frozen=True, eq=False)

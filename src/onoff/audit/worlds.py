@@ -20,11 +20,12 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, Self
 
+from onoff.audit.branches import enumerate_branches
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.session.entropy import Entropy, enumerate_branches
+from onoff.session.entropy import Entropy
 from onoff.session.memory import LastQuery
 
 MOST_WORLDS = 2_000_000

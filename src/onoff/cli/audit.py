@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from onoff.audit.client import Fault
 
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
-Pattern = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
+PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
 
 app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
 app.command("onoff.cli.audit_chain:chain", name="chain")
@@ -36,7 +36,7 @@ def exact(
     /,
     *,
     scheme: str = "auto",
-    pattern: Pattern = "ON OFF OFF ON OFF",
+    pattern: PatternOption = "ON OFF OFF ON OFF",
     memory: str = "last-query",
     everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
     sessions: Annotated[

@@ -11,14 +11,14 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.audit import mismatch
-from onoff.cli.audit import Html, Pattern
+from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.model.rows import Integers
 
-STATUS = (
+WHAT_IS_PROVED = (
     "The bounds on guessing and on telling apart are proved; the one in bits is the continuity of equivocation "
     "(Alhejji and Smith, 1909.00787), cited and held against exact values in our tests. They hold at every step, for "
     "all past requests. Exact values are for the first open request after a private one, and with --pattern for each "
@@ -34,7 +34,7 @@ def chain(
     against: Annotated[Path | None, Parameter(help="The chain that requests really follow.")] = None,
     error: Annotated[float | None, Parameter(help="Largest total variation of a row, from 0 to 1.")] = None,
     traces: Annotated[Path | None, Parameter(help="What the chain was learnt from: its sampling error.")] = None,
-    pattern: Pattern | None = None,
+    pattern: PatternOption | None = None,
     scheme: str = "auto",
     html: Html = None,
     plot: Annotated[Path | None, Parameter(help="Write the picture over the error as SVG here.")] = None,
@@ -124,7 +124,7 @@ def _draw(
         write(plot, picture)
     if html is not None:
         columns, lines = _table(data)
-        part = Part("What leaks when the chain is wrong", [STATUS], columns, lines, picture)
+        part = Part("What leaks when the chain is wrong", [WHAT_IS_PROVED], columns, lines, picture)
         write(html, page("Audit of a chain", _verdict(data), True, [part]))
 
 
@@ -162,4 +162,4 @@ def _table(data: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]
 def _show(console: Console, data: dict[str, Any]) -> None:
     console.print(table(*_table(data)))
     console.print(_verdict(data))
-    console.print(STATUS)
+    console.print(WHAT_IS_PROVED)

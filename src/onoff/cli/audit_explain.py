@@ -10,7 +10,7 @@ from rich.console import Console
 
 from onoff.audit.explain import Explanation
 from onoff.audit.explain import explain as explain_guesses
-from onoff.cli.audit import Html, Pattern
+from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -27,7 +27,7 @@ def explain(
     chain: Path,
     /,
     *,
-    pattern: Pattern = "ON OFF OFF ON OFF",
+    pattern: PatternOption = "ON OFF OFF ON OFF",
     scheme: str = "auto",
     seed: Annotated[int, Parameter(help="Of the sampled sessions, where not all histories can be followed.")] = 0,
     html: Html = None,

@@ -12,7 +12,7 @@ from rich.console import Console
 from onoff.audit.client import Fault
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge
-from onoff.cli.audit import Html, Pattern
+from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
 from onoff.model.chain import MarkovChain
@@ -27,7 +27,7 @@ def run(
     /,
     *,
     chain: Annotated[Path, Parameter(help="The chain of the client; its names must be the server's.")],
-    pattern: Pattern = "ON OFF OFF",
+    pattern: PatternOption = "ON OFF OFF",
     scheme: str = "auto",
     sessions: Annotated[
         int, Parameter(validator=validators.Number(gte=FEWEST_SESSIONS), help="How many, decided before the first.")

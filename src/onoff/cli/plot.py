@@ -9,8 +9,8 @@ from cyclopts import Parameter, validators
 
 from onoff.cli.output import Json, emit
 from onoff.errors import InvalidInput
-from onoff.experiments.look import save_all
 from onoff.experiments.plots import figures_of
+from onoff.figures import save_all
 
 
 def plot(

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 
 from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
+from onoff.information import entropy_bits
 from onoff.model.bounds import step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
@@ -231,10 +231,3 @@ def naive_leaks(chain: MarkovChain, switching: Switching) -> list[float] | None:
         laws.append(laws[-1] @ transition)
         law = after
     return found
-
-
-def entropy_bits(rows: Iterable[Any]) -> Floats:
-    """The entropy of each row of probabilities, in bits."""
-    table = np.asarray(rows, dtype=np.float64)
-    logs = np.log2(table, out=np.zeros_like(table), where=table > 0)
-    return np.asarray(-(table * logs).sum(axis=1), dtype=np.float64)

@@ -14,14 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from onoff.experiments import look, plots
-from onoff.experiments.expected import entropy_bits, lower_bounds, naive_leaks, sampled_runs, standard_error
+from onoff import figures
+from onoff.experiments import plots
+from onoff.experiments.expected import lower_bounds, naive_leaks, sampled_runs, standard_error
 from onoff.experiments.learn import Learnt, learn
 from onoff.experiments.page import SEED, Section, markdown_table, shown
 from onoff.experiments.simulate import simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.experiments.traces import Trace
+from onoff.information import entropy_bits
 from onoff.model.bounds import step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats, Integers
@@ -182,12 +184,12 @@ def _runs(
 
 
 def _figure(curves: Mapping[str, Any], chain: MarkovChain, pattern: Pattern, title: str) -> Any:
-    figure, (axes,) = look.new_figure()
+    figure, (axes,) = figures.new_figure()
     times = range(pattern.steps)
     naive = [float(chain.n if on else 1) for on in pattern.statuses]
     base = {"everything": [float(chain.n)] * pattern.steps, **curves, "lower": lower_bounds(chain, pattern)}
-    look.draw_costs(axes, times, {**base, "naive": naive})
-    look.shade_private(axes, pattern.statuses)
+    figures.draw_costs(axes, times, {**base, "naive": naive})
+    figures.shade_private(axes, pattern.statuses)
     axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"MSNBC, {chain.n} categories: {title}", fontsize=10)
     axes.legend(frameon=False, fontsize=8)

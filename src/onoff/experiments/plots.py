@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
-from onoff.experiments.look import LINES, draw_costs, label, new_figure, shade_private
 from onoff.experiments.sweep import read_rows
+from onoff.figures import LINES, draw_costs, label, new_figure, shade_private
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -28,6 +28,8 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidInput
+from onoff.experiments.states import Set
+from onoff.information import EVERYTHING, Belief, Law, plain_chances, query_chances
 from onoff.model.bounds import StepBounds, bounds, step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
@@ -38,11 +40,9 @@ from onoff.tables.table import QueryTable
 MOST_NODES = 200_000
 """Nodes of one level of the tree at most."""
 
-Set = tuple[int, ...]
-
 
 @dataclass(frozen=True)
-class Step:
+class TreeStep:
     """The averages at one time; `stderr` is 0 for the whole tree, the largest standard error for samples."""
 
     t: int
@@ -70,7 +70,7 @@ class _Node:
     """
 
     weight: Any
-    belief: npt.NDArray[Any]
+    belief: Belief
     memory: Memory
     asked: Set = ()
     possible: Set = ()
@@ -86,7 +86,7 @@ class _Tree:
         self.transition = self._matrix([chain.row_units(x) for x in range(chain.n)])
         first = chain.initial_rows()
         initial = self._matrix([(first.columns, first.weights[0])])
-        self.root = _Node(self.number(1), initial, start(memory, chain))
+        self.root = _Node(self.number(1), Belief(initial), start(memory, chain))
         self._later: dict[tuple[Set, int], StepBounds] = {}
 
     def _matrix(self, rows: Sequence[tuple[Any, Any]]) -> npt.NDArray[Any]:
@@ -96,9 +96,13 @@ class _Tree:
                 matrix[u, x] = self.number(Fraction(unit, UNIT))
         return matrix
 
+    def move(self, node: _Node) -> npt.NDArray[Any] | None:
+        """How the belief moves on to the request of time t; at the root it is the initial law already."""
+        return None if node.memory is self.root.memory else self.transition
+
     def predicted(self, node: _Node) -> npt.NDArray[Any]:
-        """p(x_tau, x_t | q_[t-1]) before the request of time t; at the root the belief is the initial law itself."""
-        return node.belief if node.memory is self.root.memory else node.belief @ self.transition
+        """p(x_tau, x_t | q_[t-1]) before the request of time t."""
+        return node.belief.after(self.move(node), EVERYTHING)[1].law
 
     def measure(self, node: _Node, private: bool) -> tuple[float, float, float, float, float]:
         """cost, inner, outer, outer2 and lower of the next request."""
@@ -117,43 +121,31 @@ class _Tree:
 
     def children(self, node: _Node, private: bool) -> Iterator[tuple[Set, _Node]]:
         """Each query that may be sent, and the node after it, its weight the probability of that query."""
-        predicted = self.predicted(node)
         if private:
-            law = predicted.sum(axis=0)
+            law = self.predicted(node).sum(axis=0)
             possible = tuple(np.flatnonzero(law > 0).tolist())
             asked = tuple(range(self.chain.n)) if self.everything else tuple(node.memory.rows.columns.tolist())
             memory = node.memory.after(asked, possible[0], private=True, table=None)
-            yield asked, _Node(self.number(1), np.diag(law), memory, asked, possible)
+            yield asked, _Node(self.number(1), Belief.of_present(law), memory, asked, possible)
             return
-        for query, joint, table in self._queries(node, predicted):
-            chance = joint.sum()
+        by_value = not isinstance(node.memory, LastQuery)
+        for query, chances, table in self._queries(node):
+            chance, belief = node.belief.after(self.move(node), chances, hides_value=by_value)
             if chance > 0:
                 memory = node.memory.after(query, query[0], private=False, table=table)
-                belief, elapsed = joint / chance, node.elapsed + 1
-                yield query, replace(node, weight=chance, belief=belief, memory=memory, elapsed=elapsed)
+                yield query, replace(node, weight=chance, belief=belief, memory=memory, elapsed=node.elapsed + 1)
 
-    def _queries(
-        self, node: _Node, predicted: npt.NDArray[Any]
-    ) -> Iterator[tuple[Set, npt.NDArray[Any], QueryTable | None]]:
-        """Every query with p(x_tau, x_t, q_t | q_[t-1])."""
-        rows = node.memory.rows
+    def _queries(self, node: _Node) -> Iterator[tuple[Set, Law, QueryTable | None]]:
+        """Every query that may be sent while OFF, with p(q | u, x), and its table if it has one."""
+        rows, exact = node.memory.rows, self.number is Fraction
         if rows.distinct == 1:
             for x in rows.columns.tolist():
-                yield (x,), _only(predicted, (x,)), None
+                yield (x,), plain_chances(x, self.chain.n), None
             return
         table = self._table(node)
-        for k, query in enumerate(table.queries):
-            block = table.block(k)[rows.group]
-            joint = _only(predicted, query)
-            if isinstance(node.memory, LastQuery) and node.memory.last is not None:
-                drawn = self._matrix([(np.array(query), row) for row in block])
-                yield query, node.belief[:, list(node.memory.last)] @ drawn, table
-                continue
-            for u, x_tau in enumerate(node.asked):
-                for i, x in enumerate(query):
-                    weight = table.rows.weight(u, x)
-                    joint[x_tau, x] *= self.number(Fraction(int(block[u, i]), weight)) if weight else 0
-            yield query, joint, table
+        hidden = node.memory.last if isinstance(node.memory, LastQuery) and node.memory.last else node.asked
+        for query in table.queries:
+            yield query, query_chances(table, query, hidden, exact=exact), table
 
     def _table(self, node: _Node) -> QueryTable:
         table = self.tables.of(node.memory)
@@ -177,7 +169,7 @@ def bounds_along(
     samples: int | None = None,
     rng: np.random.Generator | None = None,
     everything: bool = False,
-) -> list[Step]:
+) -> list[TreeStep]:
     """The bounds of Theorems 1 and 2 for every time of `pattern`, for this scheme and memory.
 
     By the whole tree, or with `samples` random descents drawn from `rng`.
@@ -190,7 +182,7 @@ def bounds_along(
     for t, private in enumerate(pattern):
         means, stderr = _average(level, [tree.measure(node, private) for node in level], samples)
         cost, inner, outer, outer2, lower = means
-        steps.append(Step(t, private, cost, inner, outer, outer2, lower, stderr))
+        steps.append(TreeStep(t, private, cost, inner, outer, outer2, lower, stderr))
         level = _merged(
             after
             for node in level
@@ -239,18 +231,11 @@ def _spread(node: _Node, children: list[_Node], rng: np.random.Generator | None)
             yield replace(child, weight=int(count))
 
 
-def _only(joint: npt.NDArray[Any], query: Set) -> npt.NDArray[Any]:
-    """`joint` with every source outside `query` at zero."""
-    kept = joint * 0
-    kept[:, list(query)] = joint[:, list(query)]
-    return kept
-
-
 def _merged(nodes: Iterator[_Node]) -> list[_Node]:
     """Nodes that know the same and remember the same go on alike."""
     kept: dict[Any, _Node] = {}
     for node in nodes:
-        key = (node.memory.key, node.asked, node.possible, node.elapsed, tuple(node.belief.reshape(-1).tolist()))
+        key = (node.memory.key, node.asked, node.possible, node.elapsed, tuple(node.belief.law.reshape(-1).tolist()))
         known = kept[key].weight if key in kept else 0
         kept[key] = replace(node, weight=node.weight + known)
         if len(kept) > MOST_NODES:

@@ -21,8 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from onoff.experiments import look, plots
+from onoff import figures
 from onoff.experiments import msnbc as readers
+from onoff.experiments import plots
 from onoff.experiments.expected import lower_bounds, sampled_runs, standard_error
 from onoff.experiments.families import dirichlet, grid
 from onoff.experiments.page import SEED, Section, markdown_table, shown
@@ -42,7 +43,7 @@ which no scheme can go. Where a figure was estimated, ± is its standard error. 
 
 
 @dataclass(frozen=True)
-class Settings:
+class PageSettings:
     """How much work to do, and where."""
 
     docs: Path
@@ -63,7 +64,7 @@ class Settings:
 # -- sections ----------------------------------------------------------------------------------------------
 
 
-def paper(settings: Settings) -> Section:
+def paper(settings: PageSettings) -> Section:
     """The paper's two figures."""
     from onoff.experiments.paper.figures import rate_figure, symmetric_figure
 
@@ -83,7 +84,7 @@ def paper(settings: Settings) -> Section:
     return Section(text, {"paper-symmetric": symmetric_figure(), "paper-rate": rate_figure()})
 
 
-def families(settings: Settings) -> Section:
+def families(settings: PageSettings) -> Section:
     """Cost of the schemes against the bounds over N, and build times, from one sweep."""
     for n in (4, 48):  # loads what is compiled, so that the first row does not pay for it
         for scheme in ("greedy", "race", "optimal"):
@@ -111,7 +112,7 @@ def families(settings: Settings) -> Section:
     return Section(text, {"families": plots.families_figure(good), "build-times": plots.build_figure(good)})
 
 
-def location(settings: Settings) -> Section:
+def location(settings: PageSettings) -> Section:
     """A walker on a street grid: which corner's messages are fetched says where the walker is."""
     side, steps = settings.side, 12
     chain = MarkovChain(grid(side, side))
@@ -123,14 +124,14 @@ def location(settings: Settings) -> Section:
         curves[name] = runs.mean(axis=0).tolist()
         errors[name] = float(standard_error(runs[:, 1:].sum(axis=1)))
     curves["lower"] = lower_bounds(chain, pattern)
-    figure, (axes,) = look.new_figure()
-    look.draw_costs(axes, range(steps + 1), curves)
-    look.shade_private(axes, pattern.statuses)
+    figure, (axes,) = figures.new_figure()
+    figures.draw_costs(axes, range(steps + 1), curves)
+    figures.shade_private(axes, pattern.statuses)
     axes.set(xlabel="requests since the private one", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"A walker on a grid of {side} x {side} corners, 20 % chance to stay", fontsize=10)
     axes.legend(frameon=False, fontsize=9)
     totals = [
-        (look.label(name), sum(curve[1:]), f"± {errors[name]:.3f}" if name in errors else "")
+        (figures.label(name), sum(curve[1:]), f"± {errors[name]:.3f}" if name in errors else "")
         for name, curve in curves.items()
     ]
     text = "## Location on a street grid\n\n" + shown(
@@ -143,7 +144,7 @@ def location(settings: Settings) -> Section:
     return Section(text, {"grid": figure})
 
 
-def msnbc(settings: Settings) -> Section | None:
+def msnbc(settings: PageSettings) -> Section | None:
     """The MSNBC readers, in a module of their own."""
     if settings.has_data:
         return readers.section(
@@ -153,7 +154,7 @@ def msnbc(settings: Settings) -> Section | None:
     return None
 
 
-SECTIONS: dict[str, Callable[[Settings], Section | None]] = {
+SECTIONS: dict[str, Callable[[PageSettings], Section | None]] = {
     "paper": paper,
     "msnbc": msnbc,
     "families": families,
@@ -164,7 +165,7 @@ SECTIONS: dict[str, Callable[[Settings], Section | None]] = {
 # -- the page ----------------------------------------------------------------------------------------------
 
 
-def make(settings: Settings, names: Sequence[str]) -> Path:
+def make(settings: PageSettings, names: Sequence[str]) -> Path:
     """Make the named sections and the page."""
     page = settings.docs / "results.md"
     texts = _texts(page.read_text(encoding="utf-8")) if page.exists() else {}
@@ -172,7 +173,7 @@ def make(settings: Settings, names: Sequence[str]) -> Path:
         begun = time.monotonic()
         section = SECTIONS[name](settings)
         if section is not None:
-            look.save_all(section.figures, settings.docs / "figures")
+            figures.save_all(section.figures, settings.docs / "figures")
             texts[name] = section.text
         _say(f"{name}: {time.monotonic() - begun:.0f} s")
     parts = [HEAD]
@@ -225,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     given = parser.parse_args(arguments)
     few = {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "side": 3} if given.quick else {}
-    settings = Settings(given.docs, given.work, data_file(Path.cwd()), given.spec, **few)
+    settings = PageSettings(given.docs, given.work, data_file(Path.cwd()), given.spec, **few)
     _say(str(make(settings, given.only)))
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from onoff import figures
 from onoff.errors import InvalidInput, MissingExtra
-from onoff.experiments import look
 from onoff.model.rows import UNIT
 from onoff.tables.table import QueryTable
 
@@ -34,7 +34,7 @@ def draw_table(path: Path, built: Any, report: Mapping[str, Any], names: Sequenc
     if with_map:
         _heat_map(panels[0], built, names)
     _bars(panels[1], built, report)
-    look.save(figure, path)
+    figures.save(figure, path)
 
 
 def check_picture(path: Path) -> None:
@@ -70,7 +70,7 @@ def _bars(axes: Any, built: Any, report: Mapping[str, Any]) -> None:
         "inner bound": report["inner"],
         "everything": float(len(built.rows.columns)),
     }
-    colours = ["tab:gray", "tab:gray", "tab:blue", "tab:gray", "lightgray"]
+    colours = [figures.GREEN, figures.GREEN, figures.BLUE, figures.ORANGE, figures.GREY]
     drawn = axes.bar(list(bars), list(bars.values()), color=colours)
     axes.bar_label(drawn, fmt="%.3g")
     axes.tick_params(axis="x", rotation=60)

@@ -12,9 +12,8 @@ was asked for is equally likely":
     ours     p(x | all queries since), by Bayes' rule from the tables' integers; flat if and only if they are private
     naive    p(x | the first plain request after it): proportional to P(x, y)
 
-The Bayes rule runs forward: B[u, x] is p(queries since, present request = x | X = u) up to a common factor. A query q
-drawn for the set S turns it into B[:, S] joint(q) / mass(q), where joint(q)[x', x] is the table's mass of asking q for
-x after x'; its row sums are then the likelihoods. Nothing secret enters `ours`: the server could compute it too.
+It is the forward filter of `information`, with the chances that the tables give each query. Nothing secret enters
+`ours`: the server could compute it too.
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ import numpy as np
 
 from onoff.audit.step import NaiveObserver, table_leak
 from onoff.client import Sent
+from onoff.information import EVERYTHING, Belief, plain_chances, query_chances
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
@@ -55,7 +55,7 @@ class Evidence:
         self._tables = tables
         self._last = last
         self._naive = NaiveObserver(chain)
-        self._belief: Floats | None = None
+        self._belief: Belief | None = None
         self._support: tuple[int, ...] = ()
         self._private_step: int | None = None
         self._plain_posterior: Floats | None = None
@@ -92,7 +92,8 @@ class Evidence:
     def _follow(self, sent: Sent, wanted: int, source: QuerySource | None) -> None:
         if sent.private:
             self._support, self._private_step, self._plain_posterior = sent.sources, sent.step, None
-            self._belief = np.eye(self.chain.n)[list(sent.sources)]
+            asked = [1 / sent.cost if x in sent.sources else 0.0 for x in range(self.chain.n)]
+            self._belief = Belief.of_present(np.array(asked))
             return
         if self._belief is None:
             return
@@ -100,29 +101,24 @@ class Evidence:
         if self._belief is None:
             self.posterior = None
             return
-        likelihood = self._belief.sum(axis=1)
+        ours = self._belief.value[list(self._support)]
         if self._plain_posterior is None:
             column = self.chain.dense()[list(self._support), wanted]
-            self._plain_posterior = column / column.sum() if column.sum() > 0 else likelihood / likelihood.sum()
+            self._plain_posterior = column / column.sum() if column.sum() > 0 else ours
         self.posterior = {
             "step": self._private_step,
             "sources": list(self._support),
-            "ours": (likelihood / likelihood.sum()).tolist(),
+            "ours": ours.tolist(),
             "naive": self._plain_posterior.tolist(),
         }
 
-    def _after(self, belief: Floats, sent: Sent, source: QuerySource | None) -> Floats | None:
-        following = np.zeros_like(belief)
-        asked = list(sent.sources)
+    def _after(self, belief: Belief, sent: Sent, source: QuerySource | None) -> Belief | None:
+        """The belief once `sent` was seen; None where there are no masses to work it out from, as with a race."""
         if isinstance(source, QueryTable) and self._last is not None:
-            k = source.index_of(sent.sources)
-            joint = source.block(k)[source.rows.group] / float(source.mass[k])
-            following[:, asked] = belief[:, list(self._last[2])] @ joint
+            chances = query_chances(source, sent.sources, self._last[2])
         elif source is not None:
-            return None  # a race keeps no masses to look at
-        else:  # nothing was drawn, so nothing was told: the present request moves on by the chain
-            moved = (belief @ self.chain.dense())[:, asked]
-            total = moved.sum(axis=1, keepdims=True)
-            share = np.divide(moved, total, out=np.full_like(moved, 1 / len(asked)), where=total > 0)
-            following[:, asked] = share * belief.sum(axis=1, keepdims=True)
-        return following
+            return None
+        else:  # everything, or the plain request where nothing is hidden
+            chances = EVERYTHING if sent.cost > 1 else plain_chances(sent.sources[0], self.chain.n)
+        seen, after = belief.after(self.chain.transition, chances)
+        return after if seen > 0 else None

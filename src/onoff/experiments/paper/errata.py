@@ -7,9 +7,8 @@ value must differ from it and the corrected one must not. Numbers follow the pro
 from __future__ import annotations
 
 import copy
-import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable
 from typing import Any, Self
 
 import numpy as np
@@ -20,6 +19,7 @@ from onoff.experiments.paper.claim import Claims, same, wrong_and_right
 from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
 from onoff.experiments.paper.twosources import TableThree, two_source_chain
 from onoff.experiments.querytree import bounds_along
+from onoff.information import mutual_information
 from onoff.model.bounds import bounds, lambda_units, outer_bound_2, theta_units
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -138,7 +138,7 @@ def e13() -> tuple[Any, Any, bool]:
     coin = two_source_chain(0.5, 0.5)
     audit = audit_exact(coin, "remembers X_0", parse("ON ON OFF"), session=lambda: RemembersTheFirst(coin))
     worlds = [(x0, x1, x2) for x0 in (0, 1) for x1 in (0, 1) for x2 in (0, 1)]
-    about_last = information((x1, (x2,) if x0 == 0 else (0, 1)) for x0, x1, x2 in worlds)
+    about_last = mutual_information(Counter((x1, (x2,) if x0 == 0 else (0, 1)) for x0, x1, x2 in worlds))
     return same(
         {"about X_1": 0.0, "about X_0 and X_1": 1.0}, {"about X_1": about_last, "about X_0 and X_1": audit.leak}
     )
@@ -176,15 +176,3 @@ def leaks_and_does_not(as_printed: float, corrected: float) -> tuple[Any, Any, b
     """More than a tenth of a bit as printed, exactly nothing corrected."""
     got = {"printed leaks (bits)": as_printed, "corrected leaks (bits)": corrected}
     return {"printed leaks (bits)": "> 0.1", "corrected leaks (bits)": 0}, got, as_printed > 0.1 and corrected == 0
-
-
-def information(pairs: Iterable[tuple[Any, Any]]) -> float:
-    """I(A; B) in bits for equally likely pairs (a, b)."""
-    joint = Counter(pairs)
-    total = sum(joint.values())
-    left: Counter[Any] = Counter()
-    right: Counter[Any] = Counter()
-    for (a, b), count in joint.items():
-        left[a] += count
-        right[b] += count
-    return math.fsum(count / total * math.log2(count * total / (left[a] * right[b])) for (a, b), count in joint.items())

@@ -9,10 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from onoff.experiments import look
-from onoff.experiments.look import BLACK, BLUE, GREEN, ORANGE, PURPLE
+from onoff import figures
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.theorems import symmetric_chain
+from onoff.figures import BLACK, BLUE, GREEN, ORANGE, PURPLE
 from onoff.model.bounds import bounds, symmetric_cost, two_source_cost
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def save_figures(directory: Path) -> list[Path]:
     drawn = {"figure-3b-symmetric-chain": symmetric_figure(), "figure-4-rate": rate_figure()}
     directory.mkdir(parents=True, exist_ok=True)
     return [
-        look.save(figure, directory / f"{name}.{kind}") for name, figure in drawn.items() for kind in ("svg", "png")
+        figures.save(figure, directory / f"{name}.{kind}") for name, figure in drawn.items() for kind in ("svg", "png")
     ]
 
 
@@ -62,7 +62,7 @@ def rate_figure() -> Figure:
 
 
 def _axes(title: str) -> tuple[Figure, Axes]:
-    figure, (axes,) = look.new_figure()
+    figure, (axes,) = figures.new_figure()
     axes.set_title(title, loc="left", fontsize=11)
     axes.grid(axis="x", color="0.9", linewidth=0.8)
     return figure, axes

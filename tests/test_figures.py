@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from onoff.experiments import look
+from onoff import figures
 from onoff.experiments.table_picture import draw_table
 from onoff.schemes import SCHEMES, design
 
@@ -12,19 +12,19 @@ ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 
 
 def test_lines_are_told_apart_without_colour():
-    assert len({(line.marker, line.dash) for line in look.LINES.values()}) == len(look.LINES)
+    assert len({(line.marker, line.dash) for line in figures.LINES.values()}) == len(figures.LINES)
 
 
 def test_every_scheme_has_its_line():
-    assert set(SCHEMES) <= look.LINES.keys()
+    assert set(SCHEMES) <= figures.LINES.keys()
 
 
 def draw_costs(path):
-    figure, (axes,) = look.new_figure()
-    look.draw_costs(axes, range(3), {"paper": [3.0, None, 2.0], "lower": [1.0, 1.5, 1.0]})
-    look.shade_private(axes, [True, False, 0.5])
+    figure, (axes,) = figures.new_figure()
+    figures.draw_costs(axes, range(3), {"paper": [3.0, None, 2.0], "lower": [1.0, 1.5, 1.0]})
+    figures.shade_private(axes, [True, False, 0.5])
     axes.legend()
-    look.save(figure, path)
+    figures.save(figure, path)
 
 
 def draw_design(path):
@@ -43,8 +43,8 @@ def test_the_same_numbers_give_the_same_file(tmp_path, draw, kind):
 
 
 def test_several_are_saved_by_name_in_a_folder_that_is_made(tmp_path):
-    figures = {name: look.new_figure()[0] for name in ("a", "b")}
-    assert look.save_all(figures, tmp_path / "new" / "folder", "svg") == [
+    drawn = {name: figures.new_figure()[0] for name in ("a", "b")}
+    assert figures.save_all(drawn, tmp_path / "new" / "folder", "svg") == [
         tmp_path / "new/folder/a.svg",
         tmp_path / "new/folder/b.svg",
     ]

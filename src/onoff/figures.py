@@ -6,6 +6,7 @@ other has, so that nothing hangs on colour. Nothing is drawn on a screen, and th
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ DOTS_PER_INCH = 130
 
 
 @dataclass(frozen=True)
-class Line:
+class LineStyle:
     """How one quantity is drawn, wherever it appears."""
 
     colour: str
@@ -33,20 +34,21 @@ class Line:
         return {"color": self.colour, "marker": self.marker, "linestyle": self.dash, "markersize": 5, **more}
 
 
-BLUE, ORANGE, GREEN, PURPLE, BLACK = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000"
+BLUE, ORANGE, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+BLACK, GREY = "#000000", "#999999"
 LINES = {
-    "everything": Line(BLACK, "", ":"),
-    "paper": Line(ORANGE, "s", "--"),
-    "greedy": Line("#E69F00", "^", "-."),
-    "race": Line(PURPLE, "v", "--"),
-    "single": Line("#56B4E9", "<", "-."),
-    "optimal": Line(BLUE, "o", "-"),
-    "auto": Line(BLUE, "h", "-"),
-    "enumerated": Line(BLUE, "D", "-"),
-    "full": Line(BLACK, "x", ":"),
-    "naive": Line("#999999", "P", ":"),
-    "lower": Line(GREEN, "", "-"),
-    "inner": Line("#F0E442", "", "--"),
+    "everything": LineStyle(BLACK, "", ":"),
+    "paper": LineStyle(ORANGE, "s", "--"),
+    "greedy": LineStyle("#E69F00", "^", "-."),
+    "race": LineStyle(PURPLE, "v", "--"),
+    "single": LineStyle("#56B4E9", "<", "-."),
+    "optimal": LineStyle(BLUE, "o", "-"),
+    "auto": LineStyle(BLUE, "h", "-"),
+    "enumerated": LineStyle(BLUE, "D", "-"),
+    "full": LineStyle(BLACK, "x", ":"),
+    "naive": LineStyle(GREY, "P", ":"),
+    "lower": LineStyle(GREEN, "", "-"),
+    "inner": LineStyle("#F0E442", "", "--"),
 }
 LABELS = {
     "everything": "everything, always",
@@ -85,6 +87,16 @@ def save(figure: Figure, path: Path) -> Path:
     with rc_context({"svg.hashsalt": "onoff"}):  # the same numbers give the same file
         figure.savefig(path, dpi=DOTS_PER_INCH, metadata=without_times[path.suffix.lower()])
     return path
+
+
+def as_svg(figure: Figure) -> str:
+    """One figure as SVG text, its labels as text."""
+    from matplotlib import rc_context
+
+    drawn = io.StringIO()
+    with rc_context({"svg.hashsalt": "onoff", "svg.fonttype": "none"}):
+        figure.savefig(drawn, format="svg", metadata={"Date": None})
+    return drawn.getvalue()
 
 
 def save_all(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> list[Path]:

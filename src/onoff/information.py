@@ -1,0 +1,259 @@
+"""Beliefs and bits: what an observer of queries can know, for audits, the gateway and experiments alike.
+
+Setting
+    V           what the observer wants to know, one value to a row (a private request, mostly)
+    X_t         the present request, one source to a column
+    U           what the session hides at step t: the request before, or the last private request (`session.memory`)
+    law[v, x]   p(V = v, X_t = x | q_[t]), the observer's belief
+
+The forward filter takes a belief over one step in two moves and returns the probability of what was seen:
+
+    predict     sum over x' of law[v, x'] P(x', x)
+    observe     times p(q_t | u, x), the chance that q_t is drawn when u is hidden and x is wanted; then normalise
+
+It is exact in `fractions.Fraction` (arrays of dtype object) and quick in floats. `query_chances` reads p(q | u, x) from
+a table; a plain request or "everything" has chances that do not depend on u (`plain_chances`, `EVERYTHING`).
+
+Bits are measured by one `mutual_information`, independence is tested by one G-test. A test that finds nothing proves
+nothing: `smallest_leak` is what it would have found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.model.rows import Floats, Integers
+from onoff.tables.table import QueryTable
+
+LEAST_EXPECTED = 10.0
+"""Expected count of a cell of a G-test at least; rarer values are counted together."""
+
+Law: TypeAlias = npt.NDArray[Any]
+"""Probabilities as floats, or as Fractions in an array of dtype object."""
+
+EVERYTHING: Law = np.ones((1, 1), dtype=np.int64)
+"""Chances of a query that is sent whatever is hidden and whatever is wanted."""
+
+
+# -- the forward filter --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """The joint law of a value V (rows) and the present request (columns), given the queries seen so far.
+
+    >>> certain = Belief.of_present(np.array([0.5, 0.5]))
+    >>> chance, after = certain.after(np.array([[0.75, 0.25], [0.25, 0.75]]), plain_chances(0, 2))
+    >>> float(chance), after.value.tolist()
+    (0.5, [0.75, 0.25])
+    """
+
+    law: Law
+
+    @classmethod
+    def of_present(cls, law: Law) -> Belief:
+        """V is the present request itself, of which `law` is known."""
+        return cls(np.diag(law))
+
+    @property
+    def value(self) -> Law:
+        """p(v | queries)."""
+        return np.asarray(self.law.sum(axis=1))
+
+    @property
+    def present(self) -> Law:
+        """p(x_t | queries)."""
+        return np.asarray(self.law.sum(axis=0))
+
+    def after(self, transition: Any, chances: Law, *, hides_value: bool = False) -> tuple[Any, Belief]:
+        """The probability of what was seen at the next step, and the belief once it was seen.
+
+        Parameters
+        ----------
+        transition
+            P(x', x), dense or sparse; None where the belief is already about the request that was just made.
+        chances
+            p(q | u, x), shape (u, x), u by source; (1, x) or (1, 1) where they do not depend on u.
+        hides_value
+            What the session hides is V itself; by default it is the request before.
+
+        Returns
+        -------
+        tuple
+            Where the probability is zero, the belief is the one before.
+        """
+        if transition is None:
+            joint = self.law * chances
+        elif hides_value or len(chances) == 1:
+            joint = np.asarray(self.law @ transition) * chances
+        else:
+            joint = self.law @ (transition * chances)
+        seen = joint.sum()
+        return (seen, Belief(joint / seen)) if seen > 0 else (seen, self)
+
+
+def plain_chances(source: int, n: int) -> Law:
+    """p(q | u, x) of the plain request for `source`: it is sent for nothing else."""
+    return np.asarray(np.arange(n) == source, dtype=np.int64)[None]
+
+
+def query_chances(table: QueryTable, query: Sequence[int], hidden: Sequence[int], *, exact: bool = False) -> Law:
+    """p(q | u, x) for a query of a table, shape (n, n): rows are hidden sources u, columns wanted sources x.
+
+    Parameters
+    ----------
+    table
+        What the query was drawn from.
+    query
+        The sources asked for, ascending.
+    hidden
+        The source that each original row of the table stands for; rows of other sources are zero.
+    exact
+        Fractions instead of floats.
+    """
+    rows, n = table.rows, table.rows.n
+    joint = table.block(table.index_of(query))[rows.group]
+    at = np.searchsorted(rows.columns, query)
+    within = np.minimum(at, len(rows.columns) - 1)
+    wanted = np.where(rows.columns[within] == query, rows.weights[rows.group][:, within], 0)
+    if exact:
+        chances = np.full((n, n), Fraction(0), dtype=object)
+        share = np.array(
+            [
+                [Fraction(mass, whole) if whole else Fraction(0) for mass, whole in zip(*pair, strict=True)]
+                for pair in zip(joint.tolist(), wanted.tolist(), strict=True)
+            ],
+            dtype=object,
+        )
+    else:
+        chances = np.zeros((n, n))
+        share = np.divide(joint, wanted, out=np.zeros(joint.shape), where=wanted > 0)
+    chances[np.ix_(list(hidden), list(query))] = share
+    return chances
+
+
+# -- bits ----------------------------------------------------------------------------------------------------
+
+
+def entropy_bits(rows: Iterable[Any]) -> Floats:
+    """The entropy of each row of probabilities, in bits."""
+    table = np.asarray(rows, dtype=np.float64)
+    logs = np.log2(table, out=np.zeros_like(table), where=table > 0)
+    return np.asarray(-(table * logs).sum(axis=1), dtype=np.float64)
+
+
+def mutual_information(joint: Mapping[Any, Any] | npt.ArrayLike) -> float:
+    """I(A ; B) in bits, from weights of pairs (a, b) on any scale: a matrix, or a mapping from pairs to numbers.
+
+    >>> mutual_information([[1, 0], [0, 1]]), mutual_information({("a", 1): 3, ("b", 1): 1, ("a", 2): 3, ("b", 2): 1})
+    (1.0, 0.0)
+    """
+    if isinstance(joint, Mapping):
+        a, b = _numbered(pair[0] for pair in joint), _numbered(pair[1] for pair in joint)
+        total = sum(joint.values())
+        p = np.array([weight / total for weight in joint.values()], dtype=np.float64)  # integers of any size
+    else:
+        weights = np.asarray(joint, dtype=np.float64)
+        a, b = np.nonzero(weights)
+        p = weights[a, b] / weights.sum()
+    a, b, p = a[p > 0], b[p > 0], p[p > 0]
+    independent = np.bincount(a, p)[a] * np.bincount(b, p)[b]
+    return max(0.0, math.fsum(p * np.log2(p / independent)))
+
+
+def contingency(counts: Mapping[Any, Any]) -> Floats:
+    """Counts of pairs (a, b) as a table, a row to each a and a column to each b in order of first appearance."""
+    a, b = _numbered(pair[0] for pair in counts), _numbered(pair[1] for pair in counts)
+    table = np.zeros((a.max(initial=-1) + 1, b.max(initial=-1) + 1))
+    table[a, b] = list(counts.values())
+    return table
+
+
+def _numbered(values: Iterable[Hashable]) -> Integers:
+    """Each value by its number in order of first appearance."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(value, len(numbers)) for value in values], dtype=np.int64)
+
+
+# -- the G-test ----------------------------------------------------------------------------------------------
+
+
+def g_statistic(counts: npt.ArrayLike, expected: npt.ArrayLike) -> float:
+    """G = 2 sum of count ln(count / expected), of any shape."""
+    seen = np.asarray(counts, dtype=np.float64)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return float(2 * np.where(seen > 0, seen * np.log(seen / np.asarray(expected)), 0.0).sum())
+
+
+def independence_g(table: Floats) -> tuple[float, int]:
+    """G of a contingency table with Williams's correction, and its degrees of freedom."""
+    degrees = (table.shape[0] - 1) * (table.shape[1] - 1)
+    if degrees == 0:
+        return 0.0, 0
+    rows, columns, n = table.sum(axis=1), table.sum(axis=0), table.sum()
+    correction = 1 + (n * (1 / rows).sum() - 1) * (n * (1 / columns).sum() - 1) / (6 * n * degrees)
+    return g_statistic(table, np.outer(rows, columns) / n) / correction, degrees
+
+
+def fit_g(counts: Floats, expected: Floats) -> tuple[float, int]:
+    """G of counts against a given law, rare values counted together, and its degrees of freedom."""
+    rare = expected < LEAST_EXPECTED
+    if 0 < expected[rare].sum() < LEAST_EXPECTED:
+        rare[np.argmax(expected)] = True
+    law = np.append(expected[~rare], expected[rare].sum())
+    seen = np.append(counts[~rare], counts[rare].sum())
+    return g_statistic(seen, law), max(0, int((law > 0).sum()) - 1)
+
+
+def p_value(statistic: float, degrees: int) -> float:
+    """How likely a G at least as large is where there is no dependence; 1 with no degree of freedom."""
+    from scipy.stats import chi2
+
+    return float(chi2.sf(statistic, degrees)) if degrees else 1.0
+
+
+def pooled(table: Floats) -> Floats:
+    """`table` with its rarest rows and columns added up until every expected count is LEAST_EXPECTED or more."""
+    while min(table.shape) > 1:
+        rows, columns = table.sum(axis=1), table.sum(axis=0)
+        if rows.min() * columns.min() / rows.sum() >= LEAST_EXPECTED:
+            break
+        # the dimension whose rarest value is rarer gives way, unless it has only two left and the other has more
+        axis = 0 if (rows.min() <= columns.min() or table.shape[1] == 2) and table.shape[0] > 2 else 1
+        if table.shape[axis] == 2 and table.shape[1 - axis] > 2:
+            axis = 1 - axis
+        rarest = np.argsort(rows if axis == 0 else columns, kind="stable")[:2]
+        merged = table.take(rarest, axis=axis).sum(axis=axis, keepdims=True)
+        table = np.concatenate([np.delete(table, rarest, axis=axis), merged], axis=axis)
+    return table
+
+
+def smallest_leak(degrees: int, trials: int, level: float, beta: float) -> float:
+    """Bits that a G-test would have found with probability 1 - beta.
+
+    Parameters
+    ----------
+    degrees
+        Degrees of freedom of the test; with none, nothing would have been found (infinity).
+    trials
+        How many trials it counted.
+    level
+        Its error probability.
+    beta
+        The probability to miss the leak.
+    """
+    from scipy.optimize import brentq
+    from scipy.stats import chi2, ncx2
+
+    if degrees == 0 or trials == 0:
+        return math.inf
+    critical = chi2.isf(level, degrees)
+    shift = brentq(lambda nc: ncx2.sf(critical, degrees, nc) - (1 - beta), 1e-3, 1e5)
+    return float(shift / (2 * trials * math.log(2)))
