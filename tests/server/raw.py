@@ -62,7 +62,7 @@ class Line:
         version, status, _ = first.split(" ", 2)
         assert version == "HTTP/1.1"
         headers = [tuple(line.split(": ", 1)) for line in lines]
-        length = int(dict(headers)["content-length"])
+        length = int({name.lower(): value for name, value in headers}["content-length"])
         whole = bytearray(self.buffer)
         while len(whole) < length:
             piece = self.socket.recv(1 << 20)

@@ -30,23 +30,25 @@ from onoff.server.exchange import (
     Refused,
     Scope,
     Send,
-    check_body_headers,
     check_method,
     json_headers,
     read_body,
+    refuse_if,
+    request_headers,
     send_answer,
     send_problem,
 )
+from onoff.server.head import check_body_headers, check_query_headers
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import build_pages, serve_page
+from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
 from onoff.server.store import Publisher, Store, token_digest
-from onoff.wire import MAX_QUERY, QUERY_PATH, QUERY_TYPE, Problem
+from onoff.wire import QUERY_PATH, Problem
 
 log = logging.getLogger("onoff.server")
 
 SOURCE_PATH = re.compile(r"/v1/sources/([^/]+)/message")
 MAX_IN_FLIGHT = 512  # requests in work at once, beyond which new ones are shed
-MAX_CONNECTIONS = 4096  # open at once, beyond which new ones are turned away
 
 
 class MessageServer:
@@ -59,6 +61,7 @@ class MessageServer:
         *,
         max_in_flight: int = MAX_IN_FLIGHT,
         max_connections: int = MAX_CONNECTIONS,
+        max_per_address: int = MAX_PER_ADDRESS,
     ) -> None:
         self.store = store
         self.metrics = metrics
@@ -66,7 +69,7 @@ class MessageServer:
         self.pages = build_pages(store, metrics)
         self._in_flight = 0
         self._max_in_flight = max_in_flight
-        self.max_connections = max_connections
+        self.peers = Peers(max_connections, max_per_address)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -90,11 +93,7 @@ class MessageServer:
         """Answer one query."""
         try:
             check_method(scope, "POST")
-            headers = check_body_headers(scope, limit=MAX_QUERY)
-            if headers.get(b"content-type") != QUERY_TYPE.encode():
-                raise Refused(
-                    Problem(415, "not the media type of a query", f"send Content-Type: {QUERY_TYPE}"), close=True
-                )
+            refuse_if(check_query_headers(request_headers(scope)))
             body = await read_body(receive)
         except Refused as refused:
             self.metrics.add(Count.REFUSED)
@@ -142,7 +141,7 @@ def overloaded() -> Problem:
 
 
 async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> dict[str, Any]:
-    headers = dict(scope["headers"])
+    headers = request_headers(scope)
     publisher = await authenticate(store, headers.get(b"authorization", b"").decode("latin-1"))
     try:
         wire.check_name(name)
@@ -153,7 +152,7 @@ async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> d
         raise Refused(Problem(404, "no source of that name", "see /v1/catalogue"), close=True)
     if not publisher.may_write(name):
         raise Refused(Problem(403, "this publisher may not write that source", "use its own token"), close=True)
-    check_body_headers(scope, limit=catalogue.limit)
+    refuse_if(check_body_headers(headers, limit=catalogue.limit))
     try:
         media_type = wire.check_media_type(headers.get(b"content-type", wire.ANY_TYPE.encode()).decode("latin-1"))
     except InvalidWire as error:

@@ -40,17 +40,15 @@ def check_method(scope: Scope, method: str) -> None:
         raise Refused(Problem(405, "not a method that is served here", f"use {method}"), close=True, allow=method)
 
 
-def check_body_headers(scope: Scope, *, limit: int) -> dict[bytes, bytes]:
-    """The headers of a request whose body has a stated length up to `limit` and no encoding."""
-    headers = dict(scope["headers"])
-    length = headers.get(b"content-length")
-    if length is None or not length.isdigit() or b"transfer-encoding" in headers:
-        raise Refused(Problem(411, "the length of the body is not stated", "send Content-Length"), close=True)
-    if int(length) > limit:
-        raise Refused(Problem(413, f"a body of {int(length)} bytes", f"at most {limit} bytes"), close=True)
-    if headers.get(b"content-encoding", b"identity") != b"identity":
-        raise Refused(Problem(415, "an encoded body", "send it as it is, without Content-Encoding"), close=True)
-    return headers
+def request_headers(scope: Scope) -> dict[bytes, bytes]:
+    """The headers of a request by name, without the space around them; of those that come twice, the last."""
+    return {name: value.strip(b" \t") for name, value in scope["headers"]}
+
+
+def refuse_if(problem: Problem | None) -> None:
+    """Raise `Refused` for a request whose body is not read."""
+    if problem is not None:
+        raise Refused(problem, close=True)
 
 
 async def read_body(receive: Receive) -> bytes:

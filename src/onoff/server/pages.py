@@ -18,7 +18,17 @@ from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server import openapi
 from onoff.server.answer import unavailable
-from onoff.server.exchange import Receive, Refused, Scope, Send, check_body_headers, problem_headers, read_body
+from onoff.server.exchange import (
+    Receive,
+    Refused,
+    Scope,
+    Send,
+    problem_headers,
+    read_body,
+    refuse_if,
+    request_headers,
+)
+from onoff.server.head import check_body_headers
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Store
 from onoff.wire import Problem, encode_problem
@@ -87,7 +97,7 @@ def build_pages(store: Store, metrics: Metrics) -> FastAPI:
     )
     async def seen(request: Request) -> Response:
         """The last step that came under a session id, so that a client put back to an earlier state can know."""
-        check_body_headers(request.scope, limit=wire.SESSION_BYTES)
+        refuse_if(check_body_headers(request_headers(request.scope), limit=wire.SESSION_BYTES))
         session = await read_body(request.receive)
         if len(session) != wire.SESSION_BYTES:
             raise Refused(Problem(400, "not a session id", f"send its {wire.SESSION_BYTES} bytes"))

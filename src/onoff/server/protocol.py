@@ -1,20 +1,22 @@
-"""The connection: uvicorn's own HTTP protocol, with limits it lacks and a short way for plain queries.
+"""The connection: uvicorn's HTTP protocol behind a strict reader of heads, with limits it lacks and a short way.
+
+**One request at a time.** What comes is cut into requests by `head`: a head that passed its rules, then as many bytes
+as it says. The parser of uvicorn is given whole heads and the bytes of their bodies, nothing else; the next request is
+looked at when the last one is answered. What is not a request is refused and ends the connection. Bytes are copied a
+fixed number of times however they are cut into segments, and reading pauses while a request is in work.
 
 **Limits.** A head may have 32 KiB (else 431) and a whole request 20 s (else 408); a server takes only so many
-connections (else 503); a reader takes a piece of an answer every 30 s, or is cut off. Without them one peer could
-hold memory and sockets for ever.
+connections, and only so many from one address (else 503); a reader takes a piece of an answer every 30 s, or is cut
+off.
 
-**Short way.** Every client sends the same head, so nearly all requests are a known head and a body of the stated
-length, in one segment or two. Such a request is answered on the spot, without parser, task or framework; a long
-answer is handed over as the frames on the shelf, not as a copy. Whatever is not exactly so, or cannot be answered
-without waiting, takes the ordinary way and meets the same judge (`Answerer`), which gives the same verdict when the
-same bytes come twice.
+**Short way.** Nearly all requests are queries under the few heads that clients send. Such a query is answered on the
+spot, without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy.
+Whatever is not exactly so, or cannot be answered without waiting, takes the ordinary way and meets the same judge.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 from functools import lru_cache
 from typing import Any
 
@@ -23,18 +25,14 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from onoff.server.answer import answer_headers
 from onoff.server.app import MessageServer, overloaded
 from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, problem_headers
+from onoff.server.head import malformed, not_a_head, read_head
 from onoff.server.metrics import Count
-from onoff.wire import MAX_QUERY, QUERY_TYPE, Problem, encode_problem
+from onoff.server.peers import network_of
+from onoff.wire import Problem, encode_problem
 
-MAX_HEAD_BYTES = 32 * 1024
 REQUEST_SECONDS = 2 * BODY_SECONDS
 PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
 COPIED_BYTES = 64 * 1024  # up to here one copy is quicker than many small buffers
-
-_QUERY_LINE = b"POST /v1/query HTTP/1.1\r\n"
-_MAX_PLAIN_HEAD = 1024
-_HEADER = re.compile(rb"([A-Za-z-]+): ([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)")
-_PLAIN_HEADERS = {b"host", b"accept", b"accept-encoding", b"content-type", b"user-agent", b"content-length"}
 
 
 class QueryProtocol(HttpToolsProtocol):
@@ -45,52 +43,139 @@ class QueryProtocol(HttpToolsProtocol):
         server = self.config.loaded_app
         assert isinstance(server, MessageServer)
         self._server = server
-        self._between_requests = True
-        self._in_head = True
-        self._head_bytes = 0
-        self._held = b""
-        self._plain_head = b""
+        self._input = bytearray()  # received, not yet handed on
+        self._searched = 0  # bytes of it that hold no end of a head
+        self._body_left = 0  # bytes of the present body still to be handed on
+        self._query_head = b""  # of a plain query whose body is not whole yet
+        self._message_complete = True  # whether the parser has seen the end of the last request it was given
+        self._plain_head = b""  # of the last query that came in one segment
         self._plain_bytes = -1
         self._last_answer = 0.0
+        self._network: str | None = None  # under which it is counted, if it is
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self._server.max_connections:
+        network = network_of(self.client[0] if self.client else "")
+        if self._server.peers.enter(network):
+            self._network = network
+            self._arm()
+        else:
             self._server.metrics.add(Count.SHED)
             self._refuse(overloaded())
-        else:
-            self._arm()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._disarm()
         super().connection_lost(exc)
+        if self._network is not None:
+            self._server.peers.leave(self._network)
+        self._input.clear()
         if self._unread is not None:
             self._unread.cancel()
 
+    # From segments to requests.
+
     def data_received(self, data: bytes) -> None:
-        if self._between_requests and (self.cycle is None or self.cycle.response_complete):
-            if self._held:
-                data, self._held = self._held + data, b""
-            if len(data) == self._plain_bytes and data.startswith(self._plain_head):  # as the last one: nearly always
-                start, missing = len(self._plain_head), 0
-            else:
-                start, missing = plain_body(data) or (0, 0)
-                if start and not missing:
-                    self._plain_head, self._plain_bytes = data[:start], len(data)
-            if missing:
-                self._held = data
+        if (
+            len(data) == self._plain_bytes
+            and data.startswith(self._plain_head)
+            and self._is_idle()
+            and self._answer_now(data[len(self._plain_head) :])
+        ):
+            return  # under the same head as the last one: nearly always
+        self._input += data
+        self._take_input()
+
+    def _is_idle(self) -> bool:
+        return not self._input and not self._body_left and not self._in_work()
+
+    def _in_work(self) -> bool:
+        return self.cycle is not None and not self.cycle.response_complete
+
+    def _take_input(self) -> None:
+        """Hand on what has come, as far as it can be."""
+        while self._input and not self.transport.is_closing():
+            if self._query_head:
+                if not self._take_query():
+                    return
+            elif self._body_left:
+                self._take_body()
+            elif self._in_work():
+                self.flow.pause_reading()  # until it is answered
+                return
+            elif not self._take_head():
+                return
+
+    def _take_head(self) -> bool:
+        """Hand a head on, if it is whole; False if more must come first."""
+        end = self._input.find(b"\r\n\r\n", max(0, self._searched - 3))
+        if end < 0:
+            problem = not_a_head(self._input, self._searched)
+            if problem is not None:
+                self._refuse(problem)
+            self._searched = len(self._input)
+            self._arm()
+            return False
+        raw = self._cut(end + 4)
+        self._searched = 0
+        head = read_head(raw)
+        if isinstance(head, Problem):
+            self._refuse(head)
+            return False
+        self._body_left = head.length
+        if head.plain_query:
+            self._query_head = raw
+            if len(self._input) == head.length:
+                self._plain_head, self._plain_bytes = raw, len(raw) + head.length
+            if not self._input:
                 self._arm()
-                return
-            if start and self._answer_now(data[start:]):
-                return
-        if self._in_head:
-            if self._head_bytes > MAX_HEAD_BYTES:
-                self._refuse(_head_too_long())
-                return
-            self._head_bytes += len(data)
+        else:
+            self._parse(raw)
+        return True
+
+    def _take_query(self) -> bool:
+        """Answer a query under a plain head, if its body is whole; False if more must come first."""
+        if len(self._input) < self._body_left:
+            self._arm()
+            return False
+        head, self._query_head = self._query_head, b""
+        body = self._cut(self._body_left)
+        self._body_left = 0
+        if not self._answer_now(body):
+            self._parse(head + body)
+        return True
+
+    def _take_body(self) -> None:
+        piece = self._cut(self._body_left)
+        self._body_left -= len(piece)
+        self._parse(piece)
+
+    def _cut(self, length: int) -> bytes:
+        """The first bytes of the input, taken off it."""
+        piece = bytes(self._input[:length])
+        del self._input[:length]
+        return piece
+
+    def _parse(self, data: bytes) -> None:
+        """Give the parser a head, with its body or a part of it or without."""
         super().data_received(data)
+        if not self._body_left and not self._message_complete and not self.transport.is_closing():
+            self._refuse(malformed())  # it read another length than we did
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._message_complete = False
+        self._arm()
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._message_complete = True
+        self._disarm()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._take_input()
 
     def _answer_now(self, body: bytes) -> bool:
         """Answer if it can be done without waiting and the line is free; else leave it to the ordinary way."""
@@ -126,30 +211,10 @@ class QueryProtocol(HttpToolsProtocol):
 
     # Limits.
 
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        self._between_requests = False
-        self._in_head = True
-        self._arm()
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
-        if sum(map(len, self.headers[-1])) > MAX_HEAD_BYTES or len(self.headers) > MAX_HEAD_BYTES // 64:
-            self._head_bytes = MAX_HEAD_BYTES + 1
-            raise ValueError("too many headers")  # ends the parse; answered by send_400_response
-
-    def on_headers_complete(self) -> None:
-        self._in_head = False
-        super().on_headers_complete()
-
-    def on_message_complete(self) -> None:
-        super().on_message_complete()
-        self._between_requests = self._in_head = True
-        self._head_bytes = 0
-        self._disarm()
-
     def _arm(self) -> None:
-        self._unset_keepalive_if_required()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
+            self.timeout_keep_alive_task = None
         if self._deadline is None:
             self._deadline = self.loop.call_later(REQUEST_SECONDS, self._too_slow)
 
@@ -160,7 +225,7 @@ class QueryProtocol(HttpToolsProtocol):
 
     def _too_slow(self) -> None:
         self._deadline = None
-        if self._in_head:
+        if self._query_head or not self._body_left:
             self._refuse(Problem(408, f"no request within {REQUEST_SECONDS:g} s", "send it in one go"))
         else:
             self.transport.close()
@@ -191,53 +256,23 @@ class QueryProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def send_400_response(self, msg: str) -> None:
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(_head_too_long())
-        else:
-            self._refuse(Problem(400, "not an HTTP/1.1 request", "see /docs for what is served"))
+        self._refuse(malformed())
 
     def _refuse(self, problem: Problem) -> None:
-        if not self.transport.is_closing():
+        """Send a refusal and close. A request that is in work is not answered any more."""
+        begun = self._in_work() and self.cycle.response_started
+        if self._in_work():
+            self.cycle.disconnected = True
+        if begun:
+            self.transport.close()
+        elif not self.transport.is_closing():
             body = encode_problem(problem)
             lines = [b"%b: %b\r\n" % header for header in problem_headers(problem, len(body), close=True)]
             self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
             self.transport.close()
 
 
-def _head_too_long() -> Problem:
-    return Problem(431, "the head of the request is too long", f"at most {MAX_HEAD_BYTES} bytes")
-
-
 @lru_cache(maxsize=1024)
 def _answer_head(length: int) -> bytes:
     lines = [b"%b: %b\r\n" % header for header in answer_headers(length)]
     return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
-
-
-def plain_body(data: bytes) -> tuple[int, int] | None:
-    """Where the body of a query under a plain head starts, and how much of it is missing; None if it is not that."""
-    if not data.startswith(_QUERY_LINE):
-        return None
-    end = data.find(b"\r\n\r\n", 0, _MAX_PLAIN_HEAD)
-    length = None if end < 0 else plain_length(data[len(_QUERY_LINE) : end])
-    if length is None:
-        return None
-    missing = end + 4 + length - len(data)
-    return None if missing < 0 else (end + 4, missing)
-
-
-@lru_cache(maxsize=256)
-def plain_length(headers: bytes) -> int | None:
-    """The stated length, if the headers are each once, known, and as a client of ours writes them."""
-    found: dict[bytes, bytes] = {}
-    for line in headers.split(b"\r\n"):
-        match = _HEADER.fullmatch(line)
-        if match is None or match[1].lower() in found:
-            return None
-        found[match[1].lower()] = match[2]
-    if found.pop(b"connection", b"keep-alive").lower() != b"keep-alive" or found.keys() != _PLAIN_HEADERS:
-        return None
-    length = found[b"content-length"]
-    if found[b"content-type"] != QUERY_TYPE.encode() or not length.isdigit() or int(length[:6]) > MAX_QUERY:
-        return None
-    return int(length)

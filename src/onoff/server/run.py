@@ -28,9 +28,10 @@ from typing import Any
 import uvicorn
 
 from onoff.server.admin import edit_catalogue, new_publisher, opened
-from onoff.server.app import MAX_CONNECTIONS, MAX_IN_FLIGHT, MessageServer
+from onoff.server.app import MAX_IN_FLIGHT, MessageServer
 from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.metrics import Metrics
+from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
 from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue
@@ -52,6 +53,7 @@ class Settings:
     feed_seconds: float = 300.0
     workers: int = 1
     max_connections: int = MAX_CONNECTIONS
+    max_per_address: int = MAX_PER_ADDRESS
     max_in_flight: int = MAX_IN_FLIGHT
 
 
@@ -87,7 +89,11 @@ async def serve(
     """Serve until told to stop. The first worker also polls the feeds."""
     async with opened(settings.store) as store:
         app = MessageServer(
-            store, metrics, max_in_flight=settings.max_in_flight, max_connections=settings.max_connections
+            store,
+            metrics,
+            max_in_flight=settings.max_in_flight,
+            max_connections=settings.max_connections,
+            max_per_address=settings.max_per_address,
         )
         await app.answerer.shelf.refresh(store)
         server = uvicorn.Server(_uvicorn_config(app))
@@ -96,8 +102,7 @@ async def serve(
             if first and settings.feeds:
                 polling = tasks.create_task(poll_feeds(store, settings.feeds, metrics, settings.feed_seconds))
             announcing = tasks.create_task(_announce(server, ready))
-            with server.capture_signals():
-                await server._serve([sock])
+            await server.serve([sock])
             announcing.cancel()
             if polling:
                 polling.cancel()

@@ -1,0 +1,73 @@
+"""The rules for heads, judged alone; `test_hostile` sends them."""
+
+import pytest
+
+from onoff import wire
+from onoff.server.head import MAX_BODY, MAX_HEAD, Head, not_a_head, read_head
+from onoff.wire import MAX_QUERY, Problem
+
+from .hostile import refused, tolerated
+
+PLAIN = b"POST /v1/query HTTP/1.1\r\nhost: h\r\n" + b"".join(
+    b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in wire.QUERY_HEADERS
+)
+
+
+def head_of(data):
+    return data[: data.index(b"\r\n\r\n") + 4] if b"\r\n\r\n" in data else data
+
+
+def test_the_head_that_a_client_sends_is_plain():
+    assert read_head(PLAIN + b"content-length: 34\r\n\r\n") == Head(34, plain_query=True)
+    assert read_head(PLAIN + b"content-length: 34\r\nconnection: Keep-Alive\r\n\r\n") == Head(34, plain_query=True)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        b"content-length: 34\r\nconnection: close",
+        b"content-length: 34\r\nconnection: close\r\nconnection: keep-alive",
+        b"content-length: 34\r\nexpect: 100-continue",
+        b"content-length: 34\r\ncontent-encoding: gzip",
+        b"content-length: 34\r\ncontent-type: text/plain",
+        b"content-length: 34\r\nx: y",
+        b"content-length: 0",
+        b"content-length: %d" % (MAX_QUERY + 1),
+        b"x: y",
+    ],
+)
+def test_anything_unusual_takes_the_ordinary_way(headers):
+    head = read_head(PLAIN + headers + b"\r\n\r\n")
+    assert isinstance(head, Head)
+    assert not head.plain_query
+
+
+def test_another_path_is_not_a_query():
+    assert read_head(b"GET /v1/query HTTP/1.1\r\nhost: h\r\n\r\n") == Head(0, plain_query=False)
+    assert not read_head(PLAIN.replace(b"query H", b"query? H") + b"content-length: 34\r\n\r\n").plain_query
+    assert not read_head(PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0") + b"content-length: 34\r\n\r\n").plain_query
+
+
+def test_lengths_up_to_the_limit_are_read():
+    for length in [1, MAX_QUERY, MAX_BODY]:
+        assert read_head(PLAIN + b"content-length: %d\r\n\r\n" % length).length == length
+    assert read_head(PLAIN + b"content-length: %d\r\n\r\n" % (MAX_BODY + 1)).status == 413
+
+
+def test_hostile_heads_are_problems_and_odd_ones_are_not():
+    for name, data in refused(b"h", bytes(34)).items():
+        head = head_of(data)
+        problem = read_head(head) if head.endswith(b"\r\n\r\n") else not_a_head(head, 0)
+        assert isinstance(problem, Problem), name
+        assert problem.hint
+    for name, data in tolerated(b"h", bytes(34)).items():
+        assert isinstance(read_head(head_of(data)), Head), name
+
+
+def test_a_beginning_is_judged_as_early_as_it_can_be():
+    good = PLAIN + b"content-length: 34\r\n"
+    assert all(not_a_head(good[:k], max(0, k - 1)) is None for k in range(1, len(good)))
+    for bad in [b"\x16", b"get", b"POST\t", b"\r", b"P0ST /", b"A" * 17, b"GET / HTTP/1.1\n"]:
+        assert not_a_head(bad, 0).status == 400
+    assert not_a_head(b"GET / HTTP/1.1\r\nx: y\n", 18).status == 400  # the rest was judged before
+    assert not_a_head(b"GET /" + b"x" * MAX_HEAD, 0).status == 431

@@ -1,0 +1,152 @@
+"""Hostile requests: refused in the same way however they are cut, on the short way and the ordinary one."""
+
+import contextlib
+import random
+
+import h11
+import pytest
+
+from onoff.server import protocol, running
+from onoff.server.head import Head
+
+from .hostile import FOLLOWED, SMUGGLED, refused, tolerated
+from .raw import Line, catalogue, query, query_request
+
+NAMES = [f"s{i}" for i in range(10)]
+LAST = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server():
+    with running(NAMES, frame_size=512, max_per_address=4096) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def known(server):
+    return catalogue(server.url)
+
+
+@pytest.fixture(scope="module")
+def asked(known):
+    return query(known, 1, 4, session=bytes(16))
+
+
+@pytest.fixture
+def ordinary_way(monkeypatch):
+    """Let every head that is read say that it is nothing special."""
+    read = protocol.read_head
+
+    def read_as_any(raw):
+        head = read(raw)
+        return Head(head.length, plain_query=False) if isinstance(head, Head) else head
+
+    return lambda: monkeypatch.setattr(protocol, "read_head", read_as_any)
+
+
+def whole(data):
+    return [data]
+
+
+def split(data):
+    cuts = sorted(random.Random(len(data)).choices(range(1, max(2, len(data))), k=3))
+    return [data[a:b] for a, b in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+
+
+def one_by_one(data):
+    return [data[k : k + 1] for k in range(len(data))]
+
+
+def transcript(server, data, cut):
+    """All replies on one connection until it ends, or until the last request is answered."""
+    replies = []
+    with Line(server.url) as line:
+        with contextlib.suppress(ConnectionResetError, BrokenPipeError):
+            for piece in cut(data):
+                line.send(piece)
+            line.send(LAST)
+        with contextlib.suppress(EOFError, ConnectionResetError):
+            while not replies or replies[-1].body != b'{"status":"ok"}':
+                replies.append(line.reply())
+    return replies
+
+
+def is_refusal(reply):
+    return 400 <= reply.status < 500 and reply["connection"] == "close" and bool(reply.problem.hint)
+
+
+def test_there_are_enough_of_them(asked):
+    assert len(refused(b"h", asked)) >= 100
+    assert len(FOLLOWED) + len(tolerated(b"h", asked)) >= 25
+
+
+@pytest.mark.parametrize("cut", [whole, split, one_by_one])
+def test_hostile_requests_are_refused_and_end_the_connection(server, asked, cut):
+    for name, data in refused(b"h", asked).items():
+        replies = transcript(server, data if cut is not one_by_one else data[:3000], cut)
+        if cut is one_by_one and len(data) > 3000:
+            continue  # a prefix of what is too long: it was sent for its work alone
+        assert [is_refusal(reply) for reply in replies] == [True], (name, replies)
+
+
+def test_hostile_requests_after_a_good_one_are_refused_after_its_answer(server, asked):
+    good = query_request("h", asked)
+    unusual = query_request("h", asked, extra="x-unusual: 1\r\n")
+    (answer, _) = transcript(server, good, whole)
+    for name, data in (refused(b"h", asked) | FOLLOWED).items():
+        for first in [good, unusual, good + unusual + good]:
+            replies = transcript(server, first + data, whole)
+            assert all(reply == answer for reply in replies[:-1]), name
+            assert len(replies) == (4 if len(first) > len(unusual) else 2), name
+            assert is_refusal(replies[-1]), name
+
+
+def test_both_ways_reply_the_same_to_everything(server, asked, ordinary_way):
+    good = query_request("h", asked)
+    sent = refused(b"h", asked) | tolerated(b"h", asked) | FOLLOWED
+    sent |= {f"{name}, after a good one": good + data for name, data in sent.items()}
+    sent |= {f"{name}, before a good one": data + good for name, data in tolerated(b"h", asked).items()}
+    cuts = {name: [whole, split] + ([one_by_one] if len(data) < 1000 else []) for name, data in sent.items()}
+    short = {name: [transcript(server, data, cut) for cut in cuts[name]] for name, data in sent.items()}
+    ordinary_way()
+    ordinary = {name: [transcript(server, data, cut) for cut in cuts[name]] for name, data in sent.items()}
+    for name, replies in short.items():
+        assert all(each == replies[0] for each in [*replies, *ordinary[name]]), name
+
+
+def test_what_is_answered_has_one_meaning_for_another_parser(server, asked):
+    """h11 reads the same requests, in the same number, in every stream of which we answered all."""
+    good = query_request("h", asked)
+    answered = 0
+    for name, data in (refused(b"h", asked) | tolerated(b"h", asked) | FOLLOWED).items():
+        stream = good + data + good
+        replies = transcript(server, stream, whole)
+        if replies[-1].body == b'{"status":"ok"}':
+            assert len(replies) - 1 == count_by_h11(stream), name
+            answered += 1
+        else:
+            assert is_refusal(replies[-1]), name
+    assert answered == len(tolerated(b"h", asked))
+
+
+def count_by_h11(stream):
+    connection = h11.Connection(h11.SERVER)
+    connection.receive_data(stream)
+    count = 0
+    while True:
+        event = connection.next_event()
+        if isinstance(event, h11.EndOfMessage):
+            count += 1
+            connection.send(h11.Response(status_code=200, headers=[("content-length", "0")]))
+            connection.send(h11.EndOfMessage())
+            connection.start_next_cycle()
+        elif event is h11.NEED_DATA:
+            return count
+
+
+def test_nothing_inside_a_body_is_answered(server, asked):
+    """The catalogue, which is asked for inside many of them, is never told."""
+    told = transcript(server, SMUGGLED, whole)[0].body
+    assert told.startswith(b'{"epoch"')
+    for name, data in refused(b"h", asked).items():
+        assert told not in [reply.body for reply in transcript(server, data, whole)], name
