@@ -2,7 +2,7 @@
 
 Both commit one row of the same size to a file on the same disk, with WAL and synchronous=FULL, in turns, so that
 whatever else the disk does meets both alike. The timed request is an open one (OFF) right after a private one, so that
-there is a draw from the largest table. Closing the books after an answer happens while nobody waits (in a thread of its
+there is a draw from the largest table. Marking it as answered happens while nobody waits (in a thread of its
 own); here it is done between the timed parts.
 """
 
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from onoff import MarkovChain
-from onoff.client.core import Core, Store
+from onoff.client.commands import Store
+from onoff.client.core import Core
 from onoff.client.journal import Journal
 from onoff.client.record import Record
 from onoff.experiments.families import dirichlet
@@ -69,23 +70,23 @@ def stored_request(core: Core, journal: Journal, wanted: int, *, private: bool) 
 
 
 def commits(rounds: int) -> dict[str, float]:
-    """Median seconds of a bare commit, of a draw and commit, and of closing the books."""
+    """Median seconds of a bare commit, of a draw and commit, and of marking it as answered."""
     chain = MarkovChain(dirichlet(SOURCES, 1.0, np.random.default_rng(1)))
     session = Session(chain, "greedy")
     core = Core(session, server="http://x.test", origin="", new_session=lambda: bytes(16), attempts=1, backoff=0)
     core.catalogue = Catalogue(chain.names)
-    times: dict[str, list[float]] = {"bare": [], "request": [], "books": []}
+    times: dict[str, list[float]] = {"bare": [], "request": [], "complete": []}
     with tempfile.TemporaryDirectory(prefix="onoff-", dir=Path.cwd()) as folder:
         bare, journal = Bare(Path(folder) / "bare"), Journal(Path(folder) / "journal")
         core.opened(journal.found, journal.doubt)
         for number in range(rounds + 1):
             stored_request(core, journal, number % SOURCES, private=True)
-            journal.settle()
+            journal.complete()
             session.prepare()
             start = time.perf_counter()
             record = stored_request(core, journal, number * 5 % SOURCES, private=False)
             stored = time.perf_counter()
-            journal.settle()
+            journal.complete()
             settled = time.perf_counter()
             bare.commit(record)
             end = time.perf_counter()
@@ -119,7 +120,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
         "benchmark": "client",
         "bare_commit_ms": medians["bare"] * 1e3,
         "draw_and_commit_ms": medians["request"] * 1e3,
-        "closing_the_books_ms": medians["books"] * 1e3,
+        "complete_ms": medians["complete"] * 1e3,
         "ratio": ratio,
         "import_seconds": seconds,
         "import_numpy_seconds": numpy_alone,
@@ -135,7 +136,7 @@ def show(result: dict[str, Any]) -> str:
             f"bare durable commit          {result['bare_commit_ms']:8.3f} ms",
             f"draw and commit of a request {result['draw_and_commit_ms']:8.3f} ms"
             f"   {result['ratio']:.2f} times (at most {WANTED_RATIO:g})",
-            f"closing the books, later     {result['closing_the_books_ms']:8.3f} ms",
+            f"marking as answered, later   {result['complete_ms']:8.3f} ms",
             f"import onoff.client          {result['import_seconds'] * 1e3:8.0f} ms"
             f"   of which numpy {result['import_numpy_seconds'] * 1e3:.0f} ms;"
             f" heavy: {', '.join(result['heavy_imports']) or 'none'}",

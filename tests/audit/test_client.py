@@ -119,7 +119,7 @@ def test_only_giving_up_is_forgiven(monkeypatch):
 
 
 def test_a_query_that_is_not_canonical_is_a_breach():
-    from onoff.client.transport import Request
+    from onoff.client.exchange import Request
     from onoff.wire import QUERY_PATH
 
     with pytest.raises(PrivacyBreach, match="not canonical"):

@@ -44,7 +44,7 @@ class Plain(Client):
     def get(self, source, *, private):
         if private:
             return super().get(source, private=True)
-        core = self._opened().core
+        core = self.core
         x = core.chain.index(source)
         core.session.propose = lambda wanted, *, private: (_query(core, x), core.session.memory)
         return super().get(source, private=False)

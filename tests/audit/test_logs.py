@@ -14,7 +14,7 @@ from onoff import wire
 from onoff.audit import transcript
 from onoff.audit.transcript import LogLine, audit_log
 from onoff.cli import run
-from onoff.client.core import Failure
+from onoff.client.exchange import Failure
 from onoff.client.transport import Http
 from onoff.model.chain import MarkovChain
 from onoff.schemes import SCHEMES

@@ -1,9 +1,14 @@
 """What commands need to know of a server: each thing that is missing is named, with how to give it."""
 
+import io
 import json
+import signal
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from tests.client.world import NAMES, P4, World, listening
@@ -101,3 +106,83 @@ def test_doctor_recognises_what_is_no_message_server(capsys, chain, tmp_path, an
         told = checks(capsys, 4, "--server", url, "--chain", chain, "--journal", str(tmp_path / "j"))
     assert not told["server"]["ok"]
     assert says in told["server"]["detail"]
+
+
+# -- nothing silent ----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def hung_server():
+    """Accepts connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+ONOFF = str(Path(sys.executable).parent / "onoff")
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (["get", "beta"], "attempt 1 of 4"),
+        (["doctor"], "waiting for http"),
+        (["catalogue"], "waiting for http"),
+        (["publish", "beta", "-", "--token", "x"], "publishing to http"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_server_that_hangs_is_named_and_waiting_for_it_can_be_ended(command, says, chain, tmp_path):
+    with hung_server() as url:
+        arguments = [*command, "--server", url]
+        if command[0] in {"get", "doctor"}:
+            arguments += ["--chain", chain, "--journal", str(tmp_path / "journal")]
+        with subprocess.Popen(
+            [ONOFF, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as process:
+            said = process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            out, rest = process.communicate(timeout=60)
+    assert says in said
+    assert url in said
+    assert (out, rest.splitlines()[-1], process.returncode) == ("", "onoff: interrupted", 130)
+    assert "Traceback" not in rest
+
+
+def test_a_later_attempt_is_said_as_well(chain, tmp_path):
+    """Every attempt ends with a refusal to wait longer; the last line is the error."""
+    with hung_server() as url:
+        arguments = ["get", "beta", "--server", url, "--chain", chain, "--journal", str(tmp_path / "journal")]
+        done = subprocess.run([ONOFF, *arguments, "--timeout", "2.5"], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert "attempt 1 of 4" in done.stderr
+    assert "attempt 3 of 4" in done.stderr or "attempt 4 of 4" in done.stderr
+    assert "no whole answer within 2.5 s" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["get", "beta"], ["doctor"], ["catalogue"], ["publish", "beta", "-", "--token", "x"]]
+)
+@pytest.mark.parametrize("address", ["http://[", "http://[::1", "http://host:port", "//host"])
+def test_an_address_that_is_none_is_said_in_one_line(capsys, monkeypatch, command, address, chain):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"x")))
+    more = ["--chain", chain] if command[0] in {"get", "doctor"} else []
+    assert run([*command, "--server", address, *more]) == 3
+    said = capsys.readouterr()
+    assert "not the address of a server" in said.out + said.err
+    assert "Traceback" not in said.err
+
+
+def test_a_journal_is_kept_where_nobody_can_be_asked(tmp_path):
+    journal = tmp_path / "journal"
+    journal.write_bytes(b"")
+    done = subprocess.run(
+        [ONOFF, "state", "reset", "--journal", str(journal)],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3
+    assert "nothing was deleted" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert journal.exists()

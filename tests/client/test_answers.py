@@ -9,7 +9,7 @@ from tests.client.world import FRAME, NAMES, P4, Direct, World, encode_reply, li
 import onoff
 from onoff import wire
 from onoff.client import Client, MemoryJournal
-from onoff.client.core import Reply
+from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, ServerUnreachable
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)

@@ -8,7 +8,7 @@ from tests.client.world import NAMES, P4, Direct, World, listening
 import onoff
 from onoff import wire
 from onoff.client import Client, Journal, MemoryJournal, default_journal
-from onoff.client.core import Reply
+from onoff.client.exchange import Reply
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -352,15 +352,15 @@ def test_the_tables_are_those_that_queries_are_drawn_from():
     with client_of(world) as client:
         client.get("alpha", private=True)
         client.expected_cost(private=False)
-        assert client.tables.has(client._open.core.session.memory)
+        assert client.tables.has(client.core.session.memory)
 
 
-def test_books_that_cannot_be_closed_do_not_keep_the_message_back(monkeypatch, tmp_path):
+def test_a_checkpoint_that_fails_does_not_keep_the_message_back(monkeypatch, tmp_path):
     world = World()
     with client_of(world, tmp_path / "journal") as client:
         client.get("alpha", private=True)
         with monkeypatch.context() as broken:
-            broken.setattr(Journal, "tidy", _no_room)
+            broken.setattr(Journal, "checkpoint", _no_room)
             assert client.get("beta", private=False) == b"first of beta"
         assert client.get("beta", private=False).sent.step == 2
     world.check()

@@ -8,8 +8,11 @@ import pytest
 from tests.client.world import NAMES, P4, World
 
 from onoff import wire
-from onoff.client import core as machinery
-from onoff.client.core import Ask, Build, Core, Failure, Fetch, Reply, Send, Store, Tick, Wait
+from onoff.client.catalogue import LARGEST_CATALOGUE
+from onoff.client.commands import Ask, Build, Fetch, Send, Store, Tick, Wait
+from onoff.client.core import Core
+from onoff.client.doubt import Doubt
+from onoff.client.exchange import Failure, Reply
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
@@ -65,7 +68,7 @@ def kinds(commands):
 def after_one_request(**options):
     """A world, and the record of one answered private request for beta."""
     world, core = World(), machine(**options)
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     carry_out(core.request(1, private=True), world)
     return world, core.record
 
@@ -75,14 +78,14 @@ def after_one_request(**options):
 
 def test_commands_of_requests_in_order():
     world, core = World(), machine()
-    core.opened(None, "there was nothing")
+    core.opened(None, Doubt.NEW)
     commands, message = carry_out(core.request(1, private=True), world)
     assert kinds(commands) == [Fetch, Store, Tick, Send]
     stored = commands[1].record
     assert stored.pending
     assert (stored.server, stored.chain, stored.origin) == (URL, CHAIN.digest(), "somewhere")
     assert (stored.step, stored.wanted, stored.private) == (0, 1, True)
-    assert stored.note == message.sent.note == "there was nothing: everything was asked"
+    assert stored.note == message.sent.note == "there was no journal: everything was asked"
     assert commands[3].query == stored.query == world.queries[0]
     assert core.record == replace(stored, pending=False)
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
@@ -125,29 +128,29 @@ def test_a_retry_stores_nothing_and_asks_only_once():
 
 def test_a_retry_needs_something_that_waits():
     world, record = after_one_request()
-    for found, doubt in ((None, "new"), (None, None), (record, None)):
+    for found, doubt in ((None, Doubt.NEW), (None, None), (record, None)):
         core = machine()
         core.opened(found, doubt)
         with pytest.raises(OnOffError, match="nothing is waiting"):
             carry_out(core.retry(), world)
     core = machine()
-    core.opened(replace(record, pending=True), "it was copied")
-    with pytest.raises(OnOffError, match="cannot be repeated: it was copied"):
+    core.opened(replace(record, pending=True), Doubt.COPIED)
+    with pytest.raises(OnOffError, match="cannot be repeated: the journal was copied"):
         carry_out(core.retry(), world)
     assert len(world.queries) == 1
 
 
 def test_at_most_so_many_bytes_are_read():
     world, core = World(), machine()
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
     assert commands[-1].limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
     world = World(frame_size=64 * 1024)
     core = machine()
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
     assert commands[-1].limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
-    assert machinery.LARGEST_CATALOGUE == 64 * 1024**2
+    assert LARGEST_CATALOGUE == 64 * 1024**2
 
 
 def test_bytes_stay_out_of_repr():
@@ -157,7 +160,7 @@ def test_bytes_stay_out_of_repr():
 def test_log_lines_say_what_the_server_sees(caplog):
     caplog.set_level(logging.INFO, "onoff.client")
     core = machine(attempts=2)
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     carry_out(core.request(2, private=True), World(), {Send: [Failure("lost")]})
     assert [record.getMessage() for record in caplog.records] == ["step 0: 4 of 4 sources asked", "attempt 1 failed"]
 
@@ -180,29 +183,29 @@ def everything_was_asked(core, world, reason):
 def test_a_doubt_of_the_journal_is_never_taken_back():
     world, record = after_one_request()
     core = machine()
-    core.opened(record, "it was copied")
-    assert core.doubt == "it was copied"
+    core.opened(record, Doubt.COPIED)
+    assert core.doubt == Doubt.COPIED
     assert core.session.memory.last is None
-    assert Ask not in kinds(everything_was_asked(core, world, "it was copied"))
-    core.opened(replace(record, chain="another"), "it was copied")
-    assert core.doubt == "it was copied"
+    assert Ask not in kinds(everything_was_asked(core, world, Doubt.COPIED))
+    core.opened(replace(record, chain="another"), Doubt.COPIED)
+    assert core.doubt == Doubt.COPIED
 
 
 def test_without_a_record_everything_is_asked():
     core = machine()
     core.opened(None, None)
-    everything_was_asked(core, World(), machinery.NOTHING_STORED)
+    everything_was_asked(core, World(), Doubt.NOTHING_STORED)
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"chain": "another"}, machinery.OTHER_CHAIN),
-        ({"server": "http://other.test"}, machinery.OTHER_SERVER),
-        ({"asked": b"\x1f"}, machinery.DAMAGED),
-        ({"asked": b""}, machinery.DAMAGED),
-        ({"wanted": 4}, machinery.DAMAGED),
-        ({"wanted": 1, "asked": b"\x0d"}, machinery.DAMAGED),
+        ({"chain": "another"}, Doubt.OTHER_CHAIN),
+        ({"server": "http://other.test"}, Doubt.OTHER_SERVER),
+        ({"asked": b"\x1f"}, Doubt.UNFIT),
+        ({"asked": b""}, Doubt.UNFIT),
+        ({"wanted": 4}, Doubt.UNFIT),
+        ({"wanted": 1, "asked": b"\x0d"}, Doubt.UNFIT),
     ],
     ids=lambda value: str(value)[:30],
 )
@@ -231,7 +234,7 @@ def test_a_record_whose_bytes_say_something_else_is_a_doubt(change):
     core = machine()
     core.opened(replace(record, **change), None)
     assert core.doubt is None  # it takes the catalogue to tell
-    assert Ask not in kinds(everything_was_asked(core, world, machinery.DAMAGED))
+    assert Ask not in kinds(everything_was_asked(core, world, Doubt.UNFIT))
 
 
 def test_another_catalogue_is_a_doubt():
@@ -239,7 +242,7 @@ def test_another_catalogue_is_a_doubt():
     world.rename(("zeta", *reversed(NAMES)))
     core = machine()
     core.opened(record, None)
-    assert Ask not in kinds(everything_was_asked(core, world, machinery.OTHER_CATALOGUE))
+    assert Ask not in kinds(everything_was_asked(core, world, Doubt.OTHER_CATALOGUE))
 
 
 def test_what_the_server_saw_last_decides():
@@ -247,10 +250,10 @@ def test_what_the_server_saw_last_decides():
     step, digest = world.seen[record.session]
     ours = (step, digest)
     cases = {
-        None: machinery.FORGOTTEN,
-        (step + 1, digest): machinery.ROLLED_BACK,
-        (step + 1, "0" * 64): machinery.ROLLED_BACK,
-        (step, "0" * 64): machinery.CONFLICT,
+        None: Doubt.FORGOTTEN,
+        (step + 1, digest): Doubt.ROLLED_BACK,
+        (step + 1, "0" * 64): Doubt.ROLLED_BACK,
+        (step, "0" * 64): Doubt.CONFLICT,
         ours: None,
     }
     for seen, reason in cases.items():
@@ -284,7 +287,7 @@ def test_a_server_that_does_not_say_what_it_saw_is_a_doubt(status):
     core.opened(record, None)
     said = Reply(status, (), wire.encode_seen(wire.Seen(*world.seen[record.session])))
     commands, message = carry_out(core.request(2, private=False), world, {Ask: [said]})
-    assert message.sent.note == f"{machinery.FORGOTTEN}: everything was asked"
+    assert message.sent.note == f"{Doubt.FORGOTTEN}: everything was asked"
     assert kinds(commands) == [Fetch, Ask, Store, Tick, Send]
 
 
@@ -314,19 +317,19 @@ def test_a_conflict_is_answered_with_everything_and_a_new_catalogue_where_that_i
     core.opened(record, None)
     commands, message = carry_out(core.request(2, private=False), world, {Send: [refused(409, body)]})
     assert message == b"first of gamma"
-    assert message.sent.note == f"{getattr(machinery, reason)}: everything was asked"
+    assert message.sent.note == f"{Doubt[reason]}: everything was asked"
     assert kinds(commands)[6:] == [Fetch] * fetched + [Store, Tick, Send]
     assert core.record.session != record.session
 
 
 def test_a_server_that_refuses_three_sessions_is_given_up():
     world, core = World(), machine()
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     with pytest.raises(BadAnswer, match="refuses every session"):
         carry_out(core.request(0, private=True), world, {Send: [refused(409)] * 3})
-    assert core.doubt == machinery.CONFLICT
+    assert core.doubt == Doubt.CONFLICT
     assert world.queries == []
-    everything_was_asked(core, world, machinery.CONFLICT)
+    everything_was_asked(core, world, Doubt.CONFLICT)
 
 
 def test_a_server_without_a_catalogue_is_none():
@@ -357,7 +360,7 @@ def test_a_server_that_is_busy_is_asked_again(status):
 @pytest.mark.parametrize("status", [201, 301, 400, 407, 424, 426, 428, 430, 499])
 def test_a_refusal_is_not_asked_again(status):
     world, core = World(), machine(attempts=4)
-    core.opened(None, "new")
+    core.opened(None, Doubt.NEW)
     with pytest.raises(BadAnswer, match=f"refused the query: HTTP {status}"):
         carry_out(core.request(0, private=True), world, {Send: [refused(status)]})
     assert core.record.pending
@@ -403,4 +406,4 @@ def test_a_header_that_comes_twice_is_none():
 def test_nothing_is_composed_before_the_catalogue_is_known():
     core = machine()
     with pytest.raises(RuntimeError, match="catalogue"):
-        core._everything(0, True, "new")
+        core._start_over(0, True, Doubt.NEW)

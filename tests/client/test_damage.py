@@ -32,7 +32,7 @@ class Specimen:
             for _ in range(30):  # until the last query is a small one, so that damage could make it another small one
                 if client.get("alpha", private=False).sent.cost == 1:
                     break
-            self.record = client._open.core.record
+            self.record = client.core.record
         if not crashed:
             self.files = {self.path: self.path.read_bytes(), self.log: b"", self.live: self.live.read_bytes()}
         self.photograph = lambda request: None
@@ -62,7 +62,7 @@ class Specimen:
         with self.client() as client:
             try:
                 client.status()
-                found = client._open.core.record
+                found = client.core.record
                 message = client.get("beta", private=False)
             except JournalError as error:
                 assert self.world.queries == []

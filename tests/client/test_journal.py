@@ -1,6 +1,7 @@
 """The journal: durable before it returns, one writer, never believed when damaged, and without a past."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 import sqlite3
@@ -8,11 +9,15 @@ import stat
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from onoff import wire
+from onoff.client import database as databases
 from onoff.client import journal as journals
-from onoff.client.journal import COPIED, DAMAGED, NEW, PUT_BACK, Journal, MemoryJournal, remove
+from onoff.client.doubt import Doubt
+from onoff.client.journal import Journal, MemoryJournal, remove
 from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
@@ -36,8 +41,8 @@ def path(tmp_path):
 
 
 def test_a_new_journal_has_nothing_and_says_so(path):
-    assert reopened(path) == (None, NEW)
-    assert reopened(path) == (None, NEW)
+    assert reopened(path) == (None, Doubt.NEW)
+    assert reopened(path) == (None, Doubt.NEW)
 
 
 def test_what_was_stored_is_found_again(path):
@@ -45,10 +50,10 @@ def test_what_was_stored_is_found_again(path):
     assert reopened(path) == (RECORD, None)
 
 
-def test_settled_is_remembered(path):
+def test_an_answer_is_remembered(path):
     journal = Journal(path)
     journal.store(replace(RECORD, note="why"))
-    journal.settle()
+    journal.complete()
     journal.close()
     assert reopened(path) == (replace(RECORD, note="why", pending=False), None)
 
@@ -68,7 +73,7 @@ def test_it_is_for_its_owner_only(path):
 def test_settings_are_those_that_make_it_durable(path):
     journal = Journal(path)
     settings = {
-        name: journal._database.execute(f"PRAGMA {name}").fetchone()[0]
+        name: journal._database.connection.execute(f"PRAGMA {name}").fetchone()[0]
         for name in ("journal_mode", "synchronous", "secure_delete", "locking_mode")
     }
     assert settings == {"journal_mode": "wal", "synchronous": 2, "secure_delete": 1, "locking_mode": "exclusive"}
@@ -83,14 +88,14 @@ def test_a_second_opener_is_turned_away_in_this_process_and_in_another(path):
     other = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "JournalBusy" in other.stderr
     journal.close()
-    assert reopened(path) == (None, NEW)
+    assert reopened(path) == (None, Doubt.NEW)
 
 
 def test_the_past_is_gone_from_the_files(path):
     journal = Journal(path)
     for step in range(5):
         journal.store(replace(RECORD, step=step, query=b"query number %d" % step))
-        journal.settle()
+        journal.complete()
     contents = b"".join(file.read_bytes() for file in path.parent.iterdir())
     journal.close()
     assert [step for step in range(5) if b"query number %d" % step in contents] == [4]
@@ -99,7 +104,7 @@ def test_the_past_is_gone_from_the_files(path):
 def test_a_copy_is_recognised(path, tmp_path):
     stored(path, RECORD)
     shutil.copy(path, tmp_path / "copy")
-    assert reopened(tmp_path / "copy") == (RECORD, COPIED)
+    assert reopened(tmp_path / "copy") == (RECORD, Doubt.COPIED)
     assert reopened(path) == (RECORD, None)
 
 
@@ -118,7 +123,7 @@ def test_a_journal_that_was_lost_and_put_back_is_recognised(path, tmp_path, monk
         (tmp_path / "away").rename(path)
     else:
         path.write_bytes((tmp_path / "away").read_bytes())
-    assert reopened(path) == (RECORD, PUT_BACK)
+    assert reopened(path) == (RECORD, Doubt.PUT_BACK)
     stored(path, replace(NEXT, session=b"u" * 16))
     assert reopened(path)[1] is None
 
@@ -129,7 +134,7 @@ def test_an_earlier_session_of_the_same_journal_is_recognised(path):
     stored(path, NEXT)
     assert reopened(path) == (NEXT, None)
     path.write_bytes(earlier)
-    assert reopened(path) == (RECORD, PUT_BACK)
+    assert reopened(path) == (RECORD, Doubt.PUT_BACK)
 
 
 @pytest.mark.parametrize("content", [None, b"", b"s" * 15, b"s" * 17, b"t" * 16], ids=repr)
@@ -138,7 +143,7 @@ def test_without_the_name_of_the_live_session_nothing_is_believed(path, content)
     live = path.with_name(path.name + ".session")
     assert (live.read_bytes(), stat.S_IMODE(live.stat().st_mode)) == (RECORD.session, 0o600)
     live.unlink() if content is None else live.write_bytes(content)
-    assert reopened(path) == (RECORD, PUT_BACK)
+    assert reopened(path) == (RECORD, Doubt.PUT_BACK)
 
 
 def test_the_live_session_is_named_before_its_first_row_and_never_again(path, monkeypatch):
@@ -147,7 +152,7 @@ def test_the_live_session_is_named_before_its_first_row_and_never_again(path, mo
         patch.setattr(journals, "_STORE", "no such statement")
         with pytest.raises(JournalWriteFailed):
             stored(path, NEXT)
-    assert reopened(path) == (RECORD, PUT_BACK)
+    assert reopened(path) == (RECORD, Doubt.PUT_BACK)
     stored(path, NEXT)
     monkeypatch.setattr(os, "fsync", None)  # steps of a session write to the database alone
     stored(path, replace(NEXT, step=1))
@@ -160,7 +165,7 @@ def test_a_session_that_cannot_be_named_is_not_begun(path):
     live.mkdir()
     with pytest.raises(JournalWriteFailed, match="directory; nothing was sent"):
         stored(path, NEXT)
-    assert reopened(path) == (RECORD, PUT_BACK)
+    assert reopened(path) == (RECORD, Doubt.PUT_BACK)
 
 
 def test_removing_leaves_nothing(path):
@@ -174,16 +179,16 @@ def test_another_machine_is_recognised(path, monkeypatch):
     stored(path, RECORD)
     place = journals._place(path)
     monkeypatch.setattr(journals, "_place", lambda path: bytes(len(place)))
-    assert reopened(path) == (RECORD, COPIED)
+    assert reopened(path) == (RECORD, Doubt.COPIED)
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + bytes(4080), os.urandom(8192)])
 def test_a_damaged_journal_is_put_aside(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    assert reopened(path) == (None, DAMAGED)
+    assert reopened(path) == (None, Doubt.DAMAGED)
     assert path.with_name(path.name + ".damaged").read_bytes() == content
-    assert reopened(path) == (None, NEW)
+    assert reopened(path) == (None, Doubt.NEW)
 
 
 @pytest.mark.parametrize(
@@ -194,13 +199,13 @@ def test_a_changed_row_is_not_believed(path, change):
     with sqlite3.connect(path) as database:
         database.execute(f"UPDATE request SET {change}")
     database.close()
-    assert reopened(path) == (None, DAMAGED)
+    assert reopened(path) == (None, Doubt.DAMAGED)
 
 
 def test_an_empty_file_is_a_new_journal(path):
     path.parent.mkdir()
     path.touch()
-    assert reopened(path) == (None, NEW)
+    assert reopened(path) == (None, Doubt.NEW)
 
 
 def test_a_database_of_another_program_is_left_alone(path):
@@ -219,7 +224,7 @@ def test_a_database_of_another_program_is_left_alone(path):
 
 def test_a_journal_of_a_newer_version_is_left_alone(path):
     journal = Journal(path)
-    journal._database.execute("PRAGMA user_version = 99")
+    journal._database.connection.execute("PRAGMA user_version = 99")
     journal.close()
     with pytest.raises(JournalUnusable, match="newer"):
         Journal(path)
@@ -254,27 +259,27 @@ def test_a_file_that_cannot_be_opened_is_named(path, monkeypatch):
 
 
 def test_a_setting_that_sqlite_refuses_is_named(path, monkeypatch):
-    monkeypatch.setattr(journals, "_SETTINGS", (("journal_mode", "DELETE", "wal"),))
+    monkeypatch.setattr(databases, "_SETTINGS", (("journal_mode", "DELETE", "wal"),))
     with pytest.raises(JournalUnusable, match="refuses journal_mode"):
         Journal(path)
 
 
-def test_a_failure_while_closing_the_books_is_named(path):
+def test_a_failure_of_a_checkpoint_is_named(path):
     journal = Journal(path)
     journal.store(RECORD)
     journal.close()
-    for act in (journal.tidy, journal.settle, lambda: journal.store(RECORD)):
+    for act in (journal.checkpoint, journal.complete, lambda: journal.store(RECORD)):
         with pytest.raises(JournalWriteFailed, match="closed database"):
             act()
 
 
 def test_settling_twice_changes_nothing(path):
     for journal in (Journal(path), MemoryJournal()):
-        journal.settle()
+        journal.complete()
         assert journal.found is None
         journal.store(RECORD)
-        journal.settle()
-        journal.settle()
+        journal.complete()
+        journal.complete()
         assert (journal.found, journal.doubt) == (replace(RECORD, pending=False), None)
         journal.close()
 
@@ -293,7 +298,7 @@ def test_a_machine_without_an_id_is_known_by_its_name(path, monkeypatch):
     stored(path, RECORD)
     assert reopened(path) == (RECORD, None)
     monkeypatch.setattr(journals.platform, "node", lambda: "another machine")
-    assert reopened(path) == (RECORD, COPIED)
+    assert reopened(path) == (RECORD, Doubt.COPIED)
 
 
 def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
@@ -305,8 +310,8 @@ def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
     monkeypatch.setattr(journals, "MIGRATIONS", (*journals.MIGRATIONS, add_a_table))
     journal = Journal(path)
     assert journal.found == RECORD
-    assert journal._database.execute("PRAGMA user_version").fetchone() == (2,)
-    assert journal._database.execute("SELECT count(*) FROM more").fetchone() == (0,)
+    assert journal._database.connection.execute("PRAGMA user_version").fetchone() == (len(journals.MIGRATIONS),)
+    assert journal._database.connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
     journal.close()
 
 
@@ -326,3 +331,52 @@ def test_a_migration_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
 
 def test_repr_does_not_show_what_was_wanted():
     assert "wanted" not in repr(RECORD)
+
+
+FIRST_VERSION = Path(__file__).parents[1] / "fixtures" / "v0.1"
+
+
+def first_version(folder):
+    """The journal of version 0.1 as if it had been written here: with the checksum of its new place."""
+    path = folder / "journal"
+    shutil.copy(FIRST_VERSION / "journal.db", path)
+    shutil.copy(FIRST_VERSION / "journal.db.session", folder / "journal.session")
+    path.chmod(0o600)
+    return path
+
+
+def test_a_journal_of_version_0_1_is_read(tmp_path):
+    """A copy, because a file in a repository is one; what it holds is whole."""
+    path = first_version(tmp_path)
+    found, doubt = reopened(path)
+    assert doubt is Doubt.COPIED
+    assert (found.step, found.private, found.pending, found.memory) == (1, False, False, b"")
+    assert wire.decode_query_head(found.query).session == found.session
+    assert found.wanted in wire.decode_bitmap(found.asked, 3)
+    assert reopened(path) == (found, Doubt.COPIED)  # the new schema holds the same
+
+
+def test_a_journal_of_version_0_1_that_stayed_where_it_was_is_relied_on(tmp_path, monkeypatch):
+    """The first version's checksum of a row, as it was computed then, is still right."""
+    path = first_version(tmp_path)
+    place = journals._place(path)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        columns = "server, chain, origin, session, step, query, asked, wanted, private, note, pending"
+        (row,) = database.execute(f"SELECT {columns} FROM request").fetchall()
+        content = ascii(row).encode()
+        checksum = hashlib.sha256(content).digest()[:16] + hashlib.sha256(place + content).digest()[:16]
+        database.execute("UPDATE request SET checksum = ?", (checksum,))
+        database.commit()
+    found, doubt = reopened(path)
+    assert (found.step, doubt) == (1, None)
+
+
+def test_what_a_memory_adds_is_kept_and_checked(path):
+    record = replace(RECORD, memory=b"what a filter needs")
+    with contextlib.closing(Journal(path)) as journal:
+        journal.store(record)
+    assert reopened(path) == (record, None)
+    with contextlib.closing(sqlite3.connect(path)) as database:
+        database.execute("UPDATE request SET memory = x''")
+        database.commit()
+    assert reopened(path) == (None, Doubt.DAMAGED)

@@ -163,7 +163,7 @@ def test_a_round_of_kills_has_its_size(scene, killer):
     assert sum(len(killer.run(scene.set(kind))["calls"]) for kind in KINDS) >= KILLS_OF_A_ROUND
 
 
-def test_killed_with_the_thread_that_closes_the_books(scene, killer):
+def test_killed_with_the_thread_that_flushes(scene, killer):
     for k in range(1, 100, 3):
         job = {**scene.set("off"), "background": True}
         run = killer.run(job, kill_at=k)

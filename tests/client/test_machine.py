@@ -19,7 +19,7 @@ from tests.client.world import Direct, World
 import onoff
 from onoff import wire
 from onoff.client import Client
-from onoff.client.core import Reply
+from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
 
 NAMES = ("a", "b", "c")
@@ -208,12 +208,12 @@ class Misfortunes(RuleBasedStateMachine):
 
     @invariant()
     def the_memory_is_the_last_query(self):
-        opened = getattr(getattr(self, "client", None), "_open", None)
-        if opened is None or opened.core.record is None or opened.core.doubt is not None:
+        opened = self.client._durable._opened if hasattr(self, "client") else None
+        if opened is None or opened[0].record is None or opened[0].doubt is not None:
             return
-        record = opened.core.record
-        assert opened.core.session.memory.last == wire.decode_bitmap(record.asked, len(NAMES))
-        assert opened.core.session.memory.secret == record.wanted
+        core = opened[0]
+        assert core.session.memory.last == wire.decode_bitmap(core.record.asked, len(NAMES))
+        assert core.session.memory.secret == core.record.wanted
 
 
 def machine(chain, scheme, examples, *, random=False):

@@ -15,7 +15,7 @@ import onoff
 from onoff import wire
 from onoff.cli import run
 from onoff.client import Client, MemoryJournal
-from onoff.client.core import Reply
+from onoff.client.exchange import Reply
 from onoff.errors import JournalBusy, JournalError, OnOffError
 
 MARKER = "xyzzy-plugh-7731"
@@ -53,13 +53,12 @@ def test_the_name_of_the_wanted_source_stays_inside(tmp_path, monkeypatch, every
         for private in (True, False):
             attempt(lambda private=private: client.get(MARKER, private=private))
             attempt(client.retry)
-            opened = client._open
-            core = opened.core
+            core = client.core
             for thing in (client, core, core.record, core.session, core.session.memory, core.session.tables):
                 print(repr(thing), file=said)
             print(client.status(), client.pending, file=said)
     attempt(lambda: client.get(MARKER + "x", private=True))
-    monkeypatch.setattr(opened.keeper, "store", _full)
+    monkeypatch.setattr(client._durable.open()[1], "store", _full)
     attempt(lambda: client.get(MARKER, private=False))
     client.close()
 

@@ -11,8 +11,8 @@ import h11
 import pytest
 from tests.client.world import read_request
 
-from onoff.client.core import Failure, Reply
-from onoff.client.transport import Http, Request
+from onoff.client.exchange import Failure, Reply, Request
+from onoff.client.transport import Http
 
 ASK = Request("POST", "/v1/query", (("accept", "x"),), b"body", limit=10)
 

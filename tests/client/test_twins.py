@@ -35,7 +35,7 @@ class Steered:
 
 def ways(client, target, private):
     """All (source, choice) that would ask for exactly `target` now."""
-    session = client._open.core.session
+    session = client.core.session
     found = []
     for source in range(CHAIN.n):
         for choice in range(1 if private else 40):
@@ -145,7 +145,7 @@ def _possible(client, source, choice, private):
     if private:
         return False
     try:
-        client._open.core.session.fork(ScriptedEntropy([choice])).propose(source, private=False)
+        client.core.session.fork(ScriptedEntropy([choice])).propose(source, private=False)
     except (ValueError, OnOffError):
         return False
     return True

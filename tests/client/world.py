@@ -10,7 +10,7 @@ import threading
 from contextlib import contextmanager
 
 from onoff import wire
-from onoff.client.core import Failure, Reply
+from onoff.client.exchange import Failure, Reply
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 P4 = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.8, 0.1], [0.3, 0.3, 0.1, 0.3]]

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from onoff import wire
+from onoff.client.publish import publish
 from onoff.errors import OnOffError
 from onoff.server import running
-from onoff.server.publishing import publish
 
 from .raw import Line, catalogue, metrics, query
 

@@ -35,8 +35,8 @@ from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.recorder import URL, Exchange, Recorder
 from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
+from onoff.client.exchange import Request
 from onoff.client.record import Record
-from onoff.client.transport import Request
 from onoff.errors import OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
@@ -208,8 +208,8 @@ class _ClientRun:
             new_session=self._new_session,
             transport=self.recorder,
             sleep=lambda seconds: None,
+            tables=self.tables,  # built once for all worlds
         )
-        self.client._tables = self.tables  # built once for all worlds
 
     def _reopen(self, fault: Fault) -> None:
         self.client.close()
@@ -243,8 +243,7 @@ class _ClientRun:
             if fault is not Fault.GIVEN_UP:
                 raise
         self.before, self.now = self.now, _files(self.journal)
-        record = self.client._opened().core.record
-        self.records = self.records[1], record
+        self.records = self.records[1], self.client.core.record
         events, asked = self.recorder.take()
         return RequestSeen(events, asked, right)
 
@@ -263,7 +262,7 @@ class _ClientRun:
 
     @property
     def state(self) -> Hashable:
-        core = self.client._opened().core
+        core = self.client.core
         files = self.records if Fault.RESTORED in self.faults and not self.restored else self.records[1:]
         # of what the server keeps, the sessions that some journal still knows; to the others nobody comes back
         alive = tuple(self.recorder.last.get(record.session) for record in files if record is not None)

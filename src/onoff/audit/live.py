@@ -17,6 +17,7 @@ import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,8 +25,8 @@ from onoff import wire
 from onoff.audit.client import Crash, Fault, fast_directory
 from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
-from onoff.client.core import Failure, Reply
-from onoff.client.transport import Http, Request, Transport
+from onoff.client.exchange import Failure, Reply, Request, Transport
+from onoff.client.transport import Http
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
@@ -123,6 +124,5 @@ class LiveUsers:
                 client.close()
 
     def _client(self, journal: Path, tap: Tap) -> Client:
-        client = Client(self.url, self.chain, journal, tick=0, background=False, backoff=0.0, transport=tap)
-        client._tables = self.tables  # built once for all users
-        return client
+        options: dict[str, Any] = {"tables": self.tables, "transport": tap}  # tables: built once for all users
+        return Client(self.url, self.chain, journal, tick=0, background=False, backoff=0.0, **options)

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from onoff import wire
-from onoff.client.core import Failure, Reply
-from onoff.client.transport import Request
+from onoff.client.exchange import Failure, Reply, Request
 from onoff.errors import InvalidWire, PrivacyBreach
 
 RECORDER_FRAME_SIZE = 256

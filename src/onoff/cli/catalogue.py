@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onoff.cli.output import progress
 from onoff.cli.publish import DEFAULT_SERVER
 from onoff.errors import InvalidInput
 from onoff.wire import Catalogue
@@ -54,7 +55,8 @@ def catalogue(
     elif add or drop:
         raise InvalidInput("a server's catalogue is changed in its store", hint="give --store")
     else:
-        from onoff.server.publishing import fetch_catalogue
+        from onoff.client.catalogue import fetch_catalogue
 
-        found = fetch_catalogue(server)
+        with progress(f"waiting for {server}"):
+            found = fetch_catalogue(server)
     print(jsons.dumps(found.as_dict(), ensure_ascii=False) if json else "\n".join(found.names))

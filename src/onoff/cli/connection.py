@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from onoff.client.client import default_journal
+from onoff.cli.output import Work
+from onoff.client import Attempt, Progress, default_journal
+from onoff.client.client import ATTEMPTS
 from onoff.errors import InvalidInput
 
 Server = Annotated[
@@ -48,3 +50,16 @@ def journal_path(journal: Path | None, server: str | None) -> Path:
     if server is None:
         raise InvalidInput("no journal was given", hint="use --journal PATH or --server URL")
     return default_journal(server)
+
+
+def told(work: Work, server: str) -> dict[str, Any]:
+    """Options with which a client says through `work` what it is waiting for."""
+
+    def progress(progress: Progress) -> None:
+        if progress.state == "building":
+            work.now(f"building the table for {progress.sources} sources")
+
+    def waiting(attempt: Attempt) -> None:
+        work.now(f"waiting for {server}, attempt {attempt.number} of {ATTEMPTS}")
+
+    return {"progress": progress, "waiting": waiting}

@@ -9,13 +9,11 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from onoff import wire
 from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
-from onoff.cli.output import Json, emit
-from onoff.client.core import LARGEST_CATALOGUE, Reply
+from onoff.cli.output import Json, Work, emit, progress
+from onoff.client.catalogue import fetch_catalogue
 from onoff.client.journal import Journal
-from onoff.client.transport import Http, Request
-from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, ServerUnreachable
+from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 
@@ -41,12 +39,13 @@ def doctor(
     The exit code is that of the first fault: 3 for the chain or the catalogue, 4 for the server, 1 for the journal.
     """
     address = need_server(server)
-    checks = list(_examine(address, need_chain(chain), journal_path(journal, server), scheme))
+    with progress("reading the chain") as work:
+        checks = list(_examine(address, need_chain(chain), journal_path(journal, server), scheme, work))
     emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
     return next((check["exit_code"] for check in checks if not check["ok"]), 0)
 
 
-def _examine(server: str, chain: Path, journal: Path, scheme: str) -> Iterator[dict[str, Any]]:
+def _examine(server: str, chain: Path, journal: Path, scheme: str, work: Work) -> Iterator[dict[str, Any]]:
     """The checks, one after the other; those that need a chain are left out where there is none."""
     loaded: list[MarkovChain] = []
     names: list[tuple[str, ...]] = []
@@ -56,7 +55,8 @@ def _examine(server: str, chain: Path, journal: Path, scheme: str) -> Iterator[d
         return f"{loaded[0].n} sources, every row sums to 1"
 
     def reach_server() -> str:
-        catalogue = _catalogue(server)
+        work.now(f"waiting for {server}")
+        catalogue = fetch_catalogue(server)
         names.append(catalogue.names)
         return f"{catalogue.n} sources, frames of {catalogue.frame_size} bytes"
 
@@ -68,6 +68,7 @@ def _examine(server: str, chain: Path, journal: Path, scheme: str) -> Iterator[d
         yield _checked("catalogue", lambda: _compare(loaded[0].names, names[0]))
     yield _checked("journal", lambda: _sound(journal))
     if loaded:
+        work.now(f"building the table for {loaded[0].n} sources")
         yield _checked("expected cost", lambda: _cost(loaded[0], scheme))
 
 
@@ -88,19 +89,6 @@ def _smallest(chain: MarkovChain) -> str:
             f"the smallest transition probability is {smallest:.3g}", hint="smooth the chain: such a request costs much"
         )
     return f"{smallest:.3g}"
-
-
-def _catalogue(server: str) -> wire.Catalogue:
-    request = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
-    reply = Http(server, timeout=10.0).exchange(request)
-    if not isinstance(reply, Reply):
-        raise ServerUnreachable(f"{server}: {reply.reason}", hint="is the server running? `onoff serve` starts one")
-    if reply.status != 200:
-        raise ServerUnreachable(f"{server}: HTTP {reply.status}", hint="is this a message server?")
-    try:
-        return wire.decode_catalogue(reply.body)
-    except OnOffError as error:
-        raise ServerUnreachable(f"{server}: {error.message}", hint=error.hint) from None
 
 
 def _compare(chain: tuple[str, ...], catalogue: tuple[str, ...]) -> str:

@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
-from onoff.cli.output import Json, emit
-from onoff.client import Client, Message, Progress
+from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server, told
+from onoff.cli.output import Json, emit, progress
+from onoff.client import Client, Message
 
 VISIBLE_CONTROLS = "\n\t"
 
@@ -47,15 +47,18 @@ def get(
     """
     address = need_server(server)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
-    with Client(
-        address,
-        need_chain(chain),
-        journal_path(journal, server),
-        scheme,
-        timeout=timeout,
-        background=False,
-        progress=_say,
-    ) as client:
+    with (
+        progress(f"reading {chain}") as work,
+        Client(
+            address,
+            need_chain(chain),
+            journal_path(journal, server),
+            scheme,
+            timeout=timeout,
+            background=False,
+            **told(work, address),
+        ) as client,
+    ):
         message = client.get(wanted, private=private)
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
@@ -66,11 +69,6 @@ def get(
         sys.stdout.buffer.write(message)
         return
     emit(_as_dict(message), json, lambda console: _show(console, message))
-
-
-def _say(progress: Progress) -> None:
-    if progress.state == "building" and sys.stderr.isatty():
-        print(f"onoff: building the table for {progress.sources} sources ...", file=sys.stderr)
 
 
 def _as_dict(message: Message) -> dict[str, Any]:

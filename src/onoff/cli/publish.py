@@ -10,6 +10,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onoff.cli.output import progress
 from onoff.cli.serve import DEFAULT_PORT
 from onoff.errors import InvalidInput
 from onoff.wire import ANY_TYPE, check_media_type
@@ -51,7 +52,7 @@ def publish(
     json
         Print the receipt as JSON.
     """
-    from onoff.server.publishing import publish as put
+    from onoff.client.publish import publish as put
 
     secret = token if token is not None else _read(token_file).decode(errors="replace").strip() if token_file else ""
     if not secret or not secret.isascii() or not secret.isprintable():
@@ -60,7 +61,9 @@ def publish(
             hint="give what `onoff serve --add-publisher` printed, in --token-file or ONOFF_TOKEN",
         )
     kind = media_type or mimetypes.guess_type(file.name)[0] or ANY_TYPE
-    receipt = put(server, secret, name, _read(file), check_media_type(kind))
+    body = _read(file)
+    with progress(f"publishing to {server}"):
+        receipt = put(server, secret, name, body, check_media_type(kind))
     print(jsons.dumps(receipt) if json else f"{name}: version {receipt['version']}")
 
 

@@ -1,7 +1,8 @@
-"""`onoff state`: the journal, seen from outside. What was wanted is never shown."""
+"""`onoff state`: show, verify or reset the journal. What was wanted is never shown."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -68,10 +69,19 @@ def reset(
     The next request asks for everything, once.
     """
     path = journal_path(journal, server)
-    if not yes and input(f"Delete {path}? [y/N] ").strip().lower() not in {"y", "yes"}:
+    if not yes and not _agreed(f"Delete {path}? [y/N] "):
         raise InvalidInput("nothing was deleted", hint="answer y, or give --yes")
     removed = [str(file) for file in remove(path)]
     emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no journal."))
+
+
+def _agreed(question: str) -> bool:
+    """Whether a person answers yes; nobody to ask is no."""
+    try:
+        return input(question).strip().lower() in {"y", "yes"}
+    except EOFError:
+        print(file=sys.stderr)
+        return False
 
 
 def _described(path: Path) -> dict[str, Any]:

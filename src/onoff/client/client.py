@@ -1,47 +1,35 @@
 """Client: `get("news", private=True)`, safe across crashes, retries and restores.
 
-Thin hands for `core`: it carries out the commands (journal, transport, clock) one after the other, under one lock.
-After each answer a thread of its own closes the books in the journal and builds the table of the next query, so
-that a request costs one draw and one commit. Whatever breaks in between, a failed write or an interrupt, the
-journal is dropped and opened again at the next request, as after a crash.
+A request is carried out by `driver` from the commands of `core`, under one lock, with the journal that `durable` holds
+open. After each answer a thread flushes the journal and builds the table of the next query, so that a request costs
+one draw and one commit.
 """
 
 from __future__ import annotations
 
 import hashlib
-import math
 import os
 import secrets
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from queue import SimpleQueue
 from types import TracebackType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from onoff import wire
-from onoff.client.core import (
-    LARGEST_CATALOGUE,
-    SMALL_ANSWER,
-    Ask,
-    Build,
-    Command,
-    Core,
-    Event,
-    Fetch,
-    Send,
-    Steps,
-    Store,
-    Tick,
-    Wait,
-)
+from onoff.client.background import Background
+from onoff.client.builder import Progress, TableBuilder
+from onoff.client.commands import Steps
+from onoff.client.core import Core
+from onoff.client.driver import TICK, Attempt, Clock, Driver
+from onoff.client.durable import DurableCore
+from onoff.client.exchange import Transport
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Message, Sent
-from onoff.client.transport import Http, Request, Transport, check_url
-from onoff.errors import JournalBusy, JournalError, OnOffError, UnknownSource
+from onoff.client.transport import Http, check_url
+from onoff.errors import InvalidInput, JournalError, OnOffError, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.cache import TableCache
@@ -49,37 +37,39 @@ from onoff.session.entropy import Entropy, SystemEntropy
 from onoff.session.memory import Memory
 from onoff.tables.files import default_store
 
-TICK: Final = 0.05
-"""Seconds between the moments at which queries are sent, so that the time of sending tells nothing of the draw."""
 ATTEMPTS: Final = 4
 BACKOFF: Final = 0.2
 TIMEOUT: Final = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The table of the next query: "building" or "ready", for how many sources, and after how many seconds."""
-
-    state: str
-    sources: int
-    seconds: float = 0.0
-
-
-class _Open(NamedTuple):
-    core: Core
-    keeper: JournalStore
-
-
 class Client:
     """A user of `chain` who fetches messages from the server at `url`. Threads may share it; requests queue.
 
-    chain      a MarkovChain, or the path of its file
-    journal    the path of the journal (default: one per server in the user's state directory), or a JournalStore
-    scheme     how queries are built, with its `options`; `everything` makes every private request ask for all sources
-    attempts, backoff, timeout, tick   in seconds: see `core` and `TICK`
-    background close the books and build tables in a thread of their own
-    observe    is called with every `Sent` before it leaves; `progress` with every `Progress`
-    entropy, new_session, transport, clock, sleep   the world outside, for tests and audits
+    Parameters
+    ----------
+    url
+        The address of the server.
+    chain
+        A MarkovChain, or the path of its file.
+    journal
+        The path of the journal (default: one per server in the user's state directory), or a JournalStore.
+    scheme, options
+        How queries are built.
+    everything
+        Whether every private request asks for all sources, not only for those that can be wanted.
+    attempts, backoff, timeout
+        How often the same bytes are sent before the server is given up; seconds before the second attempt, doubled
+        before every further one; seconds that one attempt may take.
+    tick
+        Seconds between the moments at which queries leave; see `driver.TICK`.
+    background
+        Whether a thread flushes the journal and builds tables ahead of requests.
+    observe, progress, waiting
+        Called with every `Sent` before it leaves, every `Progress` of a table, every `Attempt` that begins.
+    tables
+        Tables to share with other clients of the same chain, instead of `scheme` and `options`.
+    entropy, new_session, transport, clock, sleep
+        The world outside, for tests and audits.
 
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
     >>> client
@@ -101,6 +91,8 @@ class Client:
         background: bool = True,
         observe: Callable[[Sent], None] | None = None,
         progress: Callable[[Progress], None] | None = None,
+        waiting: Callable[[Attempt], None] | None = None,
+        tables: TableCache | None = None,
         entropy: Entropy | None = None,
         new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES),
         transport: Transport | None = None,
@@ -110,26 +102,32 @@ class Client:
     ) -> None:
         self.url = check_url(url).rstrip("/")
         self.chain = chain if isinstance(chain, MarkovChain) else MarkovChain.load(Path(chain))
-        self.origin = "given by the program" if isinstance(chain, MarkovChain) else str(Path(chain).absolute())
+        origin = "given by the program" if isinstance(chain, MarkovChain) else str(Path(chain).absolute())
         self.journal = default_journal(self.url) if journal is None else journal
-        self._transport = Http(url, timeout=timeout) if transport is None else transport
-        options.setdefault("store", default_store() if journal is None else None)
-        self._tables = TableCache(self.chain, scheme, **options)
-        self._everything = everything
-        self._entropy = SystemEntropy() if entropy is None else entropy
-        self._new_session = new_session
-        self._attempts, self._backoff, self._tick = attempts, backoff, tick
-        self._observe, self._progress = observe, progress
-        self._clock, self._sleep = clock, sleep
-        self._background = background
+        if tables is None:
+            options.setdefault("store", default_store() if journal is None else None)
+            tables = TableCache(self.chain, scheme, **options)
+        elif options:
+            raise InvalidInput("both tables and how to make them", hint="give one of the two")
+        self._builder = TableBuilder(tables, progress, clock)
+        self._driver = Driver(
+            Http(url, timeout=timeout) if transport is None else transport,
+            self._builder,
+            Clock(clock, sleep, tick),
+            observe,
+            waiting,
+        )
+        random = SystemEntropy() if entropy is None else entropy
+
+        def new_core() -> Core:
+            session = Session(self.chain, everything=everything, entropy=random, tables=tables)
+            return Core(
+                session, server=self.url, origin=origin, new_session=new_session, attempts=attempts, backoff=backoff
+            )
+
+        self._durable = DurableCore(self._open_journal, new_core)
+        self._background = Background("onoff-client", self._after_request) if background else None
         self._lock = threading.RLock()
-        self._building = threading.Lock()
-        self._jobs: SimpleQueue[Memory | None] = SimpleQueue()
-        self._worker: threading.Thread | None = None
-        self._open: _Open | None = None
-        self._owed: Callable[[], None] | None = None
-        self._process = os.getpid()
-        self._closed = False
         _forbid_core_dumps()
 
     def __repr__(self) -> str:
@@ -138,40 +136,35 @@ class Client:
     # -- requests ------------------------------------------------------------------------------------------
 
     def get(self, source: str | int, *, private: bool) -> Message:
-        """The latest message of `source`; whether privacy is ON is what the server will be able to tell.
+        """The latest message of `source`. `private`: hide which source is wanted; else hide only earlier requests.
 
         Raises UnknownSource, JournalError, CatalogueMismatch (nothing was sent), ServerUnreachable or BadAnswer (it
         may have been sent, and counts as sent: `retry` sends the same again, another `get` is another request).
         """
         wanted = self._index(source)
-        with self._lock:
-            opened = self._opened()
-            return self._run(opened, opened.core.request(wanted, private=private))
+        return self._run(lambda core: core.request(wanted, private=private))
 
     def retry(self) -> Message:
         """The message of the last request, by sending its bytes again. Raises what `get` raises."""
-        with self._lock:
-            opened = self._opened()
-            return self._run(opened, opened.core.retry())
+        return self._run(Core.retry)
 
     # -- what is known without asking ----------------------------------------------------------------------
 
     @property
     def pending(self) -> bool:
         """Whether the last request is still without an answer, also from before a crash."""
-        with self._lock:
-            record = self._opened().core.record
-            return record is not None and record.pending
+        record = self.core.record
+        return record is not None and record.pending
 
     @property
     def tables(self) -> TableCache:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
-        return self._tables
+        return self._builder.tables
 
     def status(self) -> dict[str, Any]:
         """Where the session stands, as the server knows it: nothing of which source was wanted."""
         with self._lock:
-            core = self._opened().core
+            core = self.core
             record = core.record
             sent = None if record is None or core.doubt is not None else core.sent(record).as_dict()
             return {"server": self.url, "doubt": core.doubt, "pending": self.pending, "last": sent}
@@ -179,28 +172,25 @@ class Client:
     def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """How many messages the next request will download, on average; None if that takes building and not `wait`."""
         with self._lock:
-            core = self._opened().core
+            core = self.core
             if core.doubt is not None or core.record is None:
                 return float(self.chain.n)
-            session = core.session.fork(self._entropy)
+            session = core.session.fork(SystemEntropy())  # as it stands now, whatever is asked meanwhile
         if private:
             return session.expected_cost(private=True)
-        if not wait and session.memory.rows.distinct > 1 and not self._tables.has(session.memory):
+        if not wait and not self._builder.ready(session.memory):
             return None
-        self._build(session.memory)
+        self._builder.build(session.memory)
         return session.expected_cost(private=False)
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close the books and let go of the journal. A second call does nothing."""
+        """Flush the journal and let go of it. A second call does nothing."""
         with self._lock:
-            if self._closed:
-                return
-            self._closed = True
-            self._pay()
-            self._drop()
-        self._jobs.put(None)
+            closed_now = self._durable.close()
+        if closed_now and self._background is not None:
+            self._background.close()
 
     def __enter__(self) -> Client:
         return self
@@ -212,123 +202,47 @@ class Client:
 
     # -- carrying out --------------------------------------------------------------------------------------
 
-    def _opened(self) -> _Open:
-        """The journal, open and with its books closed, and the machine that stands where it stands."""
-        if self._closed:
-            raise OnOffError("this client is closed", hint="make a new one")
-        if os.getpid() != self._process:
-            raise JournalBusy("this client belongs to the process that made it", hint="make a client after forking")
-        self._pay()
-        if self._open is None:
-            journal = self.journal
-            keeper = Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
-            core = Core(
-                Session(self.chain, everything=self._everything, entropy=self._entropy, tables=self._tables),
-                server=self.url,
-                origin=self.origin,
-                new_session=self._new_session,
-                attempts=self._attempts,
-                backoff=self._backoff,
-            )
-            core.opened(keeper.found, keeper.doubt)
-            self._open = _Open(core, keeper)
-        return self._open
+    @property
+    def core(self) -> Core:
+        """The state machine as the journal has it, opened if need be. For audits and tests: it holds what is secret."""
+        with self._lock:
+            return self._durable.open()[0]
 
-    def _run(self, opened: _Open, steps: Steps) -> Message:
-        started = self._clock()
-        event: Event = None
-        try:
-            while True:
-                event = self._perform(opened, steps.send(event), started)
-        except StopIteration as done:
-            message: Message = done.value
-        except JournalError:
-            self._drop()
-            raise
-        except OnOffError:
-            self._finish(opened, answered=False)
-            raise
-        except BaseException:  # an interrupt, or a fault of ours: stand where the journal stands
-            self._drop()
-            raise
-        self._finish(opened, answered=True)
-        return message
+    def _open_journal(self) -> JournalStore:
+        journal = self.journal
+        return Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
 
-    def _perform(self, opened: _Open, command: Command, started: float) -> Event:
-        match command:
-            case Fetch():
-                return self._transport.exchange(
-                    Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
-                )
-            case Ask(session):
-                return self._transport.exchange(
-                    Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
-                )
-            case Send(query, limit):
-                return self._transport.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit))
-            case Build():
-                self._build(opened.core.session.memory)
-            case Store(record):
-                opened.keeper.store(record)
-                if self._observe is not None:
-                    self._observe(opened.core.sent(record))
-            case Tick():
-                if self._tick:
-                    spent = (self._clock() - started) / self._tick
-                    self._sleep((math.ceil(spent) - spent) * self._tick)
-            case Wait(seconds):
-                self._sleep(seconds)
-        return None
+    def _run(self, steps: Callable[[Core], Steps[Message]]) -> Message:
+        with self._lock:
+            core, journal = self._durable.open()
+            try:
+                message = self._driver.run(core, journal, steps(core))
+            except JournalError:
+                self._durable.drop()
+                raise
+            except OnOffError:
+                self._defer(core, journal.checkpoint)
+                raise
+            except BaseException:  # an interrupt, or a fault of ours: go back to what the journal holds
+                self._durable.drop()
+                raise
+            self._defer(core, journal.complete)
+            return message
 
-    def _finish(self, opened: _Open, *, answered: bool) -> None:
-        """After a request: the books are to be closed, and the next table built; here, or in the background."""
-        self._owed = opened.keeper.settle if answered else opened.keeper.tidy
-        if not self._background:
-            self._pay()
-            return
-        if self._worker is None:
-            self._worker = threading.Thread(target=self._work, name="onoff-client", daemon=True)
-            self._worker.start()
-        self._jobs.put(opened.core.session.memory)
+    def _defer(self, core: Core, work: Callable[[], None]) -> None:
+        self._durable.defer(work)
+        if self._background is None:
+            self._durable.flush()
+        else:
+            self._background.submit(core.session.memory)
 
-    def _pay(self) -> None:
-        """Close the books if that is owed. A disk that failed once is not believed again: the journal is dropped."""
-        if self._owed is None:
-            return
-        try:
-            self._owed()
-            self._owed = None
-        except JournalError:
-            self._drop()
-
-    def _work(self) -> None:
-        while (memory := self._jobs.get()) is not None:
-            with self._lock:
-                self._pay()
-            if self._jobs.empty():  # else the state has moved on
-                with suppress(OnOffError):  # whoever needs the table will meet the same error
-                    self._build(memory)
-
-    def _build(self, memory: Memory) -> None:
-        """Have the table at hand. It depends on public state only, so how long it takes tells nothing."""
-        if memory.rows.distinct == 1:
-            return
-        with self._building:
-            if self._tables.has(memory):
-                return
-            started = self._clock()
-            self._report(Progress("building", memory.rows.m))
-            self._tables.of(memory)
-            self._report(Progress("ready", memory.rows.m, self._clock() - started))
-
-    def _report(self, progress: Progress) -> None:
-        if self._progress is not None:
-            self._progress(progress)
-
-    def _drop(self) -> None:
-        if self._open is not None:
-            self._open.keeper.close()
-        self._open = self._owed = None
+    def _after_request(self, memory: Memory, latest: Callable[[], bool]) -> None:
+        """In the background: flush the journal, and build the next table unless the state has moved on."""
+        with self._lock:
+            self._durable.flush()
+        if latest():
+            with suppress(OnOffError):  # whoever needs the table will meet the same error
+                self._builder.build(memory)
 
     def _index(self, source: str | int) -> int:
         """The number of a source. The error names nothing that is near it: the name is somebody's request."""

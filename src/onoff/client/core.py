@@ -6,17 +6,8 @@
              catalogue  what the server offers, fetched once; None until then
              checked    whether the server confirmed, since the journal was opened, that our last step is its last
 
-A request is a generator that yields commands and is sent the event each leads to:
-
-    Fetch      ask for the catalogue                           ->  Reply or Failure
-    Ask        which step the server saw last in our session   ->  Reply or Failure
-    Build      have the table of the public state at hand      ->  None
-    Store      write the record                                ->  None, once it is durable
-    Tick       wait until it does not show how long the draw took  ->  None
-    Send       the record's bytes                              ->  Reply or Failure
-    Wait       so many seconds                                 ->  None
-
-and returns the message. Invariants, whatever happens between two events:
+A request is a generator that yields commands (see `commands`), is sent the event each leads to, and returns the
+message. Invariants, whatever happens between two events:
 
 1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
@@ -34,109 +25,30 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from onoff import wire
+from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
+from onoff.client.commands import Ask, Build, Fetch, Send, Steps, Store, Tick, Wait
+from onoff.client.doubt import Doubt
+from onoff.client.exchange import Reply
 from onoff.client.message import Message, Sent
 from onoff.client.record import Record
-from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, OnOffError, ServerUnreachable
+from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
 from onoff.session import Session
 from onoff.session.memory import LastQuery, Memory
 from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.client")
 
-NOTHING_STORED: Final = "there is no last request"
-OTHER_CHAIN: Final = "the chain is not the one of the last request"
-OTHER_SERVER: Final = "the server is not the one of the last request"
-OTHER_CATALOGUE: Final = "the server's catalogue has changed"
-ROLLED_BACK: Final = "the journal is older than what the server saw"
-FORGOTTEN: Final = "the server does not know this session"
-CONFLICT: Final = "the server saw another request at this step"
-DAMAGED: Final = "the journal does not fit the chain"
-
 RECOVERIES: Final = 2
 """How often one request may start a new session before the server is given up."""
 SMALL_ANSWER: Final = 64 * 1024
-"""Refusals and other small talk are at most this long."""
-LARGEST_CATALOGUE: Final = 64 * 2**20
-NOT_A_SERVER: Final = "is this a message server?"
+"""Refusals and what the server saw last are at most this long."""
 
-
-# -- commands and events -----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Fetch:
-    """GET the catalogue."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ask:
-    """POST a session id, to learn the last step that the server saw in it."""
-
-    session: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Build:
-    """Have the table for the session's memory at hand, whatever is wanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Store:
-    """Write the record; go on only when it is durable."""
-
-    record: Record
-
-
-@dataclass(frozen=True, slots=True)
-class Tick:
-    """Wait for the next tick."""
-
-
-@dataclass(frozen=True, slots=True)
-class Send:
-    """POST these bytes; read at most `limit` bytes of answer."""
-
-    query: bytes = field(repr=False)
-    limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class Wait:
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """A whole answer, whatever it says."""
-
-    status: int
-    headers: tuple[tuple[str, str], ...]
-    body: bytes = field(repr=False)
-
-    def header(self, name: str) -> str | None:
-        values = [value for key, value in self.headers if key == name]
-        return values[0] if len(values) == 1 else None
-
-
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """No whole answer: nobody there, too slow, broken off."""
-
-    reason: str
-
-
-Command = Fetch | Ask | Build | Store | Tick | Send | Wait
-Event = Reply | Failure | None
-Steps = Generator[Command, Event, Message]
 Checked = TypeVar("Checked")
-
-
-# -- the machine -------------------------------------------------------------------------------------------
 
 
 class Core:
@@ -165,13 +77,13 @@ class Core:
         self.attempts = attempts
         self.backoff = backoff
         self.record: Record | None = None
-        self.doubt: str | None = None
+        self.doubt: Doubt | None = None
         self.catalogue: Catalogue | None = None
         self.checked = False
         self._new_session = new_session
         self._digest = self.chain.digest()
 
-    def opened(self, found: Record | None, doubt: str | None) -> None:
+    def opened(self, found: Record | None, doubt: Doubt | None) -> None:
         """The journal was opened: what it holds, and whether that can be relied on."""
         self.record, self.doubt, self.checked = found, doubt, False
         if found is None:
@@ -182,21 +94,21 @@ class Core:
             last = wire.decode_bitmap(found.asked, self.chain.n)
             self.session.memory = LastQuery(self.chain, last, found.wanted)
 
-    def request(self, wanted: int, *, private: bool) -> Steps:
+    def request(self, wanted: int, *, private: bool) -> Steps[Message]:
         """Everything that one request takes; a step of its own, whatever became of the one before."""
         yield from self._get_ready()
         if self.doubt is not None or self.record is None:
-            record, memory = self._everything(wanted, private, self.doubt or NOTHING_STORED)
+            record, memory = self._start_over(wanted, private, self.doubt or Doubt.NOTHING_STORED)
         else:
             if not private:
                 yield Build()
             query, memory = self.session.propose(wanted, private=private)
-            record = self._composed(
+            record = self._compose(
                 self.record.session, self.record.step + 1, query.sources, wanted, private, query.note
             )
         return (yield from self._carry_out(record, memory))
 
-    def retry(self) -> Steps:
+    def retry(self) -> Steps[Message]:
         """Send the last request's bytes again, if it was not answered, and deliver what it wanted."""
         yield from self._get_ready()
         record = self.record
@@ -213,15 +125,10 @@ class Core:
 
     # -- before the request: what the server offers, and whether we stand where it saw us last -------------
 
-    def _get_ready(self) -> Generator[Command, Event, None]:
+    def _get_ready(self) -> Steps[None]:
         if self.catalogue is None:
-            catalogue = yield from self._fetch_catalogue()
-            missing = sum(name not in catalogue.index for name in self.chain.names)
-            if missing:
-                raise CatalogueMismatch(
-                    f"{missing} of the chain's {self.chain.n} sources are not in the server's catalogue",
-                    hint="use a chain whose names are the catalogue's; `onoff doctor` compares them",
-                )
+            catalogue = yield from self._exchange(Fetch(), lambda reply: read_catalogue(self.server, reply))
+            require_sources(self.chain.names, catalogue)
             self.catalogue = catalogue
         if self.record is not None and self.doubt is None and not self.checked:
             self.doubt = self._disagrees(self.record)
@@ -229,44 +136,36 @@ class Core:
                 self.doubt = yield from self._compare_steps(self.record)
         self.checked = True
 
-    def _fetch_catalogue(self) -> Generator[Command, Event, Catalogue]:
-        def check(reply: Reply) -> Catalogue:
-            if reply.status != 200:
-                raise BadAnswer(f"{self.server}: no catalogue, but HTTP {reply.status}", hint=NOT_A_SERVER)
-            return wire.decode_catalogue(reply.body)
-
-        return (yield from self._persist(Fetch(), check))
-
-    def _compare_steps(self, record: Record) -> Generator[Command, Event, str | None]:
+    def _compare_steps(self, record: Record) -> Steps[Doubt | None]:
         def check(reply: Reply) -> wire.Seen | None:
             return wire.decode_seen(reply.body) if reply.status == 200 else None
 
-        seen = yield from self._persist(Ask(record.session), check)
+        seen = yield from self._exchange(Ask(record.session), check)
         if seen is None:
-            return FORGOTTEN
+            return Doubt.FORGOTTEN
         if seen.step > record.step:
-            return ROLLED_BACK
+            return Doubt.ROLLED_BACK
         if seen.step == record.step and seen.sha256 != hashlib.sha256(record.query).hexdigest():
-            return CONFLICT
+            return Doubt.CONFLICT
         return None
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _everything(self, wanted: int, private: bool, reason: str) -> tuple[Record, Memory]:
+    def _start_over(self, wanted: int, private: bool, reason: Doubt) -> tuple[Record, Memory]:
         """A new session that begins with the full set: right whatever happened before."""
         everything = tuple(range(self.chain.n))
         note = f"{reason}: everything was asked"
-        record = self._composed(self._new_session(), 0, everything, wanted, private, note)
+        record = self._compose(self._new_session(), 0, everything, wanted, private, note)
         return record, LastQuery(self.chain, everything, wanted)
 
-    def _composed(
+    def _compose(
         self, session: bytes, step: int, sources: tuple[int, ...], wanted: int, private: bool, note: str | None
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
-        query = self._encoded(session, step, self._on_the_wire(sources))
+        query = self._encode(session, step, self._server_indices(sources))
         return Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
 
-    def _carry_out(self, record: Record, memory: Memory) -> Steps:
+    def _carry_out(self, record: Record, memory: Memory) -> Steps[Message]:
         """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""
         for _ in range(RECOVERIES + 1):
             if record is not self.record:
@@ -275,42 +174,38 @@ class Core:
             yield Tick()
             try:
                 return (yield from self._deliver(record))
-            except _InDoubt as doubt:
-                self.doubt = str(doubt)
-                if self.doubt == OTHER_CATALOGUE:
+            except Conflict as conflict:
+                self.doubt = conflict.doubt
+                if conflict.doubt is Doubt.OTHER_CATALOGUE:
                     self.catalogue = None
                 yield from self._get_ready()
-                record, memory = self._everything(record.wanted, record.private, self.doubt)
+                record, memory = self._start_over(record.wanted, record.private, conflict.doubt)
         raise BadAnswer("the server refuses every session", hint="it may be faulty; try again later")
 
-    def _deliver(self, record: Record) -> Steps:
+    def _deliver(self, record: Record) -> Steps[Message]:
         """Send until there is an answer; check all of it; only then look for the frame that was wanted."""
-        columns = self._columns(record)
-        expected = wire.max_answer_length(len(columns), self._offered)
+        asked = self._asked_indices(record)
+        expected = wire.max_answer_length(len(asked), self._offered)
         sent = self.sent(record)
         log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
-        messages = yield from self._persist(
-            Send(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._checked_answer(reply, columns)
+        messages = yield from self._exchange(
+            Send(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
         )
         self.record = replace(record, pending=False)
         name = self.chain.names[record.wanted]
-        return Message.of(name, messages[columns.index(self._offered.index[name])], sent)
+        return Message.of(name, messages[asked.index(self._offered.index[name])], sent)
 
-    def _checked_answer(self, reply: Reply, columns: tuple[int, ...]) -> tuple[wire.Message, ...]:
+    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[wire.Message, ...]:
         if reply.status == 409:
-            raise _InDoubt(_conflict(reply))
+            raise Conflict(_reason(reply))
         if reply.status != 200:
             raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
         if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
             raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
         known = self._offered
-        return wire.decode_answer(
-            reply.body, columns, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
-        )
+        return wire.decode_answer(reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit)
 
-    def _persist(
-        self, command: Fetch | Ask | Send, check: Callable[[Reply], Checked]
-    ) -> Generator[Command, Event, Checked]:
+    def _exchange(self, command: Fetch | Ask | Send, check: Callable[[Reply], Checked]) -> Steps[Checked]:
         """The checked reply to a command, which is repeated as it is, up to `attempts` times."""
         problem = ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")
         for attempt in range(self.attempts):
@@ -332,27 +227,27 @@ class Core:
 
     # -- state ---------------------------------------------------------------------------------------------
 
-    def _differs(self, found: Record) -> str | None:
+    def _differs(self, found: Record) -> Doubt | None:
         """Why a sound record does not belong to this client, or None."""
         if found.chain != self._digest:
-            return OTHER_CHAIN
+            return Doubt.OTHER_CHAIN
         if found.server != self.server:
-            return OTHER_SERVER
+            return Doubt.OTHER_SERVER
         try:
             asked = wire.decode_bitmap(found.asked, self.chain.n)
         except InvalidWire:
-            return DAMAGED
-        return None if found.wanted in asked else DAMAGED
+            return Doubt.UNFIT
+        return None if found.wanted in asked else Doubt.UNFIT
 
-    def _disagrees(self, record: Record) -> str | None:
+    def _disagrees(self, record: Record) -> Doubt | None:
         """Why the bytes of a record are not what it would be sent as to this server, or None."""
         try:
             if wire.decode_query_head(record.query).epoch != self._offered.epoch:
-                return OTHER_CATALOGUE
-            again = self._encoded(record.session, record.step, self._columns(record))
+                return Doubt.OTHER_CATALOGUE
+            again = self._encode(record.session, record.step, self._asked_indices(record))
         except InvalidWire:
-            return DAMAGED
-        return None if record.query == again else DAMAGED
+            return Doubt.UNFIT
+        return None if record.query == again else Doubt.UNFIT
 
     @property
     def _offered(self) -> Catalogue:
@@ -360,24 +255,28 @@ class Core:
             raise RuntimeError("the catalogue is fetched before anything is asked")
         return self.catalogue
 
-    def _on_the_wire(self, sources: tuple[int, ...]) -> tuple[int, ...]:
+    def _server_indices(self, sources: tuple[int, ...]) -> tuple[int, ...]:
         """The server's numbers for sources of the chain, ascending."""
         return tuple(sorted(self._offered.index[self.chain.names[x]] for x in sources))
 
-    def _columns(self, record: Record) -> tuple[int, ...]:
-        return self._on_the_wire(wire.decode_bitmap(record.asked, self.chain.n))
+    def _asked_indices(self, record: Record) -> tuple[int, ...]:
+        return self._server_indices(wire.decode_bitmap(record.asked, self.chain.n))
 
-    def _encoded(self, session: bytes, step: int, columns: tuple[int, ...]) -> bytes:
-        return wire.encode_query(wire.Query(self._offered.epoch, session, step, columns, n=self._offered.n))
-
-
-class _InDoubt(Exception):
-    """The server says that we do not stand where we think."""
+    def _encode(self, session: bytes, step: int, indices: tuple[int, ...]) -> bytes:
+        return wire.encode_query(wire.Query(self._offered.epoch, session, step, indices, n=self._offered.n))
 
 
-def _conflict(reply: Reply) -> str:
+class Conflict(Exception):
+    """The server does not stand where we think it does."""
+
+    def __init__(self, doubt: Doubt) -> None:
+        super().__init__(doubt)
+        self.doubt = doubt
+
+
+def _reason(reply: Reply) -> Doubt:
     try:
         problem = wire.decode_problem(reply.body)
     except InvalidWire:
-        return CONFLICT
-    return OTHER_CATALOGUE if problem.type == wire.EPOCH_CHANGED else CONFLICT
+        return Doubt.CONFLICT
+    return Doubt.OTHER_CATALOGUE if problem.type == wire.EPOCH_CHANGED else Doubt.CONFLICT

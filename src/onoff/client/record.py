@@ -1,7 +1,7 @@
 """What a client must remember, and nothing else: the last request it stored.
 
 The last query *is* the pending one: as soon as it is stored it counts as sent, so there is nothing older to keep.
-`wanted` is the only secret in it; everything else is known to the server, or is about the machine.
+`wanted` is secret, and `memory` where a model has one; everything else is known to the server, or is about the machine.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ class Record:
     wanted                 secret: which of them was wanted
     private, note          how it was asked, and why everything was, if it was
     pending                not answered yet
+    memory                 what the session's memory needs beyond `asked` and `wanted`, in bytes of its own; secret
     """
 
     server: str
@@ -33,3 +34,4 @@ class Record:
     private: bool
     note: str | None = None
     pending: bool = True
+    memory: bytes = field(default=b"", repr=False)

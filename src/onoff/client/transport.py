@@ -12,36 +12,18 @@ import os
 import socket
 import ssl
 import time
-from contextlib import closing
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urlsplit
 
 import h11
 
-from onoff.client.core import Failure, Reply
+from onoff.client.exchange import Failure, Reply, Request
 from onoff.errors import InvalidInput
 
 CHUNK: Final = 64 * 1024
 PORTS: Final = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """What to send, all of it. At most `limit` bytes of body are read in return."""
-
-    method: str
-    path: str
-    headers: tuple[tuple[str, str], ...]
-    body: bytes = field(repr=False)
-    limit: int
-
-
-class Transport(Protocol):
-    """How requests reach a server. Gives a Failure, and never raises, where no whole answer came back."""
-
-    def exchange(self, request: Request) -> Reply | Failure: ...
 
 
 class Http:
@@ -75,7 +57,8 @@ class Http:
     def _converse(self, connection: socket.socket, request: Request, deadline: _Deadline) -> Reply | Failure:
         protocol = h11.Connection(h11.CLIENT)
         connection.settimeout(deadline.left())
-        connection.sendall(self._encoded(protocol, request))
+        with suppress(BrokenPipeError, ConnectionResetError):  # it may have refused before it read all
+            connection.sendall(self._encode(protocol, request))
         head: h11.InformationalResponse | h11.Response | None = None
         body = bytearray()
         while True:
@@ -95,11 +78,11 @@ class Http:
                 case _:
                     return Failure("the answer broke off")
 
-    def _encoded(self, protocol: h11.Connection, request: Request) -> bytes:
+    def _encode(self, protocol: h11.Connection, request: Request) -> bytes:
         """The request as one piece: how it is cut into segments then depends on its length alone."""
         port = "" if self.port == PORTS[self.scheme] else f":{self.port}"
         name = f"[{self.host}]" if ":" in self.host else self.host
-        length = [("content-length", str(len(request.body)))] if request.method == "POST" else []
+        length = [("content-length", str(len(request.body)))] if request.method in {"POST", "PUT"} else []
         headers = [("host", name + port), *request.headers, *length]
         head = protocol.send(h11.Request(method=request.method, target=self.prefix + request.path, headers=headers))
         body = protocol.send(h11.Data(data=request.body)) if request.body else b""

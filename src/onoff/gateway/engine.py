@@ -28,11 +28,10 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final
 
-from onoff import wire
 from onoff.client import Client, Message, Progress, Sent, default_journal
-from onoff.client.core import LARGEST_CATALOGUE, Failure
-from onoff.client.transport import Http, Request
-from onoff.errors import InvalidInput, InvalidWire, OnOffError, ServerUnreachable, UnknownSource
+from onoff.client.catalogue import fetch_catalogue, require_sources
+from onoff.client.transport import Http
+from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.evidence import Assessment, Evidence
 from onoff.gateway.seen import SeenLog
 from onoff.gateway.switch import Position, Switch
@@ -298,21 +297,13 @@ class Engine:
 
     def _look(self) -> None:
         """Whether a server is there that has our sources."""
-        reply = self._probe.exchange(
-            Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
-        )
         problem, frame_size = None, self._frame_size
-        if isinstance(reply, Failure):
-            problem = f"{self.url}: {reply.reason}"
-        else:
-            try:
-                catalogue = wire.decode_catalogue(reply.body)
-                frame_size = catalogue.frame_size
-                missing = sum(name not in catalogue.index for name in self.chain.names)
-                if missing:
-                    problem = f"{missing} of the chain's {self.chain.n} sources are not in the server's catalogue"
-            except InvalidWire:
-                problem = f"{self.url}: not a message server (HTTP {reply.status})"
+        try:
+            catalogue = fetch_catalogue(self.url, self._probe)
+            frame_size = catalogue.frame_size
+            require_sources(self.chain.names, catalogue)
+        except OnOffError as error:
+            problem = error.message
         with self._lock:
             found = (problem is None, problem, frame_size)
             if found == (self._connected, self._problem, self._frame_size):

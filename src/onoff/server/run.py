@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import multiprocessing
 import os
@@ -24,6 +25,9 @@ from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+from urllib.request import Request as UrlRequest
+from urllib.request import urlopen
 
 import uvicorn
 
@@ -214,9 +218,10 @@ class Running:
 
     def publish(self, name: str, body: bytes, media_type: str = "text/plain; charset=utf-8") -> int:
         """Publish over HTTP as any publisher would; return the version."""
-        from onoff.server.publishing import publish
-
-        return int(publish(self.url, self.token, name, body, media_type)["version"])
+        headers = {"authorization": f"Bearer {self.token}", "content-type": media_type}
+        path = f"/v1/sources/{quote(name, safe='')}/message"
+        with urlopen(UrlRequest(self.url + path, body, headers, method="PUT"), timeout=30) as reply:
+            return int(json.load(reply)["version"])
 
 
 @contextlib.contextmanager

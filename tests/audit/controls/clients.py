@@ -4,7 +4,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from onoff.client.core import Core, Failure, Send, Store, Tick, _InDoubt
+from onoff.client.commands import Send, Store, Tick
+from onoff.client.core import Conflict, Core
+from onoff.client.exchange import Failure
 
 
 @contextmanager
@@ -28,9 +30,7 @@ class RedrawsOnRetry(Core):
             if isinstance(command, Send) and isinstance(event, Failure) and before.last is not None:
                 self.session.memory = before
                 query, self.session.memory = self.session.propose(wanted, private=private)
-                again = self._composed(
-                    self.record.session, self.record.step, query.sources, wanted, private, query.note
-                )
+                again = self._compose(self.record.session, self.record.step, query.sources, wanted, private, query.note)
                 yield Store(again)
                 self.record = again
                 yield replace(command, query=again.query)
@@ -43,8 +43,8 @@ class SendsFirst(Core):
         yield Tick()
         try:
             message = yield from self._deliver(record)
-        except _InDoubt as doubt:
-            record, memory = self._everything(record.wanted, record.private, str(doubt))
+        except Conflict as conflict:
+            record, memory = self._start_over(record.wanted, record.private, conflict.doubt)
             message = yield from self._deliver(record)
         yield Store(record)
         self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
@@ -68,8 +68,8 @@ class ClosesEarly(Core):
 
     def _deliver(self, record):
         steps, event = super()._deliver(record), None
-        columns = self._columns(record)
-        position = columns.index(self._offered.index[self.chain.names[record.wanted]])
+        asked = self._asked_indices(record)
+        position = asked.index(self._offered.index[self.chain.names[record.wanted]])
         while True:
             try:
                 command = steps.send(event)

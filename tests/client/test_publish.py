@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
+from onoff.client.publish import publish
 from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable
-from onoff.server.publishing import fetch_catalogue, publish
 from onoff.wire import Problem, encode_problem
 
 
@@ -54,19 +54,9 @@ def test_refusals_of_a_publish(status, content, error, words):
     assert caught.value.hint
 
 
-@REFUSALS
-def test_refusals_of_the_catalogue(status, content, error, words):
-    with server_that_says(status, content) as url, pytest.raises(error, match=words) as caught:
-        fetch_catalogue(url)
-    assert caught.value.hint
-
-
 def test_a_server_that_is_of_another_kind():
-    with server_that_says(200, b"hello") as url:
-        with pytest.raises(ServerUnreachable, match="sends"):
-            fetch_catalogue(url)
-        with pytest.raises(ServerUnreachable, match="no receipt"):
-            publish(url, "token", "a", b"x", "text/plain")
+    with server_that_says(200, b"hello") as url, pytest.raises(ServerUnreachable, match="no receipt"):
+        publish(url, "token", "a", b"x", "text/plain")
 
 
 def test_bad_names_are_refused_before_anything_is_sent():

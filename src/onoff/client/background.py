@@ -1,0 +1,38 @@
+"""Background: a thread of its own that works on the latest item only."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+
+
+class Background(Generic[Item]):
+    """Calls `work(item, latest)` for every item in order; `latest()` says whether none came since.
+
+    The thread starts with the first item, ends with `close`, and never keeps the process alive.
+    """
+
+    def __init__(self, name: str, work: Callable[[Item, Callable[[], bool]], None]) -> None:
+        self._name = name
+        self._work = work
+        self._items: SimpleQueue[Item | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, item: Item) -> None:
+        """Have `item` worked on soon."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._items.put(item)
+
+    def close(self) -> None:
+        """End the thread after the items that are waiting."""
+        self._items.put(None)
+
+    def _run(self) -> None:
+        while (item := self._items.get()) is not None:
+            self._work(item, self._items.empty)

@@ -1,0 +1,63 @@
+"""Fetching a catalogue: the one request, and the one way to read its reply."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from onoff import wire
+from onoff.client.exchange import Reply, Request, Transport
+from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerUnreachable
+
+LARGEST_CATALOGUE: Final = 64 * 2**20
+TIMEOUT: Final = 10.0
+NOT_A_SERVER: Final = "is this a message server?"
+CATALOGUE_REQUEST: Final = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
+
+
+def read_catalogue(server: str, reply: Reply) -> wire.Catalogue:
+    """The catalogue in a reply of `server`. Raises BadAnswer where it is none, InvalidWire where it is damaged."""
+    if reply.status != 200:
+        raise BadAnswer(f"{server}: no catalogue, but HTTP {reply.status}", hint=NOT_A_SERVER)
+    return wire.decode_catalogue(reply.body)
+
+
+def fetch_catalogue(server: str, transport: Transport | None = None, *, timeout: float = TIMEOUT) -> wire.Catalogue:
+    """The catalogue of a server, fetched once.
+
+    Parameters
+    ----------
+    server
+        The address, such as http://127.0.0.1:8470.
+    transport
+        How to reach it; HTTP unless given.
+    timeout
+        Seconds after which HTTP gives up.
+
+    Raises
+    ------
+    ServerUnreachable
+        Nobody answered.
+    BadAnswer
+        What answered is not a message server.
+    """
+    if transport is None:
+        from onoff.client.transport import Http
+
+        transport = Http(server, timeout=timeout)
+    reply = transport.exchange(CATALOGUE_REQUEST)
+    if not isinstance(reply, Reply):
+        raise ServerUnreachable(f"{server}: {reply.reason}", hint="is the server running? `onoff serve` starts one")
+    try:
+        return read_catalogue(server, reply)
+    except InvalidWire as error:
+        raise BadAnswer(f"{server}: {error.message}", hint=error.hint) from None
+
+
+def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
+    """Raise CatalogueMismatch unless the server has every source of the chain. Names none: one may be wanted."""
+    missing = sum(name not in catalogue.index for name in names)
+    if missing:
+        raise CatalogueMismatch(
+            f"{missing} of the chain's {len(names)} sources are not in the server's catalogue",
+            hint="use a chain whose names are the catalogue's; `onoff doctor` compares them",
+        )

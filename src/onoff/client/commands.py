@@ -1,0 +1,70 @@
+"""The commands that a core gives, and the events that they lead to.
+
+Fetch      GET the catalogue                               ->  Reply or Failure
+Ask        POST a session id: which step was seen last     ->  Reply or Failure
+Build      have the table of the public state at hand      ->  None
+Store      write the record                                ->  None, once it is durable
+Tick       wait until it does not show how long the draw took  ->  None
+Send       POST the record's bytes                         ->  Reply or Failure
+Wait       so many seconds                                 ->  None
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from onoff.client.exchange import Failure, Reply
+from onoff.client.record import Record
+
+
+@dataclass(frozen=True, slots=True)
+class Fetch:
+    """GET the catalogue."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """POST a session id, to learn the last step that the server saw in it."""
+
+    session: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Have the table for the session's memory at hand, whatever is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write the record; go on only when it is durable."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Wait for the next tick."""
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """POST these bytes; read at most `limit` bytes of answer."""
+
+    query: bytes = field(repr=False)
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Let so many seconds pass."""
+
+    seconds: float
+
+
+Command = Fetch | Ask | Build | Store | Tick | Send | Wait
+Event = Reply | Failure | None
+Result = TypeVar("Result")
+Steps = Generator[Command, Event, Result]
+"""A request, or part of one: yields commands, is sent the event of each, returns its result."""

@@ -1,0 +1,44 @@
+"""One exchange with a server as values: what to send, what came back. No I/O; see `transport` for how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What to send, all of it. At most `limit` bytes of body are read in return."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole answer, whatever it says."""
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = field(repr=False)
+
+    def header(self, name: str) -> str | None:
+        """The value of a header that came exactly once."""
+        values = [value for key, value in self.headers if key == name]
+        return values[0] if len(values) == 1 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """No whole answer: nobody there, too slow, broken off."""
+
+    reason: str
+
+
+class Transport(Protocol):
+    """How requests reach a server. Gives a Failure, and never raises, where no whole answer came back."""
+
+    def exchange(self, request: Request) -> Reply | Failure: ...
