@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from tests.audit.chains import EVERY, NAMED, P2, P3
+from tests.support.chains import EVERY, NAMED, P2, P3
 
 from onoff.audit import client as audit_client_module
 from onoff.audit.client import EVERY_FAULT, KNOWN_LIMITS, AuditedClient, Fault, audit_client

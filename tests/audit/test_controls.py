@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.audit.chains import P2, P3, symmetric
-from tests.audit.controls import clients, sessions
-from tests.audit.controls.clients import as_client
+from tests.support.chains import P2, P3, symmetric
+from tests.support.controls import clients, sessions
+from tests.support.controls.clients import as_client
 
 import onoff
 from onoff.audit.client import AuditedClient, Fault, audit_client

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from tests.audit.chains import EVERY, P2, P3
+from tests.support.chains import EVERY, P2, P3
 
 from onoff.audit.exact import NaiveSession, audit_exact, audit_patterns
 from onoff.errors import InvalidInput, PrivacyBreach

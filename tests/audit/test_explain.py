@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import numpy as np
 import pytest
-from tests.audit.chains import NAMED, P2, P3
+from tests.support.chains import NAMED, P2, P3
 
 from onoff.audit import explain as module
 from onoff.audit.exact import NaiveSession

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.audit.chains import P3
+from tests.support.chains import P3
 
 from onoff.audit.identities import audit_identities
 from onoff.errors import InvalidInput

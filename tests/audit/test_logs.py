@@ -8,7 +8,8 @@ from contextlib import ExitStack
 
 import numpy as np
 import pytest
-from tests.gateway.local import gateway
+from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.audit import transcript
@@ -45,7 +46,7 @@ class Wiretap:
     """Passes requests on and keeps the queries; the third answer of all is lost."""
 
     def __init__(self, url):
-        self.inner, self.bodies = Http(url, timeout=10), []
+        self.inner, self.bodies = Http(url, timeout=PATIENCE), []
 
     def exchange(self, request):
         reply = self.inner.exchange(request)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.audit.chains import NAMED, P2, P3
+from tests.support.chains import NAMED, P2, P3
 
 from onoff.audit.mismatch import (
     DIRECTIONS,

@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from tests.audit.chains import P2
+from tests.support.chains import P2
 
 from onoff.audit.exact import audit_exact
 from onoff.audit.explain import explain

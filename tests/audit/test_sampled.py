@@ -5,9 +5,9 @@ numbers of sessions used here, which exceed those of the threat model. The calib
 """
 
 import pytest
-from tests.audit.chains import P2, P3
-from tests.audit.controls import clients, sessions
-from tests.audit.controls.clients import as_client
+from tests.support.chains import P2, P3
+from tests.support.controls import clients, sessions
+from tests.support.controls.clients import as_client
 
 from onoff.audit.client import Fault, client_user
 from onoff.audit.sampled import Trial, collect, judge, session_user

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.audit.chains import NAMED, P2, P3
+from tests.support.chains import NAMED, P2, P3
 
 from onoff.audit import transcript
 from onoff.audit.transcript import LogLine, audit_log, parse_line, read_log

@@ -5,7 +5,7 @@ from fractions import Fraction
 from itertools import pairwise, product
 
 import pytest
-from tests.audit.chains import NAMED, P2, P3
+from tests.support.chains import NAMED, P2, P3
 
 from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import NaiveSession

@@ -6,7 +6,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from playwright.sync_api import sync_playwright
-from tests.gateway.local import gateway
+from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
 
 CHROMIUM = "/usr/bin/chromium"
 FLAGS = [
@@ -20,7 +21,6 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP rebound.example 127.0.0.1",
 ]
-PATIENCE = 30_000
 WATCH = """
 window.violations = [];
 const note = (event) => window.violations.push(`${event.violatedDirective} ${event.blockedURI}`);
@@ -43,7 +43,7 @@ class Visit:
     def __init__(self, context):
         self.context = context
         self.page = context.new_page()
-        self.page.set_default_timeout(PATIENCE)
+        self.page.set_default_timeout(1000 * PATIENCE)
         self.complaints, self.requests = [], []
         self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in {"error", "warning"} else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))

@@ -7,6 +7,7 @@ gateway's cookie along, and on another name. It even knows the address for apps,
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from onoff.gateway.guard import REFUSAL
 
@@ -23,7 +24,7 @@ def test_a_page_elsewhere_gets_nothing_and_causes_nothing(visitor, local, elsewh
     elsewhere.pages["/attack"] = ATTACK.replace("BASE", local.address.base).replace("TOKEN", local.app_token)
     page = visit.context.new_page()
     page.goto(f"http://{name}:{elsewhere.port}/attack")
-    assert page.wait_for_selector("#got", state="attached", timeout=30_000).text_content() == "[]"
+    assert page.wait_for_selector("#got", state="attached", timeout=1000 * PATIENCE).text_content() == "[]"
     assert local.world.requests == before
     assert local.engine.position == position
     assert len(local.engine.log.latest(10)) == 1

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff.cli import run

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from urllib.request import ProxyHandler, build_opener
 
+from tests.support.waiting import PATIENCE
+
 from onoff.cli import run
 from onoff.cli.demo import news_chain
 
@@ -50,12 +52,12 @@ def test_the_demo_keeps_serving_until_it_is_stopped():
         )
         feeds = next(line for line in process.stderr if line.startswith("feeds")).split()[1]
         opener = build_opener(ProxyHandler({}))
-        with opener.open(feeds.replace("NAME", "weather"), timeout=30) as answer:
+        with opener.open(feeds.replace("NAME", "weather"), timeout=PATIENCE) as answer:
             assert answer.headers["content-type"].startswith("application/atom+xml")
             assert "Weather, edition" in answer.read().decode()
         assert found
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_the_readers_chain_stays_with_a_subject():

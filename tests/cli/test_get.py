@@ -6,7 +6,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff.cli import run

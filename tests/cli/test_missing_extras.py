@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 SPEC = """
 schemes = ["greedy"]
@@ -32,7 +33,11 @@ def test_it_is_named(absent, extra, command, tmp_path):
     (tmp_path / "spec.toml").write_text(SPEC)
     without = f"import sys; sys.modules[{absent!r}] = None; from onoff.cli import main; main()"
     run = subprocess.run(
-        [sys.executable, "-c", without, *command.split()], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", without, *command.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
     assert (run.returncode, run.stdout) == (1, ""), run.stderr
     assert absent in run.stderr.replace("Dask", "distributed")

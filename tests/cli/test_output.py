@@ -9,6 +9,7 @@ import threading
 
 import pytest
 from rich.console import Console
+from tests.support.waiting import PATIENCE
 
 from onoff import cli
 from onoff.cli import design, run
@@ -71,7 +72,7 @@ def test_work_that_takes_long_says_what_it_does_and_how_far_it_is(monkeypatch):
     with progress("reading", late=0.01) as work:
         work.now("users", total=2000)
         work(7)
-        assert heard.enough.wait(60)
+        assert heard.enough.wait(PATIENCE)
     lines = heard.getvalue().splitlines()
     assert re.fullmatch(r"onoff: (reading|users: [07] of 2000) \(\d+ s\) \.\.\.", lines[0])
 
@@ -80,7 +81,7 @@ def test_work_that_goes_on_says_so_again(monkeypatch):
     heard = Heard(3)
     monkeypatch.setattr(sys, "stderr", heard)
     with progress("bounds", late=0.001):
-        assert heard.enough.wait(60)
+        assert heard.enough.wait(PATIENCE)
 
 
 def test_work_that_is_soon_done_says_nothing(capsys):
@@ -105,7 +106,7 @@ def test_at_a_terminal_a_bar_shows_what_is_under_way_and_goes_away(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     with progress("users", 2000, late=0) as work:
         work(7)
-        assert screen.enough.wait(60)
+        assert screen.enough.wait(PATIENCE)
     assert "users" in screen.getvalue()
     assert screen.getvalue().endswith("\x1b[2K")  # the line is cleared
 

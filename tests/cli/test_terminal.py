@@ -5,7 +5,8 @@ import subprocess
 import sys
 
 import pytest
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 
@@ -26,7 +27,7 @@ def shown(tmp_path, world):
         screen, terminal = os.openpty()
         try:
             command = [sys.executable, "-c", "from onoff.cli import main; main()", "get", *arguments]
-            subprocess.run(command, env=environment, stdout=terminal, stderr=terminal, check=True, timeout=60)
+            subprocess.run(command, env=environment, stdout=terminal, stderr=terminal, check=True, timeout=PATIENCE)
             return os.read(screen, 65536).decode().replace("\r\n", "\n")
         finally:
             os.close(screen)

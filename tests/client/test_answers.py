@@ -4,7 +4,8 @@ import itertools
 import time
 
 import pytest
-from tests.client.world import FRAME, NAMES, P4, Direct, World, encode_reply, listening
+from tests.support.waiting import PATIENCE
+from tests.support.world import FRAME, NAMES, P4, Direct, World, encode_reply, listening
 
 import onoff
 from onoff import wire
@@ -62,7 +63,7 @@ def test_a_fault_at_every_byte(fault):
 
     refused = 0
     with listening(world, deliver) as server:
-        settings = {"tick": 0, "attempts": 1, "background": False, "timeout": 20}
+        settings = {"tick": 0, "attempts": 1, "background": False, "timeout": PATIENCE}
         with Client(server.url, CHAIN, MemoryJournal(), "single", **settings) as client:
             for offset in range(LENGTH):
                 at = offset

@@ -3,7 +3,7 @@
 import asyncio
 
 import pytest
-from tests.client.world import NAMES, P4, Direct, World
+from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
 from onoff import wire

@@ -1,7 +1,7 @@
 """Fetching a catalogue: the one way, and what each thing that is none is called."""
 
 import pytest
-from tests.client.world import NAMES, Direct, World
+from tests.support.world import NAMES, Direct, World
 
 from onoff import wire
 from onoff.client.catalogue import CATALOGUE_REQUEST, fetch_catalogue, require_sources

@@ -3,7 +3,8 @@
 import threading
 
 import pytest
-from tests.client.world import NAMES, P4, Direct, World, listening
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, Direct, World, listening
 
 import onoff
 from onoff import wire
@@ -392,7 +393,7 @@ def test_the_next_table_is_built_in_the_background():
 
     with client_of(world, background=True, progress=progress) as client:
         client.get("alpha", private=True)
-        assert ready.wait(60)
+        assert ready.wait(PATIENCE)
         client.get("beta", private=False)
     assert set(threads) == {"onoff-client"}
 

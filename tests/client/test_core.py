@@ -5,7 +5,7 @@ import logging
 from dataclasses import replace
 
 import pytest
-from tests.client.world import NAMES, P4, World
+from tests.support.world import NAMES, P4, World
 
 from onoff import wire
 from onoff.client.catalogue import LARGEST_CATALOGUE

@@ -9,8 +9,8 @@ import random
 from dataclasses import replace
 
 import pytest
-from tests.client.progress import progress
-from tests.client.world import NAMES, P4, Direct, World
+from tests.support.progress import progress
+from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
 from onoff.client import Client

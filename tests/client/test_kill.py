@@ -14,9 +14,9 @@ import random
 import shutil
 
 import pytest
-from tests.client.killing import WRITING, Killer
-from tests.client.progress import progress
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.killing import WRITING, Killer
+from tests.support.progress import progress
+from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff import wire

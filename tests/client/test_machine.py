@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from tests.client.world import Direct, World
+from tests.support.world import Direct, World
 
 import onoff
 from onoff import wire

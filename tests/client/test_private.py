@@ -9,7 +9,7 @@ import sys
 import traceback
 
 import pytest
-from tests.client.world import P4, Direct, World, listening
+from tests.support.world import P4, Direct, World, listening
 
 import onoff
 from onoff import wire

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 
 import h11
 import pytest
-from tests.client.world import read_request
+from tests.support.ports import reserved_port
+from tests.support.waiting import PATIENCE
+from tests.support.world import read_request
 
 from onoff.client.exchange import Failure, Reply, Request
 from onoff.client.transport import Http
@@ -22,12 +24,12 @@ def serving(converse, family=socket.AF_INET):
     """A server of one connection, which `converse(connection)` speaks over; gives its port."""
     host = "::1" if family == socket.AF_INET6 else "127.0.0.1"
     listener = socket.create_server((host, 0), family=family)
-    listener.settimeout(30)
+    listener.settimeout(PATIENCE)
 
     def serve():
         connection, _ = listener.accept()
         with connection:
-            connection.settimeout(30)
+            connection.settimeout(PATIENCE)
             converse(connection)
 
     thread = threading.Thread(target=serve)
@@ -39,7 +41,7 @@ def serving(converse, family=socket.AF_INET):
         listener.close()
 
 
-def exchanged(converse, *, scheme="http", host="127.0.0.1", timeout=20, family=socket.AF_INET, request=ASK):
+def exchanged(converse, *, scheme="http", host="127.0.0.1", timeout=PATIENCE, family=socket.AF_INET, request=ASK):
     with serving(converse, family) as port:
         return Http(f"{scheme}://{host}:{port}/base/", timeout=timeout).exchange(request)
 
@@ -123,7 +125,7 @@ def test_an_answer_that_is_just_short_enough_is_read():
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_silence_ends_at_the_deadline(scheme):
     over = threading.Event()
-    with serving(lambda connection: over.wait(30)) as port:
+    with serving(lambda connection: over.wait(PATIENCE)) as port:
         failure = Http(f"{scheme}://127.0.0.1:{port}", timeout=0.2).exchange(ASK)
         over.set()
     assert failure == Failure("no whole answer within 0.2 s")
@@ -134,9 +136,8 @@ def test_no_time_at_all_is_too_little():
 
 
 def test_nobody_there_is_named():
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
-    assert Http(f"http://127.0.0.1:{port}", timeout=20).exchange(ASK) == Failure("connection refused")
+    with reserved_port() as port:
+        assert Http(f"http://127.0.0.1:{port}", timeout=PATIENCE).exchange(ASK) == Failure("connection refused")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ import random
 import sqlite3
 
 import pytest
-from tests.client.progress import progress
-from tests.client.world import NAMES, P4, Listening, World
+from tests.support.progress import progress
+from tests.support.world import NAMES, P4, Listening, World
 
 import onoff
 from onoff import wire

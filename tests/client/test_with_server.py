@@ -4,7 +4,7 @@ import asyncio
 import shutil
 
 import pytest
-from tests.client.world import NAMES, P4
+from tests.support.world import NAMES, P4
 
 import onoff
 from onoff.client import Client

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.docs.pages import ROOT, blocks, script
+from tests.support.pages import ROOT, blocks, script
 
 import onoff
 
@@ -25,15 +25,15 @@ def short(page):
 def test_every_block_runs(page, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
-    done = subprocess.run(
-        ["bash", "-c", script(page)],
-        cwd=tmp_path,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-    )
+    with script(page) as text:
+        done = subprocess.run(
+            ["bash", "-c", text],
+            cwd=tmp_path,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+        )
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
 
 

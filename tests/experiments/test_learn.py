@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from tests.experiments.data import MSNBC, needs_msnbc
+from tests.support.data import MSNBC, needs_msnbc
 
 from onoff.errors import InvalidInput
 from onoff.experiments import learn as module

@@ -1,15 +1,14 @@
 """Sweeps: the rows are right, a stopped sweep goes on, and a cluster may lose workers and clients."""
 
+import json
 import os
 import signal
-import socket
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.waiting import PATIENCE, until
 
 from onoff.errors import InvalidInput, OnOffError, UnknownScheme
 from onoff.experiments import sweep as module
@@ -224,16 +223,10 @@ LOOPBACK = ["--host", "127.0.0.1"]
 NOBODY = "tcp://127.0.0.1:9"
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 @pytest.fixture
 def cluster(tmp_path):
     """The address, and the processes: the scheduler first, then two workers of one thread each."""
-    address = f"tcp://127.0.0.1:{free_port()}"
+    place = tmp_path / "scheduler.json"
     environment = {**os.environ, "DASK_DISTRIBUTED__DASHBOARD__LINK": "", "PYTHONWARNINGS": "ignore"}
     started = []
 
@@ -248,7 +241,11 @@ def cluster(tmp_path):
         started.append(process)
         return process
 
-    start("dask_scheduler", *LOOPBACK, "--port", address.rsplit(":", 1)[1], "--no-dashboard", "--no-show")
+    scheduler = start(
+        "dask_scheduler", *LOOPBACK, "--port", "0", "--scheduler-file", str(place), "--no-dashboard", "--no-show"
+    )
+    until(lambda: scheduler.poll() is not None or (place.exists() and place.read_text().endswith("}")))
+    address = json.loads(place.read_text())["address"]
     for _ in range(2):
         start("dask_worker", address, *LOOPBACK, "--nthreads", "1", "--no-nanny", "--no-dashboard")
     wait_for_workers(address, 2)
@@ -258,11 +255,21 @@ def cluster(tmp_path):
         process.wait()
 
 
+KILLED_AT_FIVE = """
+import os, signal, sys
+from pathlib import Path
+from onoff.experiments.sweep import read_spec, sweep
+spec, out, address = sys.argv[1:]
+kill = lambda finished: finished >= 5 and os.kill(os.getpid(), signal.SIGKILL)
+sweep(read_spec(Path(spec)), Path(out), cluster=address, progress=kill)
+"""
+
+
 def wait_for_workers(address, count):
     from distributed import Client
 
-    with Client(address, timeout=60, set_as_default=False) as client:
-        client.wait_for_workers(count, timeout=60)
+    with Client(address, timeout=PATIENCE, set_as_default=False) as client:
+        client.wait_for_workers(count, timeout=PATIENCE)
 
 
 CLUSTER_SPEC = """
@@ -298,14 +305,9 @@ def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, 
     spec = tmp_path / "spec.toml"
     tasks = tasks_of(tmp_path, CLUSTER_SPEC.replace("[1, 2, 3, 4, 5]", str(list(range(12)))))
     out = tmp_path / "r.parquet"
-    command = [str(Path(sys.executable).with_name("onoff")), "sweep", str(spec), "-o", str(out), "--cluster", address]
-    client = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    client = subprocess.run([sys.executable, "-c", KILLED_AT_FIVE, str(spec), str(out), address], check=False)
+    assert client.returncode == -signal.SIGKILL
     parts = Parts(out)
-    deadline = time.monotonic() + 60
-    while len(parts.keys()) < 5 and client.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.01)
-    client.kill()
-    client.communicate()
     kept = parts.keys()
     assert 5 <= len(kept) < len(tasks)
 

@@ -9,12 +9,13 @@ from urllib.parse import quote
 
 import feedparser
 import pytest
-from tests.client.world import NAMES, P4, World
-from tests.gateway.local import gateway
+from tests.support.gateway import gateway
+from tests.support.ports import reserved_port
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, World
 
 from onoff import wire
 from onoff.cli import run
-from onoff.gateway.run import listen
 from onoff.model.chain import MarkovChain
 
 
@@ -245,7 +246,7 @@ class Stream:
     def __init__(self, local):
         import http.client
 
-        self.connection = http.client.HTTPConnection("127.0.0.1", local.port, timeout=30)
+        self.connection = http.client.HTTPConnection("127.0.0.1", local.port, timeout=PATIENCE)
         self.connection.request("GET", "/v1/events", headers={"Authorization": f"Bearer {local.token}"})
         self.answer = self.connection.getresponse()
         self.states = []
@@ -264,7 +265,7 @@ class Stream:
 
     def wait_for(self, wanted):
         with self.news:
-            assert self.news.wait_for(lambda: self.states and wanted(self.states[-1]), timeout=20)
+            assert self.news.wait_for(lambda: self.states and wanted(self.states[-1]), timeout=PATIENCE)
 
     def close(self):
         self.thread.join(20)
@@ -329,9 +330,7 @@ def test_without_a_server_it_says_so_and_a_key_sends_the_same_bytes_again(tmp_pa
 
 
 def test_nobody_at_the_address(tmp_path):
-    with listen("127.0.0.1", 0) as free:
-        port = free.getsockname()[1]
-    with gateway(tmp_path, url=f"http://127.0.0.1:{port}") as local:
+    with reserved_port() as port, gateway(tmp_path, url=f"http://127.0.0.1:{port}") as local:
         answer = local.get("/v1/sources/alpha")
         assert answer.status == 504
         assert local.get("/v1/log").body == b""

@@ -4,8 +4,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from tests.client.world import NAMES, P4, World, listening
-from tests.gateway.local import QUIET
+from tests.support.gateway import QUIET
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, World, listening
 
 from onoff import wire
 from onoff.errors import InvalidInput, OnOffError, UnknownSource
@@ -42,7 +43,7 @@ def held(deliver):
     def wait(connection, path, raw):
         if path == wire.QUERY_PATH:
             asked.set()
-            assert release.wait(30)
+            assert release.wait(PATIENCE)
         connection.sendall(raw)
 
     deliver[0] = wait
@@ -52,7 +53,7 @@ def held(deliver):
 def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
     asked, release = held(deliver)
     waiting = [engine.request("alpha") for _ in range(LONGEST_QUEUE)]
-    assert asked.wait(30)
+    assert asked.wait(PATIENCE)
     with pytest.raises(Busy):
         engine.request("beta")
     assert engine.snapshot()["waiting"] == LONGEST_QUEUE
@@ -66,7 +67,7 @@ def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
 def test_a_key_that_a_full_queue_refused_can_be_used_again(engine, deliver):
     asked, release = held(deliver)
     waiting = [engine.request("alpha") for _ in range(LONGEST_QUEUE)]
-    assert asked.wait(30)
+    assert asked.wait(PATIENCE)
     with pytest.raises(Busy):
         engine.request("beta", key="mine")
     release.set()
@@ -106,7 +107,7 @@ def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, 
 def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
     asked, release = held(deliver)
     first, second = engine.request("alpha"), engine.request("beta")
-    assert asked.wait(30)
+    assert asked.wait(PATIENCE)
     engine.turn(private=False)
     third = engine.request("beta")
     release.set()

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from tests.client.world import P4
+from tests.support.world import P4
 
 from onoff.audit.step import plain_request_leak
 from onoff.client import Sent

@@ -5,7 +5,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import feedparser
 import pytest
-from tests.gateway.local import gateway
+from tests.support.gateway import gateway
 
 from onoff import wire
 from onoff.client import Message, Sent

@@ -7,7 +7,8 @@ import socket
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.gateway.local import gateway
+from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
 
 from onoff.gateway.guard import HEADERS, REFUSAL, Admitted, Guard, guarded, new_token
 
@@ -234,7 +235,7 @@ def test_opening_gives_a_cookie_that_pages_elsewhere_cannot_use(tmp_path):
 
 
 def test_a_websocket_is_refused(tmp_path):
-    with gateway(tmp_path) as local, socket.create_connection(("127.0.0.1", local.port), timeout=10) as line:
+    with gateway(tmp_path) as local, socket.create_connection(("127.0.0.1", local.port), timeout=PATIENCE) as line:
         line.sendall(
             f"GET /v1/events HTTP/1.1\r\nHost: {local.host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
             "Origin: http://evil.example\r\nSec-WebSocket-Version: 13\r\n"

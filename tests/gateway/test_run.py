@@ -13,7 +13,8 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import feedparser
 import pytest
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, World, listening
 
 from onoff import wire
 from onoff.cli import run
@@ -47,13 +48,13 @@ class Process:
     def call(self, method, path, body=None):
         headers = {"Authorization": f"Bearer {self.said['token']}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
-        with OPENER.open(Request(self.base + path, data, headers, method=method), timeout=30) as answer:
+        with OPENER.open(Request(self.base + path, data, headers, method=method), timeout=PATIENCE) as answer:
             return answer.headers, answer.read()
 
     def end(self, signum):
         """End it; its exit code and what it said on stderr."""
         self.process.send_signal(signum)
-        _, errors = self.process.communicate(timeout=30)
+        _, errors = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, errors
 
 
@@ -92,10 +93,10 @@ def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
         assert (json.loads(after)["private"], json.loads(after)["until"]) == (False, until)
         headers, body = second.get("/v1/sources/gamma")
         assert (headers["x-step"], headers["x-privacy-mode"], body) == ("2", "off", b"first of gamma")
-        with OPENER.open(feed, timeout=30) as answer:  # the reader's subscription is unchanged
+        with OPENER.open(feed, timeout=PATIENCE) as answer:  # the reader's subscription is unchanged
             assert feedparser.parse(answer.read()).entries[0].content[0].value == "first of gamma"
         with pytest.raises(OSError, match="403"):
-            OPENER.open(first.said["page"], timeout=30)  # the page's token was for that start
+            OPENER.open(first.said["page"], timeout=PATIENCE)  # the page's token was for that start
         assert second.said["page"] != first.said["page"]
         assert len({wire.decode_query_head(query).session for query in world.queries}) == 1
         world.check()
@@ -107,7 +108,7 @@ def test_a_kill_while_a_request_is_under_way_loses_no_step(start):
     def deliver(connection, path, raw):
         if path == wire.QUERY_PATH and len(world.queries) == 2:
             asked.set()
-            release.wait(30)
+            release.wait(PATIENCE)
         connection.sendall(raw)
 
     with listening(world, deliver) as server:
@@ -115,7 +116,7 @@ def test_a_kill_while_a_request_is_under_way_loses_no_step(start):
         first.get("/v1/sources/beta")
         waiting = threading.Thread(target=_quietly, args=(first,))
         waiting.start()
-        assert asked.wait(30)
+        assert asked.wait(PATIENCE)
         first.end(signal.SIGKILL)
         release.set()
         waiting.join()
@@ -136,7 +137,7 @@ def test_it_stops_at_once_with_open_streams(start):
         one = start(server.url)
         for _ in range(3):
             line = stack.enter_context(
-                contextlib.closing(http.client.HTTPConnection("127.0.0.1", one.port, timeout=30))
+                contextlib.closing(http.client.HTTPConnection("127.0.0.1", one.port, timeout=PATIENCE))
             )
             line.request("GET", "/v1/events", headers={"Authorization": f"Bearer {one.said['token']}"})
             assert line.getresponse().readline().startswith(b"id: ")

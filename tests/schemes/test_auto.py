@@ -1,7 +1,7 @@
 """auto: optimal where a table fits, the race beyond."""
 
 import numpy as np
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.experiments import families
 from onoff.model.rows import Rows

@@ -7,7 +7,7 @@ import pkgutil
 
 import numpy as np
 import pytest
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 import onoff.schemes
 from onoff.errors import InvalidTable

@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tests.schemes.matrices import many, random_rows
+from tests.support.matrices import many, random_rows
 
 from onoff.errors import InvalidInput, InvalidTable
 from onoff.experiments.families import dirichlet, k_subsets

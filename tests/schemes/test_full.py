@@ -1,7 +1,7 @@
 """full: one query, all N sources, exact on every kind of rows."""
 
 import pytest
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.model.rows import UNIT
 from onoff.schemes import design

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 from benchmarks.literal_algorithm1 import algorithm1, as_queries
-from tests.schemes.matrices import KINDS, many
+from tests.support.matrices import KINDS, many
 
 from onoff.model.bounds import bounds, lambda_units, lower_bound, theta_units
 from onoff.model.rows import UNIT, Rows

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from scipy.optimize import linprog
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.audit.exact import audit_exact
 from onoff.experiments import families

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 import pytest
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.model.rows import UNIT
 from onoff.schemes import design

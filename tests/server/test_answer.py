@@ -3,12 +3,12 @@
 import asyncio
 import os
 
+from tests.support.raw import query
+
 from onoff import wire
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answer import Answerer
 from onoff.server.store import Stamp
-
-from .raw import query
 
 FRAME = 512
 

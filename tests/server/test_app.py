@@ -12,12 +12,11 @@ import secrets
 
 import httpx2
 import pytest
+from tests.support.raw import Line, catalogue, get_json, metrics, query, query_request
 
 from onoff import wire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, new_publisher, opened
-
-from .raw import Line, catalogue, get_json, metrics, query, query_request
 
 FRAME = 1024
 SOURCES = {"news": b"first", "weather": b"rain", "Zürich": b"", "100%": b"x"}

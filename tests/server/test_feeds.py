@@ -7,10 +7,11 @@ import json
 import logging
 import random
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from tests.support.raw import Line, catalogue, metrics, query
+from tests.support.waiting import until
 
 from onoff import wire
 from onoff.errors import InvalidInput, StoreUnavailable
@@ -19,8 +20,6 @@ from onoff.server.admin import edit_catalogue, opened
 from onoff.server.feeds import Feed, encode_entry, newest_entry, read_feeds
 from onoff.server.fetch import BadFeed, is_open
 from onoff.server.store import Stamp
-
-from .raw import Line, catalogue, metrics, query
 
 RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>
 <item><title>Old</title><link>http://x.example/old</link><pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate></item>
@@ -187,13 +186,6 @@ def site():
         yield site
 
 
-def until(condition):
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.01)
-
-
 def said(server, source):
     known = catalogue(server.url)
     with Line(server.url) as line:
@@ -235,7 +227,6 @@ def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
 
 def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
     monkeypatch.setattr(fetch, "MAX_FEED_BYTES", 100_000)
-    monkeypatch.setattr(fetch, "FETCH_SECONDS", 5.0)
     rss = RSS.format(n=1).encode()
     site.pages = {
         "/good": (200, {}, rss),

@@ -5,12 +5,12 @@ import random
 
 import h11
 import pytest
+from tests.support.raw import Line, catalogue, query, query_request
 
 from onoff.server import protocol, running
 from onoff.server.head import Head
 
 from .hostile import FOLLOWED, SMUGGLED, refused, tolerated
-from .raw import Line, catalogue, query, query_request
 
 NAMES = [f"s{i}" for i in range(10)]
 LAST = b"GET /healthz HTTP/1.1\r\nhost: h\r\n\r\n"

@@ -20,11 +20,11 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
+from tests.support.raw import catalogue, query
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.server import running
-
-from .raw import catalogue, query
 
 CHECKS = [
     not_a_server_error,
@@ -77,7 +77,7 @@ def fuzz(server, operation, how: settings) -> Counter[int]:
             case.body = query(known, source)
         if lead == 3 and operation.path == wire.SEEN_PATH:
             case.body = bytes(wire.SESSION_BYTES)
-        response = case.call(timeout=30)
+        response = case.call(timeout=PATIENCE)
         case.validate_response(response, checks=CHECKS)
         statuses[response.status_code] += 1
 

@@ -6,11 +6,10 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
+from tests.support.raw import Line, catalogue, query, query_request
 
 from onoff.server import running
 from onoff.server.peers import MAX_PER_ADDRESS, Peers, is_loopback, network_of
-
-from .raw import Line, catalogue, query, query_request
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.support.raw import Line, catalogue, query, query_request
 
 from onoff import wire
 from onoff.server import running
 
 from .hostile import FOLLOWED, refused, tolerated
-from .raw import Line, catalogue, query, query_request
 
 pytestmark = pytest.mark.nginx
 

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+from tests.support.waiting import PATIENCE
+
 DEAF = """
 import signal, sys
 from onoff.system.interrupts import end_promptly
@@ -18,6 +20,7 @@ while True:
 ORDERLY = """
 import sys, time
 from onoff.system.interrupts import end_promptly
+
 end_promptly(130, lambda: print("told", flush=True), grace=3600)
 print("ready", flush=True)
 try:
@@ -43,7 +46,7 @@ def interrupted(program, then=""):
     ) as process:
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate(then, timeout=60)
+        rest, _ = process.communicate(then, timeout=PATIENCE)
         return process.returncode, rest
 
 

@@ -3,6 +3,7 @@
 import socket
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, OnOffError
 from onoff.system.listening import authority, check_port, listen
@@ -13,7 +14,7 @@ def test_port_0_takes_a_free_one_and_it_can_be_reached(host, shown):
     with listen(host, 0, backlog=1) as sock:
         port = sock.getsockname()[1]
         assert authority(sock) == shown.format(port)
-        socket.create_connection((host, port), timeout=10).close()
+        socket.create_connection((host, port), timeout=PATIENCE).close()
 
 
 def test_a_port_in_use_is_told():

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -44,12 +43,15 @@ rng = np.random.default_rng(1)
 duals = Duals(6.0, rng.exponential(0.1, size=300), rng.random((300, 80)) < 0.7)
 def price():
     with uninterrupted():
+        at_work.set()
         try:
             by_program(duals, 100.0)
         finally:
             print("over", flush=True)
+at_work = threading.Event()
 threading.Thread(target=price, daemon=True).start()
-time.sleep(2)
+at_work.wait()
+time.sleep(1)  # so that it is well inside; where it is not, it is broken off earlier
 sys.exit(7)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
@@ -64,17 +66,17 @@ def state(monkeypatch):
 
 
 def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatch):
-    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 0.05)
     check()
+    waited = []
     with uninterrupted():
-        begun = time.monotonic()
-        shutdown._end()
-        assert time.monotonic() - begun >= 0.05
+        with monkeypatch.context() as patch:
+            patch.setattr(state.changed, "wait_for", lambda over, seconds: waited.append((over(), seconds)))
+            shutdown._end()
+        assert waited == [(False, shutdown.GRACE_SECONDS)]
         with pytest.raises(ShuttingDown):
             check()
     with pytest.raises(ShuttingDown), uninterrupted():
         pass
-    monkeypatch.setattr(shutdown, "GRACE_SECONDS", 60.0)
     shutdown._end()  # nothing is running
 
 

@@ -239,6 +239,7 @@ class QueryProtocol(HttpToolsProtocol):
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
+            self._last_answer = self.loop.time()  # until now it was being read
 
     def _watch_reader(self, unread: int) -> None:
         """In each span of time a piece of what is unread must go. Nothing is added while it is watched."""

@@ -5,7 +5,7 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.errors import InvalidTable
 from onoff.experiments import families

@@ -1,7 +1,7 @@
 """flows: the compiled form is the plain one, and what is missing is proved by a violated set."""
 
 import numpy as np
-from tests.schemes.matrices import random_rows
+from tests.support.matrices import random_rows
 
 from onoff.model.rows import UNIT
 from onoff.schemes.search.flow import flows

@@ -3,7 +3,7 @@
 import networkx
 import numpy as np
 import pytest
-from tests.schemes.matrices import many, random_rows
+from tests.support.matrices import many, random_rows
 
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes.search.rebuild import rebuild

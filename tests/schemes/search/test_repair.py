@@ -1,7 +1,7 @@
 """repair: exact as before, never dearer, and much cheaper where much was left to "everything"."""
 
 import numpy as np
-from tests.schemes.matrices import many
+from tests.support.matrices import many
 
 from onoff.experiments import families
 from onoff.model.rows import Rows

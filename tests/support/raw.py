@@ -6,6 +6,8 @@ import socket
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from tests.support.waiting import PATIENCE
+
 from onoff import wire
 
 
@@ -32,7 +34,7 @@ class Reply:
 class Line:
     """One connection."""
 
-    def __init__(self, url: str, timeout: float = 20) -> None:
+    def __init__(self, url: str, timeout: float = PATIENCE) -> None:
         parts = urlsplit(url)
         self.host = parts.netloc
         self.socket = socket.create_connection((parts.hostname, parts.port), timeout)

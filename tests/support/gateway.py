@@ -6,7 +6,8 @@ import json
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from tests.client.world import NAMES, P4, World, listening
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4, World, listening
 
 from onoff.gateway.engine import Engine
 from onoff.gateway.run import running
@@ -42,7 +43,7 @@ class Local:
         pairs = list(headers.items() if isinstance(headers, dict) else headers)
         if not any(name.lower() == "host" for name, _ in pairs):
             pairs.insert(0, ("Host", self.host))
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE)
         with contextlib.closing(connection):
             connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
             for name, value in pairs:
@@ -69,7 +70,7 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
     with contextlib.ExitStack() as stack:
         server = url or stack.enter_context(listening(world)).url
         chain = chain or MarkovChain(P4, names=NAMES)
-        defaults = {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2, "timeout": 5.0}
+        defaults = {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2, "timeout": PATIENCE}
         engine = Engine(
             server, chain, folder / "journal", log=SeenLog(level, log), heartbeat=heartbeat, **{**defaults, **options}
         )

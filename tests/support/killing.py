@@ -18,6 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 TRACEME, POKEUSER, SYSCALL, SETOPTIONS, GET_SYSCALL_INFO = 0, 6, 24, 0x4200, 0x420E
 NUMBER_REGISTER, RESULT_REGISTER = 15 * 8, 10 * 8  # orig_rax and rax of x86-64
 WRITING = {"pwrite64", "write", "fsync", "fdatasync", "ftruncate", "fallocate"}
@@ -46,7 +48,7 @@ class Killer:
 
     def __init__(self):
         self._server = subprocess.Popen(
-            [sys.executable, "-m", "tests.client.killing"],
+            [sys.executable, "-m", "tests.support.killing"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -62,7 +64,7 @@ class Killer:
 
     def close(self):
         self._server.stdin.close()
-        assert self._server.wait(60) == 0
+        assert self._server.wait(PATIENCE) == 0
         self._server.stdout.close()
 
 
@@ -85,7 +87,7 @@ def act(job):
             tick=0,
             attempts=job.get("attempts", 1),
             backoff=0,
-            timeout=20,
+            timeout=PATIENCE,
             background=job.get("background", False),
         ) as client:
             message = client.retry() if "retry" in job else client.get(job["get"], private=job["private"])

@@ -1,19 +1,23 @@
 """A page of the documentation as one script: its `sh` and `python` blocks in order, on ports that are free."""
 
+import contextlib
 import re
-import socket
+from collections.abc import Iterator
 from pathlib import Path
+
+from tests.support.ports import reserved_port
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 PORTS = ("8470", "8471", "8480", "8490", "8786", "6390")
-"""Ports that the pages name; each is replaced by a free one."""
+"""Ports that the pages name; each is replaced by one of our own."""
 
-WAIT = """
+WAIT = f"""
 import socket, sys, time
-deadline = time.monotonic() + 60
+deadline = time.monotonic() + {PATIENCE}
 for port in sys.argv[1:]:
     while socket.socket().connect_ex(("127.0.0.1", int(port))):
-        assert time.monotonic() < deadline, f"nobody answers on port {port}"
+        assert time.monotonic() < deadline, f"nobody answers on port {{port}}"
         time.sleep(0.1)
 """
 
@@ -24,7 +28,9 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return [(found["language"], found["body"]) for found in _BLOCK.finditer(page.read_text())]
 
 
-def script(page: Path) -> str:
+@contextlib.contextmanager
+def script(page: Path) -> Iterator[str]:
+    """The script of a page, on ports that are ours while the block runs."""
     parts = ["set -euo pipefail", "trap 'kill $(jobs -p) 2>/dev/null || true' EXIT"]
     for at, (language, body) in enumerate(blocks(page)):
         if language == "sh":
@@ -32,8 +38,9 @@ def script(page: Path) -> str:
         elif language == "python":
             parts.append(f"cat > block{at}.py <<'END OF BLOCK'\n{body}END OF BLOCK\npython block{at}.py")
     text = "\n".join(parts) + "\n"
-    free = {port: str(free_port()) for port in PORTS}
-    return _with_patience(re.sub("|".join(PORTS), lambda found: free[found[0]], text))  # at once: none within another
+    with contextlib.ExitStack() as stack:
+        ours = {port: str(stack.enter_context(reserved_port())) for port in PORTS}
+        yield _with_patience(re.sub("|".join(PORTS), lambda found: ours[found[0]], text))  # at once: none in another
 
 
 def _with_patience(text: str) -> str:
@@ -46,9 +53,3 @@ def _with_patience(text: str) -> str:
             line = f"python -c '{WAIT}' {' '.join(ports)}"
         lines.append(line)
     return "\n".join(lines) + "\n"
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
