@@ -92,6 +92,35 @@ def test_workers_share_the_store_and_are_replaced_when_killed(tmp_path):
             line.socket.close()
 
 
+def sockets_of(pid):
+    """How many sockets a process has open."""
+    count = 0
+    for link in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            count += os.readlink(link).startswith("socket:")
+    return count
+
+
+def test_workers_share_connections_that_come_in_a_burst(tmp_path):
+    with served(tmp_path / "m.db", "--workers", "2", "--source", "a") as (process, started):
+        until(lambda: all(answers(started["url"]) == 1 for _ in range(8)))
+        workers = children(process.pid)
+        for worker in workers:
+            os.kill(worker, signal.SIGSTOP)
+        before = {worker: sockets_of(worker) for worker in workers}
+        with contextlib.ExitStack() as stack:
+            for _ in range(200):
+                stack.enter_context(Line(started["url"]))
+            for worker in workers:
+                os.kill(worker, signal.SIGCONT)
+
+            def taken():
+                return [sockets_of(worker) - before[worker] for worker in workers]
+
+            until(lambda: sum(taken()) >= 190)  # a few of before may have gone
+            assert min(taken()) >= 50  # of 200 fair coins; one in 10^13 gives fewer
+
+
 def test_workers_leave_when_their_parent_is_killed(tmp_path):
     with served(tmp_path / "m.db", "--workers", "2", "--source", "a") as (process, started):
         until(lambda: answers(started["url"]) == 1)

@@ -6,7 +6,7 @@ import pytest
 from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.system.listening import authority, check_port, listen
+from onoff.system.listening import authority, check_port, listen, listen_beside
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1:{}"), ("::1", "[::1]:{}")])
@@ -21,6 +21,35 @@ def test_a_port_in_use_is_told():
     with listen("127.0.0.1", 0, backlog=1) as sock, pytest.raises(OnOffError, match="cannot listen") as refused:
         listen("127.0.0.1", sock.getsockname()[1], backlog=1)
     assert "--port" in refused.value.hint
+
+
+def test_sockets_beside_one_another_share_the_connections():
+    with listen("127.0.0.1", 0, backlog=64, shared=True) as first, listen_beside(first, backlog=64) as second:
+        assert first.getsockname() == second.getsockname()
+        made = [socket.create_connection(first.getsockname(), timeout=10) for _ in range(60)]
+        first.setblocking(False)
+        second.setblocking(False)
+        counts = [accept_all(first), accept_all(second)]
+        for sock in made:
+            sock.close()
+    assert sum(counts) == 60
+    assert min(counts) >= 5  # of 60 fair coins; one in 10^10 gives fewer
+
+
+def accept_all(sock):
+    count = 0
+    while True:
+        try:
+            sock.accept()[0].close()
+        except BlockingIOError:
+            return count
+        count += 1
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_shared_port_in_use_is_told_too(shared):
+    with listen("127.0.0.1", 0, backlog=1, shared=shared) as sock, pytest.raises(OnOffError, match="cannot listen"):
+        listen("127.0.0.1", sock.getsockname()[1], backlog=1, shared=True)
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no such host"])

@@ -13,6 +13,7 @@ from cyclopts import Parameter
 
 from onoff.cli.names import read_names
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.server.peers import MAX_PER_ADDRESS
 from onoff.system.listening import check_port
 
 DEFAULT_PORT = 8470
@@ -35,6 +36,7 @@ def serve(
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     workers: int = 1,
+    per_address: int = MAX_PER_ADDRESS,
     add_publisher: str | None = None,
     only: Annotated[list[str] | None, Parameter(negative=())] = None,
     json: bool = False,
@@ -68,6 +70,8 @@ def serve(
         The port to listen on; 0 takes a free one, which is printed.
     workers
         Processes to serve with.
+    per_address
+        Connections that one address may hold to one worker; give more behind a reverse proxy, which has one address.
     add_publisher
         Make a token for this publisher, print it, and stop. It is shown once.
     only
@@ -77,6 +81,8 @@ def serve(
     """
     if workers < 1:
         raise InvalidInput(f"{workers} workers cannot serve", hint="give --workers a number from 1 up")
+    if per_address < 1:
+        raise InvalidInput(f"{per_address} connections for each address", hint="give --per-address a number from 1 up")
     check_port(port)
     if frame_size is not None and frame_size < 1:
         raise InvalidInput(f"frames of {frame_size} bytes", hint="give --frame-size the bytes of the longest message")
@@ -98,8 +104,10 @@ def serve(
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if not catalogue.names:
         raise InvalidInput("the catalogue is empty", hint="add sources with --source, --sources or --feeds")
-    settings = run.Settings(where, feeds=listed, feed_seconds=feed_seconds, workers=workers)
-    with run.listen(host, port) as sock:
+    settings = run.Settings(
+        where, feeds=listed, feed_seconds=feed_seconds, workers=workers, max_per_address=per_address
+    )
+    with run.listen(host, port, workers=workers) as sock:
         started = {"url": run.address(sock), "sources": catalogue.n, "frame_size": catalogue.frame_size}
         _print(started if json else started["url"])
         run.serve_here(settings, sock)

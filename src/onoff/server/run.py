@@ -1,8 +1,8 @@
 """Starting and stopping a server: one process, several workers, or a thread of this process.
 
-Several workers accept from one listening socket and share one store; each has its own event loop. The first
-process waits for them, starts again any that dies, and takes them along when it ends: a worker whose parent is
-gone stops by itself.
+Several workers share one store; each has its own event loop, and its own listening socket on the one port, over which
+the kernel spreads what comes, bursts too. The first process waits for them, starts again any that dies, and takes them
+along when it ends: a worker whose parent is gone stops by itself.
 """
 
 from __future__ import annotations
@@ -73,9 +73,9 @@ async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
         return await new_publisher(store, name, sources)
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
-    return listening.listen(host, port, backlog=BACKLOG)
+def listen(host: str, port: int, *, workers: int = 1) -> socket.socket:
+    """A listening socket for so many workers; port 0 takes a free one."""
+    return listening.listen(host, port, backlog=BACKLOG, shared=workers > 1)
 
 
 def address(sock: socket.socket) -> str:
@@ -163,13 +163,16 @@ def notify_ready() -> None:
 # Several workers.
 
 
-def _supervise(settings: Settings, sock: socket.socket) -> None:
+def _supervise(settings: Settings, first: socket.socket) -> None:
     context = multiprocessing.get_context("spawn")
     stopping = threading.Event()
-    with tempfile.NamedTemporaryFile(prefix="onoff-metrics-") as counts:
+    with tempfile.NamedTemporaryFile(prefix="onoff-metrics-") as counts, contextlib.ExitStack() as stack:
+        others = [listening.listen_beside(first, backlog=BACKLOG) for _ in range(settings.workers - 1)]
+        socks = [first, *map(stack.enter_context, others)]  # open here too: nobody is lost while a worker is replaced
 
         def start(number: int) -> BaseProcess:
-            worker = context.Process(target=_worker, args=(settings, sock, counts.name, number), daemon=True)
+            args = (settings, socks[number], counts.name, number)
+            worker = context.Process(target=_worker, args=args, daemon=True)
             worker.start()
             return worker
 

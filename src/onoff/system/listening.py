@@ -17,25 +17,54 @@ def check_port(port: int) -> None:
         raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
 
 
-def listen(host: str, port: int, *, backlog: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one. backlog: connections that may wait to be accepted.
+def listen(host: str, port: int, *, backlog: int, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    Parameters
+    ----------
+    host, port
+        The address to listen on.
+    backlog
+        Connections that may wait to be accepted.
+    shared
+        Whether `listen_beside` may open more sockets on the same port; a port that is in use is told all the same.
 
     >>> with listen("127.0.0.1", 0, backlog=1) as sock:
     ...     authority(sock).startswith("127.0.0.1:")
     True
     """
     check_port(port)
-    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        sock.bind((host, port))
-        sock.listen(backlog)
+        if shared and port:
+            _bound(family, (host, port), shared=False).close()  # a shared bind alone would join whoever shares it
+        sock = _bound(family, (host, port), shared=shared)
     except OSError as error:
-        sock.close()
         raise OnOffError(
             f"cannot listen on {host} port {port}: {error.strerror}",
             hint="choose another --port, or 0; --host is an address of this machine",
         ) from None
+    sock.listen(backlog)
+    return sock
+
+
+def listen_beside(first: socket.socket, *, backlog: int) -> socket.socket:
+    """Another listening socket on the address of `first`, which is shared: the kernel spreads connections over both."""
+    sock = _bound(first.family, first.getsockname(), shared=True)
+    sock.listen(backlog)
+    return sock
+
+
+def _bound(family: int, address: tuple[str, int], *, shared: bool) -> socket.socket:
+    sock = socket.socket(family)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
     return sock
 
 
