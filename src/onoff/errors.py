@@ -11,6 +11,7 @@
     │   └── UnknownScheme                     no scheme or memory of that name
     ├── MissingExtra                 exit 1   an optional part is not installed
     ├── StoreUnavailable             exit 1   the server's store of messages does not answer
+    │   └── StoreFull                         it has no room for what was to be written
     ├── JournalError                 exit 1   the client's journal cannot be used; nothing was sent
     │   ├── JournalBusy                       another process, or another client in this one, holds it
     │   ├── JournalUnusable                   not a journal, or one of a newer version
@@ -113,6 +114,10 @@ class JournalWriteFailed(JournalError):
 
 class StoreUnavailable(OnOffError):
     """The store of messages does not answer; what was asked of it may be asked again."""
+
+
+class StoreFull(StoreUnavailable):
+    """The store has no room; nothing was written, and it answers as before."""
 
 
 class ServerUnreachable(OnOffError):

@@ -62,7 +62,7 @@ async def test_versions_ascend_and_the_latest_is_what_was_published(store, where
 async def test_latest_gives_just_what_changed_since_a_stamp(store, where):
     await store.publish("a", "a/b", b"1", 0)
     first = await store.latest(Stamp())
-    assert await store.latest(first.stamp) == type(first)(first.stamp, first.catalogue, {}, False)
+    assert await store.latest(first.stamp) == type(first)(first.stamp, first.catalogue, {}, False, first.edition, {})
     await store.publish("b", "a/b", b"2", 0)
     second = await store.latest(first.stamp)
     assert set(second.messages) == {"b"}
@@ -112,7 +112,7 @@ async def test_the_catalogue_grows_shrinks_and_never_by_two_hands_at_once(store,
 @contract
 async def test_frames_are_not_made_too_small_for_messages_that_stay(store, where):
     await store.publish("a", "a/b", bytes(capacity(FRAME)), 0)
-    with pytest.raises(InvalidInput, match="holds"):
+    with pytest.raises(InvalidInput, match="the limit is"):
         await edit_catalogue(store, frame_size=FRAME - 1)
     assert (await edit_catalogue(store, frame_size=FRAME + 1)).frame_size == FRAME + 1
     assert (await edit_catalogue(store, drop=["a"], frame_size=256)).frame_size == 256
@@ -287,7 +287,7 @@ def test_stores_that_cannot_be_opened_say_so(tmp_path):
 
 
 def test_a_store_that_cannot_be_made_leaves_nothing_half_made(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite._SCHEMA", "CREATE TABLE meta (key, value); CREATE nonsense")
+    monkeypatch.setattr("onoff.server.sqlite_schema._EDITIONS", "CREATE TABLE digests (a); CREATE nonsense")
     with pytest.raises(StoreUnavailable):
         asyncio.run(open_store(str(tmp_path / "m.db")))
     monkeypatch.undo()

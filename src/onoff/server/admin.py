@@ -14,31 +14,31 @@ TOKEN_PREFIX = "onoff_"
 
 
 @contextlib.asynccontextmanager
-async def opened(where: str, *, frame_size: int = DEFAULT_FRAME_SIZE) -> AsyncIterator[Store]:
+async def opened(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> AsyncIterator[Store]:
     """The store at `where`, closed at the end of the block."""
-    store = await open_store(where, frame_size=frame_size)
+    store = await open_store(where, frame_size=frame_size, limit=limit)
     try:
         yield store
     finally:
         await store.close()
 
 
-async def open_store(where: str, *, frame_size: int = DEFAULT_FRAME_SIZE) -> Store:
+async def open_store(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> Store:
     """The store at a file path, or at a redis://, rediss://, valkey:// or unix:// address.
 
-    `frame_size` is for a store that is new.
+    `frame_size` and `limit` (as for `Catalogue`) are for a store that is new.
     """
     scheme, separator, _ = where.partition("://")
     if not separator:
         from onoff.server.sqlite import SQLiteStore
 
-        return SQLiteStore(where, frame_size=frame_size)
+        return SQLiteStore(where, frame_size=frame_size, limit=limit)
     if scheme in {"redis", "rediss", "valkey", "valkeys", "unix"}:
         try:
             from onoff.server.valkey import ValkeyStore
         except ModuleNotFoundError as missing:
             raise MissingExtra(f"{missing.name} is not installed", extra="server,valkey") from None
-        return await ValkeyStore.open(where, frame_size=frame_size)
+        return await ValkeyStore.open(where, frame_size=frame_size, limit=limit)
     raise InvalidInput(f"no store at {scheme}:// addresses", hint="give a file path or a redis:// address")
 
 

@@ -57,7 +57,7 @@ class Metrics:
             self._map = mmap.mmap(-1, size)
         else:
             if os.fstat(file).st_size < size:
-                os.ftruncate(file, size)
+                os.posix_fallocate(file, 0, size)  # not a hole, which a full disk could not fill
             self._map = mmap.mmap(file, size)
         self._cells = memoryview(self._map).cast("Q")
         self._base = worker * self._width

@@ -6,80 +6,75 @@ many queries are asked a commit waits some milliseconds for more. Reading has a 
 file lies a `StepTable` with the steps of the sessions and a bell, which is rung after a commit, before it is
 acknowledged, and at every opening: while it is silent nothing acknowledged is new.
 
-    meta        catalogue (JSON as on the wire), count (bumped by every change), schema
-    messages    name, version, published, media_type, body, count (of its publish)
-    publishers  name, digest, sources (JSON)
+The tables are described in `sqlite_schema`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from onoff.errors import InvalidWire, OnOffError, StoreUnavailable, UnknownSource
+from onoff.errors import OnOffError, StoreFull, StoreUnavailable, UnknownSource
+from onoff.server import sqlite_schema as schema
+from onoff.server.editions import changed_per_hour, check_message, check_total, may_overflow
 from onoff.server.steps import StepTable
-from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Stamp, check_fits
+from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
 from onoff.wire import (
     DEFAULT_FRAME_SIZE,
+    FRAME_OVERHEAD,
     Catalogue,
+    Edition,
     Message,
     decode_catalogue,
     encode_catalogue,
+    next_digest,
 )
 
 T = TypeVar("T")
 
-SCHEMA_VERSION = 1
-_ENDLESS = Stamp(0, 2**63 - 1)  # nothing comes after it
 BUSY_SECONDS = 5
 MAX_BATCH = 256
 MANY_QUERIES = 10  # since the last commit: from here on they come first ...
 COMMIT_SECONDS = 0.02  # ... and publishes are committed together, once in this time
 
-_SCHEMA = """
-CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
-CREATE TABLE messages (
-    name TEXT PRIMARY KEY, version INTEGER NOT NULL, published INTEGER NOT NULL,
-    media_type TEXT NOT NULL, body BLOB NOT NULL, count INTEGER NOT NULL
-);
-CREATE INDEX messages_by_count ON messages (count);
-CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TEXT NOT NULL);
-"""
+ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
+PROBE_SECONDS = 1.0  # for which the outcome of a trial write is taken to hold
+
 # One statement: all that it reads is of the same moment.
 _CHANGED = """
-SELECT NULL, key, value, NULL, NULL FROM meta
-UNION ALL SELECT name, version, published, media_type, body FROM messages WHERE count > ?
+SELECT NULL, key, value, NULL, NULL, NULL FROM meta
+UNION ALL SELECT name, version, published, media_type, body, count FROM messages
+WHERE count > CASE WHEN (SELECT value FROM meta WHERE key = 'life') = ? THEN ? ELSE -1 END
 """
-_PUBLISH = """
-INSERT INTO messages VALUES (?, 1, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET version = version + 1,
-    published = excluded.published, media_type = excluded.media_type, body = excluded.body, count = excluded.count
-RETURNING version
-"""
+_FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
 
 
 class SQLiteStore:
     """A store in one file."""
 
-    def __init__(self, path: str | Path, *, frame_size: int = DEFAULT_FRAME_SIZE) -> None:
+    def __init__(self, path: str | Path, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> None:
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            _make_private(self._path)
             self._writer = self._connect()
-            self._prepare(frame_size)
+            self._prepare(Catalogue((), frame_size, limit))
             self._reader = self._connect()
             self._steps = StepTable(f"{self._path}-steps", at_end_of_turn=_soon)
             self._steps.ring()  # whoever died between commit and bell is made up for
         except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(
-                f"cannot open the store {self._path}: {error}", hint="is it a writable SQLite file of onoff?"
+                f"cannot open the store {self._path}: {error}",
+                hint="is it a writable SQLite file of onoff, and its disk not full?",
             ) from error
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._commit_for_ever, name="onoff-writer", daemon=True)
@@ -91,6 +86,7 @@ class SQLiteStore:
         self._heard = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
+        self._probed = (-PROBE_SECONDS, Readiness())
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -104,31 +100,17 @@ class SQLiteStore:
             )
         return connection
 
-    def _prepare(self, frame_size: int) -> None:
+    def _prepare(self, empty: Catalogue) -> None:
         db = self._writer
         db.execute("BEGIN IMMEDIATE")
         try:
-            if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
-                for statement in _SCHEMA.split(";"):
-                    db.execute(statement)
-                empty = encode_catalogue(Catalogue((), frame_size))
-                db.executemany(
-                    "INSERT INTO meta VALUES (?, ?)",
-                    [("catalogue", empty), ("count", 0), ("schema", SCHEMA_VERSION)],
-                )
-            row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+            schema.prepare(db, self._path, empty)
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
         db.execute("PRAGMA busy_timeout=0")  # from here on `_begin` does the waiting
-        if row is None:
-            raise StoreUnavailable(f"{self._path} is a database of something else", hint="give another path")
-        if row[0] != SCHEMA_VERSION:
-            raise StoreUnavailable(
-                f"{self._path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
-            )
 
     async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The outcome of `work`, durable."""
@@ -222,8 +204,20 @@ class SQLiteStore:
     def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
         if self._steps.bell != self._heard:
-            self._latest(_ENDLESS)
+            bell = self._steps.bell
+            self._note(dict(self._read("SELECT key, value FROM meta")), bell)
         return self._stamp
+
+    def _read(self, statement: str, *values: object) -> list[Any]:
+        try:
+            return self._reader.execute(statement, values).fetchall()
+        except sqlite3.Error as error:
+            raise _unavailable(error) from error
+
+    def _note(self, meta: dict[str, Any], bell: bytes) -> None:
+        """Remember stamp and catalogue, and which bell was heard before they were read."""
+        self._known = self._read_catalogue(meta["catalogue"])
+        self._stamp, self._heard = Stamp(meta["life"], meta["count"]), bell
 
     async def latest(self, after: Stamp) -> Latest:
         return self._latest(after)
@@ -236,15 +230,19 @@ class SQLiteStore:
     def _latest(self, after: Stamp) -> Latest:
         """Read even if no bell rang: stamp and messages are of the same moment."""
         bell = self._steps.bell  # before the rows: what is rung in between is looked at again
-        try:
-            rows = self._reader.execute(_CHANGED, (after.changes,)).fetchall()
-        except sqlite3.Error as error:
-            raise _unavailable(error) from error
+        rows = self._read(_CHANGED, after.life, after.changes)
         meta = {row[1]: row[2] for row in rows if row[0] is None}
-        self._known = self._read_catalogue(meta["catalogue"])
-        self._stamp, self._heard = Stamp(0, meta["count"]), bell
-        messages = {name: Message(*rest) for name, *rest in rows if name is not None}
-        return Latest(self._stamp, self._known[1], messages, whole=after.changes < 0)
+        self._note(meta, bell)
+        changed = [row for row in rows if row[0] is not None]
+        catalogue = self._known[1]
+        return Latest(
+            self._stamp,
+            catalogue,
+            {row[0]: Message(*row[1:5]) for row in changed},
+            whole=after.life != meta["life"] or after.changes < 0,
+            edition=Edition(catalogue.epoch, meta["life"], meta["count"], meta["digest"]),
+            changed={row[0]: row[5] for row in changed},
+        )
 
     def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         self._queries += 1
@@ -257,45 +255,88 @@ class SQLiteStore:
         return self._steps.last(session)
 
     async def publishers(self) -> Sequence[Publisher]:
-        try:
-            rows = self._reader.execute("SELECT name, digest, sources FROM publishers").fetchall()
-        except sqlite3.Error as error:
-            raise _unavailable(error) from error
+        rows = self._read("SELECT name, digest, sources FROM publishers")
         return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
 
     async def promise(self) -> Promise:
         self._look()
         return Promise("sqlite", True, "an acknowledged message is on disk: it survives a crash and a power cut")
 
+    async def digest_of(self, number: int) -> bytes | None:
+        rows = self._read("SELECT digest FROM digests WHERE number = ?", number)
+        return rows[0][0] if rows else None
+
+    async def changed_per_hour(self) -> int:
+        ((born,),) = self._read("SELECT value FROM meta WHERE key = 'born'")
+        return changed_per_hour(dict(self._read("SELECT hour, bytes FROM hours")), born)
+
+    async def readiness(self) -> Readiness:
+        now = time.monotonic()
+        if now - self._probed[0] >= PROBE_SECONDS:
+            self._probed = (now, await self._probe())
+        return self._probed[1]
+
+    async def _probe(self) -> Readiness:
+        try:
+            self._read("SELECT 1 FROM meta")
+            limit = (await self.catalogue()).limit
+        except StoreUnavailable as error:
+            return Readiness(answers=False, keeps=False, reason=error.message)
+        try:
+            disk = os.statvfs(self._path)
+            if disk.f_bavail * disk.f_frsize < ROOM_MESSAGES * limit:
+                return Readiness(keeps=False, reason="its disk is full")
+            await self._write(lambda db: schema.set_meta(db, probed=time.time_ns()))
+        except (StoreUnavailable, OSError) as error:
+            return Readiness(keeps=False, reason=getattr(error, "message", str(error)))
+        return Readiness()
+
     # Writing.
 
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
         def work(db: sqlite3.Connection) -> Message:
-            (text,) = db.execute("SELECT value FROM meta WHERE key = 'catalogue'").fetchone()
+            text, count, digest = schema.read_meta(db, "catalogue", "count", "digest")
             _, catalogue = self._read_catalogue(text)
             if name not in catalogue.index:
                 raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
-            if len(body) > catalogue.limit:
-                raise InvalidWire(f"a message of {len(body)} bytes", hint=f"at most {catalogue.limit} bytes")
-            (version,) = db.execute(_PUBLISH, (name, published, media_type, body, _bump(db))).fetchone()
-            return Message(version, published, media_type, body)
+            check_message(catalogue, body)
+            if may_overflow(catalogue):
+                (others,) = db.execute("SELECT total(length(body)) FROM messages WHERE name != ?", (name,)).fetchone()
+                check_total(catalogue, int(others), body)
+            row = db.execute("SELECT version FROM messages WHERE name = ?", (name,)).fetchone()
+            message = Message(row[0] + 1 if row else 1, published, media_type, body)
+            _insert(db, name, message, count + 1)
+            digest = next_digest(digest, catalogue.index[name], message)
+            schema.advance(db, count + 1, digest, FRAME_OVERHEAD + len(body))
+            return message
 
         return await self._write(work)
 
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
         def work(db: sqlite3.Connection) -> bool:
-            (text,) = db.execute("SELECT value FROM meta WHERE key = 'catalogue'").fetchone()
+            text, count = schema.read_meta(db, "catalogue", "count")
             if text != encode_catalogue(expected):
                 return False
             sizes = dict(db.execute("SELECT name, length(body) FROM messages").fetchall())
             check_fits(new, sizes)
             dropped = [(name,) for name in sizes if name not in new.index]
             db.executemany("DELETE FROM messages WHERE name = ?", dropped)
-            db.execute("UPDATE meta SET value = ? WHERE key = 'catalogue'", (encode_catalogue(new),))
-            _bump(db)
+            schema.set_meta(db, catalogue=encode_catalogue(new))
+            schema.begin_life(db, new, count + 1)
             return True
 
         return await self._write(work)
+
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            (count,) = schema.read_meta(db, "count")
+            db.execute("DELETE FROM messages")
+            for name, message in messages.items():
+                _insert(db, name, message, count + 1)
+            schema.set_meta(db, catalogue=encode_catalogue(catalogue))
+            schema.begin_life(db, catalogue, count + 1)
+
+        await self._write(work)
 
     async def add_publisher(self, publisher: Publisher) -> None:
         row = (publisher.name, publisher.digest, json.dumps(publisher.sources))
@@ -325,10 +366,23 @@ def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
         done.set_result(outcome)
 
 
-def _bump(db: sqlite3.Connection) -> int:
-    (count,) = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'count' RETURNING value").fetchone()
-    return int(count)
+def _insert(db: sqlite3.Connection, name: str, message: Message, number: int) -> None:
+    row = (name, message.version, message.published, message.media_type, message.body, number)
+    db.execute("REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, or what an earlier version made, readable by its owner only; SQLite's other files follow it."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        status = os.fstat(file)
+        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+            os.fchmod(file, 0o600)
+    finally:
+        os.close(file)
 
 
 def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
-    return StoreUnavailable(f"the store does not answer: {error}", hint="is its disk full, or its file gone?")
+    if getattr(error, "sqlite_errorcode", None) in _FULL:
+        return StoreFull(f"the store cannot be written: {error}", hint="make room on its disk")
+    return StoreUnavailable(f"the store does not answer: {error}", hint="is its file gone, or its disk faulty?")

@@ -33,9 +33,10 @@ from onoff.errors import StoreUnavailable
 from onoff.server.store import LastStep
 
 _SLOT = struct.Struct(">16sQ32sQ")
-_SLOTS = 8
-_SEEN = struct.Struct(">" + "56xQ" * _SLOTS)
-_BUCKET_BYTES = _SLOT.size * _SLOTS
+SLOT_BYTES = _SLOT.size
+SLOTS = 8
+_SEEN = struct.Struct(">" + "56xQ" * SLOTS)
+_BUCKET_BYTES = SLOT_BYTES * SLOTS
 _BELL_BYTES = 8
 _KNOCK = 8
 _FIRST_BUCKET = 4096
@@ -62,8 +63,13 @@ class StepTable:
         self._alone = self._sharing = False  # what we have of the whole file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
-        os.ftruncate(self._file, size)
-        self._map = mmap.mmap(self._file, size)
+        try:
+            # Every page has its place on disk from now on: a write into a hole of a full disk would end the process.
+            os.posix_fallocate(self._file, 0, size)
+            self._map = mmap.mmap(self._file, size)
+        except OSError:
+            os.close(self._file)
+            raise
 
     @property
     def bell(self) -> bytes:
@@ -83,16 +89,16 @@ class StepTable:
         start = self._bucket_of(session)
         bucket = self._map[start : start + _BUCKET_BYTES]
         sent = step.to_bytes(8) + digest
-        offset = _find(session, bucket)
+        offset = find_slot(session, bucket)
         if offset is None:
             seen = _SEEN.unpack(bucket)
-            offset = seen.index(min(seen)) * _SLOT.size
+            offset = seen.index(min(seen)) * SLOT_BYTES
         else:
             last = bucket[offset + 16 : offset + 56]
             if last != sent and last[:8] >= sent[:8]:  # big-endian: bytes compare as the steps do
                 return LastStep(int.from_bytes(last[:8]), last[8:])
         at = start + offset
-        self._map[at : at + _SLOT.size] = session + sent + (time.time_ns() // 1_000_000).to_bytes(8)
+        self._map[at : at + SLOT_BYTES] = session + sent + (time.time_ns() // 1_000_000).to_bytes(8)
         return None
 
     def last(self, session: bytes) -> LastStep | None:
@@ -102,11 +108,11 @@ class StepTable:
     def _last(self, session: bytes) -> LastStep | None:
         start = self._bucket_of(session)
         bucket = self._map[start : start + _BUCKET_BYTES]
-        offset = _find(session, bucket)
+        offset = find_slot(session, bucket)
         return None if offset is None else LastStep(*_SLOT.unpack_from(bucket, offset)[1:3])
 
     def _bucket_of(self, session: bytes) -> int:
-        return _FIRST_BUCKET + int.from_bytes(session[:4]) % self._buckets * _BUCKET_BYTES
+        return _FIRST_BUCKET + bucket_number(session, self._buckets) * _BUCKET_BYTES
 
     # Locks.
 
@@ -163,12 +169,17 @@ class StepTable:
         os.close(self._file)
 
 
-def _find(session: bytes, bucket: bytes) -> int | None:
+def bucket_number(session: bytes, buckets: int) -> int:
+    """The bucket in which a session lives."""
+    return int.from_bytes(session[:4]) % buckets
+
+
+def find_slot(session: bytes, bucket: bytes) -> int | None:
     """Where in its bucket the session is."""
     offset = bucket.find(session)
     while offset >= 0:
-        end = offset + _SLOT.size
-        if offset % _SLOT.size == 0 and bucket[end - 8 : end] != bytes(8):
+        end = offset + SLOT_BYTES
+        if offset % SLOT_BYTES == 0 and bucket[end - 8 : end] != bytes(8):
             return offset
         offset = bucket.find(session, offset + 1)
     return None

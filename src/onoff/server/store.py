@@ -9,6 +9,8 @@ Invariants, checked by one contract test over all stores:
 - The versions of a source ascend by one.
 - The **stamp** of the store changes with every publish and every change of the catalogue, and `admit` returns it:
   a server whose copy has that stamp answers from its copy. Equal stamps mean equal content.
+- The **edition** (`wire.changes`) changes with every publish, in the same transaction; a change of the catalogue and a
+  restore begin a new life. `latest` gives messages, edition and digest of one moment.
 - `admit` is atomic over all processes: of two different byte strings for one (session, step) one is refused.
 
 A method that cannot reach its data raises `StoreUnavailable`; asking again later is then right.
@@ -22,15 +24,15 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from onoff.errors import InvalidInput
-from onoff.wire import Catalogue, Message
+from onoff.wire import Catalogue, Edition, Message
 
 SESSION_DAYS = 30  # a session unseen for longer may be forgotten
 
 
 class Stamp(NamedTuple):
-    """When the store was last changed: a count, and which life of the store it counts in."""
+    """When the store was last changed: the number of its edition, and which life of the store it counts in."""
 
-    life: int = 0
+    life: bytes = b""
     changes: int = -1
 
 
@@ -50,12 +52,17 @@ class Admission(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Latest:
-    """The messages, by name, that changed after some stamp; all that there are if `whole`."""
+    """The messages, by name, that changed after some stamp; all that there are if `whole`.
+
+    `changed` has for each of them the number of the edition in which it was published.
+    """
 
     stamp: Stamp
     catalogue: Catalogue
     messages: Mapping[str, Message]
     whole: bool
+    edition: Edition
+    changed: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +84,15 @@ class Promise:
     kind: str
     durable: bool
     says: str
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    """Whether a query would be answered and a publish kept now; `reason` says why not."""
+
+    answers: bool = True
+    keeps: bool = True
+    reason: str = ""
 
 
 class Nearby(Protocol):
@@ -107,6 +123,22 @@ class Store(Protocol):
     async def publishers(self) -> Sequence[Publisher]: ...
     async def add_publisher(self, publisher: Publisher) -> None: ...
     async def promise(self) -> Promise: ...
+    async def readiness(self) -> Readiness:
+        """Try it: whether a query would be answered and a publish kept."""
+        ...
+
+    async def digest_of(self, number: int) -> bytes | None:
+        """The digest of an edition of this life; None if it is unknown or too long ago."""
+        ...
+
+    async def changed_per_hour(self) -> int:
+        """The bytes of frames that were published in an hour, as a mean over the last day."""
+        ...
+
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+        """Put these in place of all there is, versions included, and begin a new life."""
+        ...
+
     async def close(self) -> None: ...
 
 

@@ -4,112 +4,84 @@ All keys begin with `{onoff}`, so that a cluster keeps them together:
 
     {onoff}:catalogue            JSON as on the wire
     {onoff}:sources              set of its names
-    {onoff}:changes              count of publishes and changes of the catalogue
+    {onoff}:changes              number of the edition
+    {onoff}:edition              hash: life and digest of the edition; born, the hour in which counting of change began
+    {onoff}:digests              hash, number -> digest, of the last editions of this life
+    {onoff}:hours                hash, hour since 1970 -> bytes of frames published in it
     {onoff}:versions             hash, name -> version of its latest message
     {onoff}:messages             hash, name -> published 8 | length of media type 1 | media type | body
-    {onoff}:changed              sorted set, name -> the count of its latest publish
+    {onoff}:changed              sorted set, name -> the edition of its latest publish
     {onoff}:publishers           hash, name -> JSON of digest and sources
-    {onoff}:step:SESSION         step 8 | sha256 32; expires when unused for 30 days
+    {onoff}:steps                hash, bucket -> slots as in `steps`: the last step of up to 262144 sessions
 
-Each method is one script, so versions, counts and steps are atomic over all servers. What an acknowledged
-message survives depends on how the store itself is set to write its log; `promise()` asks it and says so.
+Each method is one script, so versions, editions and steps are atomic over all servers. A publish computes the next
+digest here and is accepted only if the edition is still the one that it was computed from; publishes that wait go
+together. A new session in a full bucket takes the slot that was seen longest ago, so strangers cannot fill the store;
+a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself is set to
+write its log; `promise()` asks it and says so.
 
 A store that was restarted, or replaced by its replica, may have lost its last moments and count them again. So
-every connection asks for the id of the store's run; a new one begins a new **life** of the stamp, and copies of
-an earlier life are read anew, whole.
+every connection asks for the id of the store's run, and copies of another run are read anew, whole.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import struct
-from collections.abc import Awaitable, Sequence
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from valkey.asyncio import BlockingConnectionPool, Valkey
-from valkey.exceptions import ResponseError, ValkeyError
+from valkey.exceptions import OutOfMemoryError, ResponseError, ValkeyError
 
-from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
-from onoff.server.store import (
-    SESSION_DAYS,
-    Admission,
-    LastStep,
-    Latest,
-    Promise,
-    Publisher,
-    Stamp,
-    check_fits,
+from onoff.errors import InvalidInput, OnOffError, StoreFull, StoreUnavailable, UnknownSource
+from onoff.server import valkey_scripts as scripts
+from onoff.server.editions import (
+    changed_per_hour,
+    check_message,
+    check_total,
+    current_hour,
+    may_overflow,
+    new_life,
 )
-from onoff.wire import FRAME_OVERHEAD, Catalogue, Message, decode_catalogue, encode_catalogue
+from onoff.server.steps import BUCKETS, bucket_number, find_slot
+from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
+from onoff.wire import (
+    DEFAULT_FRAME_SIZE,
+    FRAME_OVERHEAD,
+    Catalogue,
+    Edition,
+    Message,
+    decode_catalogue,
+    encode_catalogue,
+    first_digest,
+    next_digest,
+)
 
-_KEYS = [f"{{onoff}}:{k}" for k in ("catalogue", "sources", "changes", "versions", "messages", "changed")]
+T = TypeVar("T")
+
 _PUBLISHERS = "{onoff}:publishers"
-_STEP = b"{onoff}:step:"
+_PROBE = "{onoff}:probed"
+_OLD_STEP = b"{onoff}:step:"  # version 0.1 had a key for each session
 _HEAD = struct.Struct(">QB")
 _LAST = struct.Struct(">Q32s")
 _BATCH_BYTES = 4 * 1024 * 1024
 _CONNECTIONS = 16
 _SECONDS = 5
+PROBE_SECONDS = 1.0  # for which the outcome of a trial write is taken to hold
 
-# In every script KEYS are those of _KEYS, in order; a store without a catalogue answers "EMPTY".
-_START = """
-local catalogue = redis.call('GET', KEYS[1])
-if not catalogue then return redis.error_reply('EMPTY no catalogue') end
-"""
-_PUBLISH = (
-    _START
-    + """
-if catalogue ~= ARGV[1] then return 0 end
-if redis.call('SISMEMBER', KEYS[2], ARGV[2]) == 0 then return -1 end
-local count = redis.call('INCR', KEYS[3])
-redis.call('HSET', KEYS[5], ARGV[2], ARGV[3])
-redis.call('ZADD', KEYS[6], count, ARGV[2])
-return redis.call('HINCRBY', KEYS[4], ARGV[2], 1)
-"""
-)
-_LATEST = (
-    _START
-    + """
-local names = redis.call('ZRANGEBYSCORE', KEYS[6], '(' .. ARGV[1], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[2])
-local found = {redis.call('GET', KEYS[3]), catalogue}
-for i = 1, #names, 2 do
-    found[#found + 1] = names[i]
-    found[#found + 1] = names[i + 1]
-    found[#found + 1] = redis.call('HGET', KEYS[4], names[i])
-    found[#found + 1] = redis.call('HGET', KEYS[5], names[i])
-end
-return found
-"""
-)
-_ADMIT = (
-    _START
-    + """
-local held = redis.call('GET', KEYS[7])
-if held and held ~= ARGV[1] and struct.unpack('>I8', held) >= struct.unpack('>I8', ARGV[1]) then
-    return {redis.call('GET', KEYS[3]), held}
-end
-redis.call('SET', KEYS[7], ARGV[1], 'EX', ARGV[2])
-return {redis.call('GET', KEYS[3])}
-"""
-)
-_REPLACE = (
-    _START
-    + """
-if catalogue ~= ARGV[1] then return 0 end
-redis.call('SET', KEYS[1], ARGV[2])
-redis.call('INCR', KEYS[3])
-redis.call('DEL', KEYS[2])
-for i = 3, #ARGV do redis.call('SADD', KEYS[2], ARGV[i]) end
-for _, name in ipairs(redis.call('ZRANGE', KEYS[6], 0, -1)) do
-    if redis.call('SISMEMBER', KEYS[2], name) == 0 then
-        redis.call('ZREM', KEYS[6], name)
-        redis.call('HDEL', KEYS[4], name)
-        redis.call('HDEL', KEYS[5], name)
-    end
-end
-return 1
-"""
-)
+
+@dataclass(slots=True)
+class _Waiting:
+    """A publish that waits for its turn."""
+
+    name: str
+    message: Message  # its version is not known yet
+    done: asyncio.Future[Message]
 
 
 class ValkeyStore:
@@ -117,23 +89,46 @@ class ValkeyStore:
 
     nearby = None  # every verdict is a round trip
 
-    def __init__(self, client: Any) -> None:
+    def __init__(self, client: Any, *, buckets: int = BUCKETS) -> None:
         self._client = client
-        self._life = 0
-        self._run = b"none yet"
+        self._buckets = buckets
+        self._run = b""
         self._known = (b"", Catalogue(()))
-        scripts = (_PUBLISH, _LATEST, _ADMIT, _REPLACE)
-        self._publish, self._latest, self._admit, self._replace = map(client.register_script, scripts)
+        self._queue: deque[_Waiting] = deque()
+        self._publishing: asyncio.Task[None] | None = None
+        self._probed = (-PROBE_SECONDS, Readiness())
+        self._scripts = {
+            text: client.register_script(text)
+            for text in (
+                *(scripts.OPEN, scripts.STATE, scripts.PUBLISH, scripts.LATEST, scripts.BODIES),
+                *(scripts.ADMIT, scripts.REPLACE, scripts.RESTORE),
+            )
+        }
 
     @classmethod
-    async def open(cls, url: str, *, frame_size: int) -> ValkeyStore:
-        """Connect; an empty store gets an empty catalogue."""
+    async def open(cls, url: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> ValkeyStore:
+        """Connect; an empty store gets an empty catalogue, one of version 0.1 its first edition.
+
+        Parameters
+        ----------
+        url
+            A redis://, rediss://, valkey:// or unix:// address.
+        frame_size, limit
+            How a store that is new frames messages, as for `Catalogue`.
+
+        Raises
+        ------
+        StoreUnavailable
+            If nobody answers there, or what is there cannot be read.
+        InvalidInput
+            If it is not an address.
+        """
         store: ValkeyStore
 
         async def connected(connection: Any) -> None:
             await connection.on_connect()
             await connection.send_command("INFO", "server")
-            store._learn_life(await connection.read_response())
+            store._learn_run(await connection.read_response())
 
         try:
             pool = BlockingConnectionPool.from_url(
@@ -144,101 +139,236 @@ class ValkeyStore:
                 socket_connect_timeout=_SECONDS,
                 valkey_connect_func=connected,
             )
-            store = cls(Valkey.from_pool(pool))
-            empty = encode_catalogue(Catalogue((), frame_size))
-            await store._client.set(_KEYS[0], empty, nx=True)
-            await store._client.set(_KEYS[2], 0, nx=True)
-        except (ValkeyError, OSError, ValueError) as error:
-            raise StoreUnavailable(f"cannot reach the store: {error}", hint="is its server running?") from error
+            pool.make_connection()  # a setting that it does not know is told here
+        except (ValueError, TypeError) as error:
+            raise InvalidInput(f"not an address of a store: {error}", hint="such as redis://localhost:6379/0") from None
+        store = cls(Valkey.from_pool(pool))
+        try:
+            await store._begin(Catalogue((), frame_size, limit))
+        except BaseException:
+            await store.close()
+            raise
         return store
 
-    def _learn_life(self, info: bytes) -> None:
-        run = next((line for line in info.splitlines() if line.startswith(b"run_id:")), b"")
-        if run != self._run:
-            self._run, self._life = run, self._life + 1
+    async def _begin(self, empty: Catalogue) -> None:
+        begun = 0
+        while not begun:  # until the catalogue that was looked at is the one that holds
+            text = await self._ask(self._client.get(scripts.KEYS[0])) or encode_catalogue(empty)
+            life = new_life()
+            digest = first_digest(self._read_catalogue(text).epoch, life)
+            begun = await self._run_script(scripts.OPEN, text, life, digest, current_hour())
+
+    def _learn_run(self, info: bytes) -> None:
+        self._run = next((line for line in info.splitlines() if line.startswith(b"run_id:")), b"")
 
     async def _ask(self, work: Awaitable[Any]) -> Any:
         """The outcome of `work`, with the store's failures as ours."""
         try:
             return await work
+        except OutOfMemoryError as error:
+            raise StoreFull(f"the store is full: {error}", hint="raise its maxmemory, or make room") from error
         except (ValkeyError, OSError, TimeoutError) as error:
             raise StoreUnavailable(f"the store does not answer: {error}", hint="is its server running?") from error
 
+    async def _run_script(self, text: str, *args: Any, more_keys: Sequence[bytes] = ()) -> Any:
+        return await self._ask(self._scripts[text](keys=[*scripts.KEYS, *more_keys], args=args))
+
     def _read_catalogue(self, text: bytes) -> Catalogue:
         if text != self._known[0]:
-            self._known = (text, decode_catalogue(text))
+            self._known = (text, _readable(lambda: decode_catalogue(text)))
         return self._known[1]
 
-    async def _catalogue_text(self) -> bytes:
-        text = await self._ask(self._client.get(_KEYS[0]))
-        if text is None:
-            raise StoreUnavailable("the store has lost its catalogue", hint="start `onoff serve` anew with it")
-        return bytes(text)
+    def _stamp(self, life: bytes, number: int) -> Stamp:
+        return Stamp(self._run + life, number)
 
     async def catalogue(self) -> Catalogue:
-        return self._read_catalogue(await self._catalogue_text())
+        text = await self._ask(self._client.get(scripts.KEYS[0]))
+        if text is None:
+            raise StoreUnavailable("the store has lost its catalogue", hint="start `onoff serve` anew with it")
+        return self._read_catalogue(bytes(text))
 
     async def latest(self, after: Stamp) -> Latest:
-        life = self._life
-        whole = after.life != life or after.changes < 0
-        since, target = (-1 if whole else after.changes), -1
         messages: dict[str, Message] = {}
-        while True:
-            batch = max(1, _BATCH_BYTES // (self._known[1].limit + FRAME_OVERHEAD))
-            count, text, *rows = await self._ask(self._latest(keys=_KEYS, args=[since, batch]))
-            target = int(count) if target < 0 else target
-            for name, score, version, packed in zip(*[iter(rows)] * 4, strict=True):
-                messages[name.decode()] = _unpack(int(version), packed)
-                since = int(score)
-            if len(rows) < 4 * batch or since >= target:
-                break
-        catalogue = self._read_catalogue(text)
-        messages = {name: message for name, message in messages.items() if name in catalogue.index}
-        return Latest(Stamp(life, target), catalogue, messages, whole)
+        changed: dict[str, int] = {}
+        run, whole = self._run, False
+        known, number = after.life.removeprefix(run), after.changes
+        while True:  # until all that was read is of the moment of the last script
+            if run != self._run:  # the store was restarted
+                run, known, number = self._run, b"", -1
+            got = await self._run_script(scripts.LATEST, _BATCH_BYTES, known, number)
+            edition, catalogue, names = self._read_state(got)
+            if edition.life != known or number < 0:
+                known, whole = edition.life, True
+                messages, changed = {}, {}
+            found, now = got[5:], got[:2]
+            while 2 * len(names) > len(found) and now[1] == known:
+                more = await self._run_script(scripts.BODIES, _BATCH_BYTES, *list(names)[len(found) // 2 :])
+                now = more[:2]
+                found += more[2:]
+            if now[1] != known or run != self._run:
+                continue
+            for (name, at), (version, packed) in zip(names.items(), _pairs(found), strict=True):
+                changed[name.decode()] = at
+                messages[name.decode()] = _unpack(version, packed)
+            number = edition.number
+            if now == got[:2]:
+                return Latest(self._stamp(known, number), catalogue, messages, whole, edition, changed)
+
+    def _read_state(self, got: list[Any]) -> tuple[Edition, Catalogue, dict[bytes, int]]:
+        def read() -> tuple[Edition, Catalogue, dict[bytes, int]]:
+            catalogue = self._read_catalogue(got[3])
+            edition = Edition(catalogue.epoch, got[1], int(got[0]), got[2])
+            return edition, catalogue, {name: int(at) for name, at in _pairs(got[4])}
+
+        return _readable(read)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        args = [_LAST.pack(step, digest), SESSION_DAYS * 86400]
-        count, *held = await self._ask(self._admit(keys=[*_KEYS, _STEP + session.hex().encode()], args=args))
-        conflict = LastStep(*_LAST.unpack(held[0])) if held else None
-        return Admission(Stamp(self._life, int(count)), conflict)
+        number, life, *held = await self._run_script(
+            scripts.ADMIT,
+            session,
+            bucket_number(session, self._buckets),
+            _LAST.pack(step, digest),
+            time.time_ns() // 1_000_000,
+            more_keys=[_OLD_STEP + session.hex().encode()],
+        )
+        conflict = _readable(lambda: LastStep(*_LAST.unpack(held[0]))) if held else None
+        return Admission(self._stamp(life, int(number)), conflict)
 
     async def last_step(self, session: bytes) -> LastStep | None:
-        held = await self._ask(self._client.get(_STEP + session.hex().encode()))
-        return LastStep(*_LAST.unpack(held)) if held else None
+        bucket = await self._ask(self._client.hget(scripts.KEYS[9], str(bucket_number(session, self._buckets))))
+        offset = find_slot(session, bucket or b"")
+        if offset is None:
+            held = await self._ask(self._client.get(_OLD_STEP + session.hex().encode()))
+        else:
+            held = bucket[offset + 16 : offset + 56]
+        return _readable(lambda: LastStep(*_LAST.unpack(held))) if held else None
+
+    # Publishing.
 
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
-        packed = _HEAD.pack(published, len(media_type)) + media_type.encode() + body
-        version = 0
-        while version == 0:  # until the catalogue that was judged is the one that holds
-            text = await self._catalogue_text()
-            limit = self._read_catalogue(text).limit
-            if len(body) > limit:
-                raise InvalidWire(f"a message of {len(body)} bytes", hint=f"at most {limit} bytes")
-            version = await self._ask(self._publish(keys=_KEYS, args=[text, name, packed]))
-        if version < 0:
-            raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
-        return Message(int(version), published, media_type, body)
+        waiting = _Waiting(name, Message(0, published, media_type, body), asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._publishing is None or self._publishing.done():
+            self._publishing = asyncio.create_task(self._publish_queue())
+        return await waiting.done
+
+    async def _publish_queue(self) -> None:
+        while self._queue:
+            batch, size = [self._queue.popleft()], 0
+            while self._queue and size < _BATCH_BYTES:
+                batch.append(self._queue.popleft())
+                size += len(batch[-1].message.body)
+            try:
+                await self._publish_batch([one for one in batch if not one.done.done()])
+            except Exception as error:
+                for one in batch:
+                    if not one.done.done():
+                        one.done.set_exception(error)
+
+    async def _publish_batch(self, batch: list[_Waiting]) -> None:
+        """Publish all that can be, in order; tell each its message, or why it is refused."""
+        outcomes: dict[int, Message | OnOffError] = {}
+        accepted = 0
+        while not accepted and batch:  # until the edition that was looked at is the one that holds
+            names = list(dict.fromkeys(one.name for one in batch))
+            want_total = "1" if may_overflow(self._known[1]) else "0"
+            got = await self._run_script(scripts.STATE, want_total, *names)
+            edition, catalogue, _ = self._read_state([*got[:4], []])
+            if may_overflow(catalogue) and want_total == "0":
+                continue
+            held = {
+                name: (int(version), int(size)) for name, (version, size) in zip(names, _pairs(got[5:]), strict=True)
+            }
+            args: list[Any] = []
+            outcomes, digest, total = {}, edition.digest, int(got[4])
+            for k, one in enumerate(batch):
+                version, size = held[one.name]
+                message = Message(version + 1, one.message.published, one.message.media_type, one.message.body)
+                try:
+                    _check(catalogue, one.name, message, total - size if want_total == "1" else 0)
+                except OnOffError as refusal:
+                    outcomes[k] = refusal
+                    continue
+                packed = _pack(message)
+                digest = next_digest(digest, catalogue.index[one.name], message)
+                args += [one.name, packed, message.version, digest, FRAME_OVERHEAD + len(message.body)]
+                total += len(packed) - size
+                held[one.name] = (message.version, len(packed))
+                outcomes[k] = message
+            accepted = not args or await self._run_script(
+                scripts.PUBLISH, edition.number, edition.life, current_hour(), *args
+            )
+        for k, one in enumerate(batch):
+            outcome = outcomes[k]
+            if one.done.done():
+                continue
+            if isinstance(outcome, Message):
+                one.done.set_result(outcome)
+            else:
+                one.done.set_exception(outcome)
 
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
         latest = await self.latest(Stamp())
         check_fits(new, {name: len(message.body) for name, message in latest.messages.items()})
-        args = [encode_catalogue(expected), encode_catalogue(new), *new.names]
-        return bool(await self._ask(self._replace(keys=_KEYS, args=args)))
+        life = new_life()
+        digest = first_digest(new.epoch, life)
+        args = [encode_catalogue(expected), encode_catalogue(new), life, digest, *new.names]
+        return bool(await self._run_script(scripts.REPLACE, *args))
+
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+        life = new_life()
+        digest = first_digest(catalogue.epoch, life)
+        args: list[Any] = [encode_catalogue(catalogue), life, digest, catalogue.n, *catalogue.names]
+        for name, message in messages.items():
+            args += [name, _pack(message), message.version]
+        await self._run_script(scripts.RESTORE, *args)
+
+    # Publishers, editions, and what the store is good for.
 
     async def publishers(self) -> Sequence[Publisher]:
         rows = await self._ask(self._client.hgetall(_PUBLISHERS))
-        found = []
-        for name, text in rows.items():
-            fields = json.loads(text)
-            found.append(Publisher(name.decode(), bytes.fromhex(fields["digest"]), tuple(fields["sources"])))
-        return found
+
+        def read() -> list[Publisher]:
+            found = []
+            for name, text in rows.items():
+                fields = json.loads(text)
+                found.append(Publisher(name.decode(), bytes.fromhex(fields["digest"]), tuple(fields["sources"])))
+            return found
+
+        return _readable(read)
 
     async def add_publisher(self, publisher: Publisher) -> None:
         text = json.dumps({"digest": publisher.digest.hex(), "sources": publisher.sources})
         await self._ask(self._client.hset(_PUBLISHERS, publisher.name, text))
 
+    async def digest_of(self, number: int) -> bytes | None:
+        held: bytes | None = await self._ask(self._client.hget(scripts.KEYS[7], str(number)))
+        return held
+
+    async def changed_per_hour(self) -> int:
+        born = await self._ask(self._client.hget(scripts.KEYS[6], "born"))
+        hours = await self._ask(self._client.hgetall(scripts.KEYS[8]))
+        return _readable(
+            lambda: changed_per_hour({int(hour): int(size) for hour, size in hours.items()}, int(born or 0))
+        )
+
+    async def readiness(self) -> Readiness:
+        now = time.monotonic()
+        if now - self._probed[0] >= PROBE_SECONDS:
+            self._probed = (now, await self._probe())
+        return self._probed[1]
+
+    async def _probe(self) -> Readiness:
+        """A query is noted by a write as a publish is, so what stands against one stands against both."""
+        try:
+            await self.catalogue()
+            await self._ask(self._client.set(_PROBE, time.time_ns()))
+        except StoreUnavailable as error:
+            return Readiness(answers=False, keeps=False, reason=error.message)
+        return Readiness()
+
     async def promise(self) -> Promise:
-        await self._catalogue_text()
+        await self.catalogue()
         try:
             config = await self._client.config_get("append*")
         except ResponseError:
@@ -258,10 +388,41 @@ class ValkeyStore:
                 )
 
     async def close(self) -> None:
+        if self._publishing is not None:
+            await self._publishing
         await self._client.aclose()
 
 
-def _unpack(version: int, packed: bytes) -> Message:
-    published, length = _HEAD.unpack_from(packed)
-    start = _HEAD.size + length
-    return Message(version, published, packed[_HEAD.size : start].decode(), packed[start:])
+def _check(catalogue: Catalogue, name: str, message: Message, others: int) -> None:
+    if name not in catalogue.index:
+        raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
+    check_message(catalogue, message.body)
+    if may_overflow(catalogue):
+        check_total(catalogue, others, message.body)
+
+
+def _pack(message: Message) -> bytes:
+    return _HEAD.pack(message.published, len(message.media_type)) + message.media_type.encode() + message.body
+
+
+def _unpack(version: bytes, packed: bytes) -> Message:
+    def read() -> Message:
+        published, length = _HEAD.unpack_from(packed)
+        start = _HEAD.size + length
+        return Message(int(version), published, packed[_HEAD.size : start].decode("ascii"), packed[start:])
+
+    return _readable(read)
+
+
+def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def _readable(read: Callable[[], T]) -> T:
+    """What `read` gives; values that are not as we write them are the store's failure, not the asker's."""
+    try:
+        return read()
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
+        raise StoreUnavailable(
+            f"the store holds values that cannot be read: {error}", hint="is it used by something else, or damaged?"
+        ) from error

@@ -1,0 +1,104 @@
+"""The tables of the SQLite store: how they are made, and how those of an earlier version are brought up to date.
+
+    meta        catalogue (JSON as on the wire), schema, and of the edition: count (its number), life, digest,
+                born (the hour since 1970 in which counting of change began)
+    messages    name, version, published, media_type, body, count (the edition of its publish)
+    digests     number, digest: of the last `KEPT_DIGESTS` editions of this life
+    hours       hour since 1970, bytes of frames published in it
+    publishers  name, digest, sources (JSON)
+
+Schema 1 (version 0.1) had no editions: count, and nothing of life, digest, digests and hours. Opening brings it up
+to date in one transaction: its content becomes the first edition of a new life.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+from onoff.errors import StoreUnavailable
+from onoff.server.editions import HOURS, KEPT_DIGESTS, current_hour, new_life
+from onoff.wire import Catalogue, Edition, decode_catalogue, encode_catalogue, first_digest
+
+SCHEMA_VERSION = 2
+
+_BASE = """
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE messages (
+    name TEXT PRIMARY KEY, version INTEGER NOT NULL, published INTEGER NOT NULL,
+    media_type TEXT NOT NULL, body BLOB NOT NULL, count INTEGER NOT NULL
+);
+CREATE INDEX messages_by_count ON messages (count);
+CREATE TABLE publishers (name TEXT PRIMARY KEY, digest BLOB NOT NULL, sources TEXT NOT NULL);
+"""
+_EDITIONS = """
+CREATE TABLE digests (number INTEGER PRIMARY KEY, digest BLOB NOT NULL);
+CREATE TABLE hours (hour INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
+"""
+
+
+def prepare(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
+    """Make the tables, or bring them up to date, within the transaction that `db` is in.
+
+    Raises
+    ------
+    StoreUnavailable
+        If the file is a database of something else, or of a newer version.
+    """
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
+        _run(db, _BASE)
+        rows = [("catalogue", encode_catalogue(empty)), ("count", 0), ("schema", 1)]
+        db.executemany("INSERT INTO meta VALUES (?, ?)", rows)
+    row = db.execute("SELECT value FROM meta WHERE key = 'schema'").fetchone()
+    if row is None:
+        raise StoreUnavailable(f"{path} is a database of something else", hint="give another path")
+    if row[0] == 1:
+        _run(db, _EDITIONS)
+        set_meta(db, born=current_hour(), schema=SCHEMA_VERSION)
+        text, count = read_meta(db, "catalogue", "count")
+        begin_life(db, decode_catalogue(text), count)
+    elif row[0] != SCHEMA_VERSION:
+        raise StoreUnavailable(
+            f"{path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
+        )
+
+
+def _run(db: sqlite3.Connection, statements: str) -> None:
+    for statement in statements.split(";"):
+        db.execute(statement)
+
+
+def read_meta(db: sqlite3.Connection, *keys: str) -> list[Any]:
+    """The values of these keys, in their order."""
+    found = dict(db.execute("SELECT key, value FROM meta").fetchall())
+    return [found[key] for key in keys]
+
+
+def set_meta(db: sqlite3.Connection, **values: object) -> None:
+    db.executemany("REPLACE INTO meta VALUES (?, ?)", values.items())
+
+
+def begin_life(db: sqlite3.Connection, catalogue: Catalogue, number: int) -> None:
+    """Let the content as it is be edition `number`, the first of a new life."""
+    life = new_life()
+    set_edition(db, Edition(catalogue.epoch, life, number, first_digest(catalogue.epoch, life)))
+
+
+def set_edition(db: sqlite3.Connection, edition: Edition) -> None:
+    """Begin the history anew at this edition."""
+    set_meta(db, count=edition.number, life=edition.life, digest=edition.digest)
+    db.execute("DELETE FROM digests")
+    db.execute("INSERT INTO digests VALUES (?, ?)", (edition.number, edition.digest))
+
+
+def advance(db: sqlite3.Connection, number: int, digest: bytes, size: int) -> None:
+    """The next edition of the same life, by a publish of `size` bytes."""
+    hour = current_hour()
+    set_meta(db, count=number, digest=digest)
+    db.execute("INSERT INTO digests VALUES (?, ?)", (number, digest))
+    db.execute("DELETE FROM digests WHERE number <= ?", (number - KEPT_DIGESTS,))
+    db.execute(
+        "INSERT INTO hours VALUES (?, ?) ON CONFLICT (hour) DO UPDATE SET bytes = bytes + excluded.bytes", (hour, size)
+    )
+    db.execute("DELETE FROM hours WHERE hour <= ?", (hour - HOURS,))
