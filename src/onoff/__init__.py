@@ -1,6 +1,7 @@
 """Privacy that can be switched ON and OFF.
 
     chain = onoff.MarkovChain(P, names=[...])       how requests follow one another
+    onoff.RequestModel.fit(sequences)               the same with types of people and longer memory
     onoff.bounds(P)                                 what hiding the past must cost, and can cost
     onoff.design(P, scheme="optimal")               a table of queries, exact in integers
     onoff.Session(chain).request(x, private=True)   one request in, one query out
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from onoff.errors import OnOffError
     from onoff.model.bounds import bounds
     from onoff.model.chain import MarkovChain
+    from onoff.model.contexts import RequestModel
     from onoff.model.rows import UNIT, Rows
     from onoff.schemes import design
     from onoff.session import Query, Session
@@ -35,6 +37,7 @@ __all__ = [
     "OnOffError",
     "Query",
     "QueryTable",
+    "RequestModel",
     "Rows",
     "Session",
     "bounds",
@@ -49,6 +52,7 @@ _HOME = {
     "OnOffError": "errors",
     "Query": "session",
     "QueryTable": "tables.table",
+    "RequestModel": "model.contexts",
     "Rows": "model.rows",
     "Session": "session",
     "UNIT": "model.rows",

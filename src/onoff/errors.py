@@ -3,6 +3,7 @@
     OnOffError                       exit 1   something failed
     ├── InvalidInput (ValueError)    exit 3   what you gave cannot be used
     │   ├── InvalidChain                      not a transition matrix, or not a chain file
+    │   ├── InvalidModel                      not a model of requests, or not a model file
     │   ├── InvalidPattern                    not a pattern of ON and OFF
     │   ├── InvalidTable                      not a query table: sums, signs or sources are wrong
     │   ├── InvalidWire                       bytes or names that the wire does not allow
@@ -61,6 +62,10 @@ class InvalidInput(OnOffError, ValueError):
 
 class InvalidChain(InvalidInput):
     """Not a transition matrix, or not a file that holds one."""
+
+
+class InvalidModel(InvalidInput):
+    """Not a model of requests, not a file that holds one, or too little to learn one from."""
 
 
 class InvalidPattern(InvalidInput):

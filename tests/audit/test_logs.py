@@ -21,7 +21,7 @@ from onoff.model.chain import MarkovChain
 from onoff.schemes import SCHEMES
 from onoff.server import running
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 
 NAMES = ("news", "sport", "weather", "trains", "music", "markets")
 CHAIN = MarkovChain(np.random.default_rng(0).dirichlet(np.full(6, 0.5), size=6), names=NAMES)

@@ -5,7 +5,7 @@ import pytest
 
 from onoff.model.chain import MarkovChain
 from onoff.session.cache import MOST_TO_LOOK_AT, TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.tables import files as tablefile
 
 CHAIN = MarkovChain(np.random.default_rng(3).dirichlet(np.ones(5), size=5))

@@ -8,8 +8,10 @@ from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
+from onoff.session.bayes import BayesFilter
 from onoff.session.cache import TableCache
-from onoff.session.memory import MEMORIES, BayesFilter, LastQuery
+from onoff.session.last_query import LastQuery
+from onoff.session.memory import MEMORIES
 from onoff.session.session import IMPOSSIBLE, Query, Session
 
 P2 = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=["left", "right"])
@@ -230,7 +232,7 @@ def test_sessions_share_tables_of_their_own_chain_only():
     tables = TableCache(one, "greedy")
     assert Session(one, tables=tables).tables is tables
     assert Session(MarkovChain(one.transition), "greedy", tables=tables).tables is tables
-    with pytest.raises(InvalidInput, match="another chain"):
+    with pytest.raises(InvalidInput, match="another model"):
         Session(other, tables=tables)
     with pytest.raises(InvalidInput, match="both tables"):
         Session(one, "optimal", tables=tables)

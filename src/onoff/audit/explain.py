@@ -30,7 +30,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 from onoff.session import Session
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.session.seeded import SeededEntropy
 from onoff.tables.table import QueryTable
 

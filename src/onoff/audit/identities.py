@@ -20,7 +20,7 @@ from onoff.errors import InvalidInput, OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.entropy import SystemEntropy
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
 
 

@@ -40,7 +40,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats, Integers
 from onoff.session import Session
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
 
 SMALL = 4

@@ -55,7 +55,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.schemes import builder
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
 
 LONGEST_LOG_LINE = 4 * 2**20

@@ -26,7 +26,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session import Session
 from onoff.session.entropy import Entropy
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 
 MOST_WORLDS = 2_000_000
 """Worlds that are enumerated at most."""

@@ -38,7 +38,8 @@ from onoff.client.message import Message, Sent
 from onoff.client.record import Record
 from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
 from onoff.session import Session
-from onoff.session.memory import LastQuery, Memory
+from onoff.session.last_query import LastQuery
+from onoff.session.memory import Memory
 from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.client")

@@ -34,7 +34,8 @@ from onoff.model.bounds import StepBounds, bounds, step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery, Memory, start
+from onoff.session.last_query import LastQuery
+from onoff.session.memory import Memory, start
 from onoff.tables.table import QueryTable
 
 MOST_NODES = 200_000

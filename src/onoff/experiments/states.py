@@ -24,7 +24,8 @@ import numpy as np
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Floats, Integers, Rows, SparseRows
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery, Memory, start
+from onoff.session.last_query import LastQuery
+from onoff.session.memory import Memory, start
 from onoff.session.seeded import SeededEntropy
 from onoff.tables.table import QuerySource, QueryTable
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from onoff.errors import InvalidChain, InvalidInput, nearest
-from onoff.model.chain import check_name
+from onoff.model.sources import check_name
 
 FORMATS = ("text", "csv", "jsonl", "msnbc")
 SUFFIXES = {

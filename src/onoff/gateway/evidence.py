@@ -30,7 +30,7 @@ from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 from onoff.session.cache import TableCache
-from onoff.session.memory import LastQuery
+from onoff.session.last_query import LastQuery
 from onoff.tables.table import QuerySource, QueryTable
 
 MOST_SOURCES: Final = 256

@@ -2,7 +2,8 @@
 
 rows      p(x|u) as exact integers, each row summing to UNIT
 chain     MarkovChain: first order, dense or sparse
-files     chains, read and written
+contexts  RequestModel: contexts of any order, types of people; `context_tree` is how they follow one another
+files     both, read and written
 bounds    lower and upper bounds on the cost, each labelled with its side
 patterns  "ON OFF*10"
 """

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from onoff.errors import InvalidChain, UnknownSource, nearest
+from onoff.errors import InvalidChain, UnknownSource
 from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, as_matrix, to_units
+from onoff.model.sources import Sources
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -32,13 +32,11 @@ LARGEST_DENSE = 20_000
 """Sources of a dense chain at most; more need a sparse one."""
 MOST_EXACT = 2**24
 """Rows times columns of a sparse chain up to which `possible_rows` are exact."""
-LONGEST_NAME = 256
-"""Bytes of a source's name at most."""
 DEFAULT_SMOOTHING = 0.1
 """What `fit` adds to every count: nothing is impossible, and rows with few observations hardly move."""
 
 
-class MarkovChain:
+class MarkovChain(Sources):
     """A time-invariant Markov chain over named sources.
 
     >>> chain = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=["left", "right"])
@@ -48,11 +46,9 @@ class MarkovChain:
 
     def __init__(self, transition: Any, names: Sequence[str] | None = None, initial: Any = None) -> None:
         self.transition: Floats | csr_matrix = _checked_transition(transition)
-        self.n: int = int(self.transition.shape[0])
-        self.names: tuple[str, ...] = _checked_names(names, self.n)
+        super().__init__(int(self.transition.shape[0]), names)
         self.initial: Floats = _checked_initial(initial, self.n)
         self.initial.setflags(write=False)
-        self._position = {name: x for x, name in enumerate(self.names)}
         self._units: dict[int, tuple[Integers, Integers]] = {}
 
     @property
@@ -62,19 +58,6 @@ class MarkovChain:
 
     def __repr__(self) -> str:
         return f"<MarkovChain: {self.n} sources, {'sparse' if self.is_sparse else 'dense'}>"
-
-    # -- sources -------------------------------------------------------------------------------------------
-
-    def index(self, source: int | str) -> int:
-        """The number of a source given by name or number. Raises UnknownSource."""
-        if isinstance(source, str):
-            if source not in self._position:
-                # The name is somebody's request: it is not repeated, only what is known is shown.
-                raise UnknownSource("no source of that name", hint=nearest(source, self.names))
-            return self._position[source]
-        if isinstance(source, bool) or not isinstance(source, int | np.integer) or not 0 <= source < self.n:
-            raise UnknownSource("no source of that number", hint=f"sources are 0 to {self.n - 1}")
-        return int(source)
 
     # -- exact rows ----------------------------------------------------------------------------------------
 
@@ -328,34 +311,6 @@ def _checked_sparse(transition: Any) -> csr_matrix:
 def _not_square(matrix: Any) -> InvalidChain:
     rows, columns = matrix.shape
     return InvalidChain(f"the matrix has {rows} rows and {columns} columns", hint="one row and one column per source")
-
-
-def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
-    if names is None:
-        return tuple(f"source-{x + 1}" for x in range(n))
-    if isinstance(names, str):
-        raise InvalidChain("the names are one text, not a list", hint="one name for each row of the matrix")
-    if len(names) != n:
-        raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
-    seen: dict[str, int] = {}
-    for x, name in enumerate(names):
-        check_name(name, f"name {x}")
-        if name in seen:
-            raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
-        seen[name] = x
-    return tuple(names)
-
-
-def check_name(name: Any, what: str) -> None:
-    """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidChain(f"{what} is empty or not text", hint="give each source a name")
-    if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
-        raise InvalidChain(f"{what} is longer than {LONGEST_NAME} bytes", hint="shorten it")
-    if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
-        raise InvalidChain(f"{what} holds a control character", hint="use visible characters")
-    if unicodedata.normalize("NFC", name) != name:
-        raise InvalidChain(f"{what} is not in Unicode normal form C", hint="normalise it to NFC")
 
 
 def _checked_initial(initial: Any, n: int) -> Floats:

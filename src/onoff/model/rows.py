@@ -206,6 +206,20 @@ def to_units(row: Iterable[Any], unit: int = UNIT) -> Integers:
     return np.array(units, dtype=np.int64)
 
 
+def units_of(rows: Floats) -> Integers:
+    """Rows of not negative floats as integers summing to UNIT, quickly: within 2**-53 of each entry and N units a row.
+
+    What is missing goes to the largest entry; positive entries keep a unit.
+    """
+    rows = np.asarray(rows, dtype=np.float64)
+    share = rows / rows.sum(axis=1, keepdims=True)
+    units: Integers = np.rint(share * float(UNIT)).astype(np.int64)
+    units[(rows > 0) & (units == 0)] = 1
+    missing = [UNIT - total for total in exact_sum(units, axis=1)]
+    units[np.arange(len(units)), np.argmax(units, axis=1)] += np.array(missing, dtype=np.int64)
+    return units
+
+
 def as_matrix(probabilities: Any) -> npt.NDArray[Any]:
     """A checked matrix of probabilities: rectangular, finite, not negative, every row summing to 1."""
     matrix = _rectangular(probabilities)

@@ -30,7 +30,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -39,7 +39,7 @@ from onoff.errors import InvalidTable
 from onoff.model.bounds import bounds, lower_bound
 from onoff.model.rows import Floats, Integers, Rows, SparseRows
 from onoff.system.kernels import kernel
-from onoff.tables.table import OPTIMAL_GAP
+from onoff.tables.table import OPTIMAL_GAP, QuerySource
 
 if TYPE_CHECKING:
     from onoff.session.entropy import Entropy
@@ -77,6 +77,28 @@ class Race:
 
         Raises InvalidTable where the rows say that x cannot be wanted given u.
         """
+        arrival, place = self._arrivals(u, x, entropy)
+        hit = self._hit(arrival)
+        hit[place] = True  # it is the winner by construction; a tie of floats must not lose it
+        return tuple(self.rows.columns[hit].tolist())
+
+    def draw_winners(self, u: int, x: int, entropy: Entropy) -> Winners:
+        """As `draw`, with the winner of every row: the query is the set of them."""
+        arrival, place = self._arrivals(u, x, entropy)
+        if self.slowness.ndim == 2:
+            rows = range(0, self.slowness.shape[1], ROWS_AT_ONCE)
+            parts = [np.argmin(self.slowness[:, r : r + ROWS_AT_ONCE] * arrival[:, None], axis=0) for r in rows]
+            winner = np.concatenate(parts)
+        else:
+            times = arrival[self.at] * self.slowness
+            least = np.repeat(np.minimum.reduceat(times, self.starts[:-1]), np.diff(self.starts))
+            first = np.searchsorted(np.flatnonzero(times == least), self.starts[:-1])
+            winner = self.at[np.flatnonzero(times == least)[first]].astype(np.int64)
+        winner[int(self.rows.group[u])] = place
+        return Winners(self, self.rows.columns[winner])
+
+    def _arrivals(self, u: int, x: int, entropy: Entropy) -> tuple[Floats, int]:
+        """When each column comes, given that x is the first in row u; and the column of x."""
         place = self.rows.position(x)
         if place is None or self.rows.weight(u, x) == 0:
             raise InvalidTable("the wanted source has probability zero under the chain")
@@ -90,9 +112,7 @@ class Race:
         else:
             row = slice(int(self.starts[u]), int(self.starts[u + 1]))
             arrival[self.at[row]] += won / self.slowness[row]
-        hit = self._hit(arrival)
-        hit[place] = True  # it is the winner by construction; a tie of floats must not lose it
-        return tuple(self.rows.columns[hit].tolist())
+        return arrival, place
 
     def _hit(self, arrival: Floats) -> npt.NDArray[np.bool_]:
         """Which columns win in some row."""
@@ -168,6 +188,31 @@ class Race:
 
     def __repr__(self) -> str:
         return f"<Race: {self.rows.distinct} rows over {len(self.rows.columns)} sources>"
+
+
+@dataclass(frozen=True, eq=False)
+class Winners:
+    """One race as it went: the source that won in every distinct row.
+
+    All rows ran with the same exponentials, which are independent of what is hidden. A filter that takes their outcome
+    as known to the server, which sees the set of winners only, is therefore as private, and needs no law of queries.
+    """
+
+    race: Race
+    winner: Integers
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The query."""
+        return tuple(np.unique(self.winner).tolist())
+
+    def won(self, query: tuple[int, ...]) -> npt.NDArray[np.bool_]:
+        """Whether each source of the query won in each distinct row."""
+        return np.asarray(self.winner[:, None] == np.array(query))
+
+
+Drawn: TypeAlias = QuerySource | Winners
+"""What a query was drawn from, as a memory needs to know it."""
 
 
 def build(rows: Rows | SparseRows, *, seed: int = 0) -> Race:

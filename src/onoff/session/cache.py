@@ -1,7 +1,7 @@
-"""TableCache: the query tables of one chain, built once and kept by the set they belong to.
+"""TableCache: the query tables of one chain or model, built once and kept by the public state they belong to.
 
-A table depends on the chain and on the last query, both public, so it can be built before the request that needs
-it and used again whenever the same set comes back. The least recently used ones are let go beyond a limit.
+A table depends on the model and on the queries so far, all public, so it can be built before the request that needs
+it and used again whenever the same state comes back. The least recently used ones are let go beyond a limit.
 
 The table after "everything", which every private request leads to and which takes longest, is kept on disk as well
 where a directory is given. Schemes that can choose among optimal tables are told the chain, so that they prefer queries
@@ -18,6 +18,7 @@ from threading import Lock
 from typing import Any
 
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import design, known
 from onoff.session.memory import Memory
@@ -33,11 +34,11 @@ MOST_TO_LOOK_AT = 300
 
 
 class TableCache:
-    """The tables of `chain` under `scheme`, least recently used first."""
+    """The tables of `model` under `scheme`, least recently used first."""
 
     def __init__(
         self,
-        chain: MarkovChain,
+        model: Model,
         scheme: str,
         *,
         limit_bytes: int = LIMIT_BYTES,
@@ -45,9 +46,9 @@ class TableCache:
         look_ahead: bool = True,
         **options: Any,
     ) -> None:
-        self.chain = chain
+        self.model = model
         self.store = store
-        self.look_ahead = look_ahead and scheme in LOOK_AHEAD and not chain.is_sparse and chain.n <= MOST_TO_LOOK_AT
+        self.look_ahead = look_ahead and scheme in LOOK_AHEAD and self._looks_ahead
         self.scheme = known(scheme)
         self.options = options
         self.limit_bytes = limit_bytes
@@ -62,7 +63,7 @@ class TableCache:
             if key is not None and key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        table = self._stored(memory.rows) if key == tuple(range(self.chain.n)) else self._build(memory.rows)
+        table = self._stored(memory.rows) if memory.lasting else self._build(memory.rows)
         if key is not None:
             self._keep(key, table)
         return table
@@ -76,7 +77,7 @@ class TableCache:
         if self.store is None or not isinstance(rows, Rows):
             return self._build(rows)
         made = {**self.options, "look_ahead": self.look_ahead}
-        path = table_path(self.store, self.chain.digest(), self.scheme, made)
+        path = table_path(self.store, self.model.digest(), self.scheme, made)
         found = load_table(path, rows)
         if found is not None:
             return found
@@ -85,9 +86,17 @@ class TableCache:
             save_table(path, table)
         return table
 
+    @property
+    def _looks_ahead(self) -> bool:
+        """Whether the rows that can come next are known: those of a chain of moderate size."""
+        model = self.model
+        return isinstance(model, MarkovChain) and not model.is_sparse and model.n <= MOST_TO_LOOK_AT
+
     @cached_property
     def _future(self) -> Rows:
-        return self.chain.rows()
+        if not isinstance(self.model, MarkovChain):
+            raise RuntimeError("only a chain is looked ahead in")
+        return self.model.rows()
 
     def has(self, memory: Memory) -> bool:
         """Whether that table is at hand."""

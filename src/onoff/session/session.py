@@ -6,8 +6,8 @@ ON      ask for every source that can be wanted now: the query depends on nothin
 OFF     draw from the table of the memory's rows, given the hidden u and the wanted x.
         One row only: nothing is at stake, the plain request is sent.
 
-A request that the chain calls impossible cannot be asked privately. It is sent as "everything", which hides x
-among all sources and starts afresh; the caller is told by `query.note`, and should use a smoother chain.
+A request that the model calls impossible cannot be asked privately. It is sent as "everything", which hides x
+among all sources and starts afresh; the caller is told by `query.note`, and should use a smoother model.
 
 Randomness comes from the operating system. A session never draws twice for one request: `request` first
 computes query and next memory, then adopts both.
@@ -22,11 +22,14 @@ from typing import Any, Literal, cast
 
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
+from onoff.schemes.race import Race
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.filter import ModelFilter
 from onoff.session.memory import Memory, start
 
-IMPOSSIBLE = "the chain gives this request probability zero: everything was asked instead"
+IMPOSSIBLE = "the model gives this request probability zero: everything was asked instead"
 
 
 @dataclass(frozen=True)
@@ -57,7 +60,27 @@ class Query:
 
 
 class Session:
-    """A user of `chain` who switches privacy ON and OFF.
+    """A user who switches privacy ON and OFF, and whose requests follow `model`: a MarkovChain or a RequestModel.
+
+    Parameters
+    ----------
+    model
+        How requests follow one another.
+    scheme
+        How queries are built, with its `options`.
+    memory
+        "last-query" (the default for a chain), "bayes-filter" (the default for a model), or a Memory to go on from.
+    hide
+        With a filter: how many of the last private requests stay hidden.
+    everything
+        Ask for all sources while ON, even impossible ones.
+    entropy, tables
+        Where randomness comes from; tables to share with other sessions of the same model.
+
+    Raises
+    ------
+    UnknownScheme, InvalidInput
+        Where scheme, memory or tables do not fit.
 
     >>> session = Session(MarkovChain([[0.8, 0.2], [0.2, 0.8]]), scheme="greedy")
     >>> session.request(0, private=True).sources
@@ -68,26 +91,34 @@ class Session:
 
     def __init__(
         self,
-        chain: MarkovChain,
+        model: Model,
         scheme: str = "auto",
-        memory: Literal["last-query", "bayes-filter"] | Memory = "last-query",
+        memory: Literal["last-query", "bayes-filter"] | Memory | None = None,
         *,
+        hide: int = 1,
         everything: bool = False,
         entropy: Entropy | None = None,
         tables: TableCache | None = None,
         **options: Any,
     ) -> None:
-        self.chain = chain
-        self.memory: Memory = start(memory, chain) if isinstance(memory, str) else memory
+        self.model = model
+        self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
         self.everything = everything
         if tables is None:
-            tables = TableCache(chain, scheme, **options)
-        elif tables.chain is not chain and tables.chain.digest() != chain.digest():
-            raise InvalidInput("tables of another chain", hint="a table hides the requests of its own chain only")
+            tables = TableCache(model, scheme, **options)
+        elif tables.model is not model and tables.model.digest() != model.digest():
+            raise InvalidInput("tables of another model", hint="a table hides the requests of its own model only")
         elif options or scheme not in ("auto", tables.scheme):
             raise InvalidInput(f"both tables (of {tables.scheme!r}) and how to make them", hint="give one of the two")
         self.tables = tables
         self._entropy: Entropy = SystemEntropy() if entropy is None else entropy
+
+    @property
+    def chain(self) -> MarkovChain:
+        """The model where it is a first-order chain. Raises InvalidInput where it is not."""
+        if not isinstance(self.model, MarkovChain):
+            raise InvalidInput("a session of a model with types or longer contexts", hint="this needs a chain")
+        return self.model
 
     def request(self, source: int | str, *, private: bool) -> Query:
         """The query to send for `source`; the session then stands where the next request finds it."""
@@ -96,20 +127,23 @@ class Session:
 
     def propose(self, source: int | str, *, private: bool) -> tuple[Query, Memory]:
         """The query and the memory after it, without adopting them. Draws; call it once per request."""
-        x = self.chain.index(source)
+        x = self.model.index(source)
         memory = self.memory
         if private:
             possible = self._possible()
             if x not in possible:
                 return self._fall_back(x)
-            return Query(possible, self.chain.n), memory.after(possible, x, private=True, table=None)
+            return Query(possible, self.model.n), memory.after(possible, x, private=True, table=None)
         if memory.rows.weight(memory.hidden, x) == 0:
             return self._fall_back(x)
         if memory.rows.distinct == 1:
-            return Query((x,), self.chain.n), memory.after((x,), x, private=False, table=None)
+            return Query((x,), self.model.n), memory.after((x,), x, private=False, table=None)
         table = self.tables.of(memory)
+        if isinstance(table, Race) and isinstance(memory, ModelFilter):
+            raced = table.draw_winners(memory.hidden, x, self._entropy)
+            return Query(raced.sources, self.model.n), memory.after(raced.sources, x, private=False, table=raced)
         sources = table.draw(memory.hidden, x, self._entropy)
-        return Query(sources, self.chain.n), memory.after(sources, x, private=False, table=table)
+        return Query(sources, self.model.n), memory.after(sources, x, private=False, table=table)
 
     def prepare(self) -> None:
         """Build the table that an OFF request would need now. It depends on nothing secret, so do it ahead of time."""
@@ -135,10 +169,9 @@ class Session:
 
     def _possible(self) -> tuple[int, ...]:
         if self.everything:
-            return tuple(range(self.chain.n))
+            return tuple(range(self.model.n))
         return tuple(self.memory.rows.columns.tolist())
 
     def _fall_back(self, x: int) -> tuple[Query, Memory]:
-        everything = tuple(range(self.chain.n))
-        memory = self.memory.after(everything, x, private=True, table=None)
-        return Query(everything, self.chain.n, IMPOSSIBLE), memory
+        everything = tuple(range(self.model.n))
+        return Query(everything, self.model.n, IMPOSSIBLE), self.memory.afresh(x)

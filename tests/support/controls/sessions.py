@@ -12,7 +12,8 @@ import numpy as np
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, to_units
 from onoff.session import Query, Session
-from onoff.session.memory import BayesFilter, LastQuery
+from onoff.session.bayes import BayesFilter
+from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
 
 
@@ -312,7 +313,7 @@ class LearnsFromAll(Session):
             rows = np.array(counts)
             learnt = MarkovChain(rows / rows.sum(axis=1, keepdims=True), self.chain.names, self.chain.initial)
             fresh = Session(learnt, self.scheme)
-            self.chain, self.tables = learnt, fresh.tables
+            self.model, self.tables = learnt, fresh.tables
             self.memory = LastQuery(learnt, self.memory.last, self.memory.secret)
         return query
 

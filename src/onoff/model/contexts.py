@@ -1,0 +1,432 @@
+"""RequestModel: who the person is, and what the last requests were.
+
+    type      z, drawn once for each person, with probability weights[z]
+    context   c, what the last requests leave: the longest suffix of them that is one of `contexts`
+    law       p(x | z, c), the next request of a person of type z in context c
+    next      (c, x) -> c', the context after request x
+
+Contexts are tuples of source numbers, the oldest request first. The first is (), the context before the first request.
+Without its oldest request a context is a context too (its parent: what is left when less is known), and so it is
+without its latest (else it could not be entered). Order k is "all tuples of up to k sources"; a tree of variable order
+has fewer. One type and order 1 is the chain of the paper: `RequestModel.of(chain)`.
+
+Laws are a dense array (types, contexts, N), or for many contexts a sparse matrix with one row for each (type, context)
+and a share `backoff` that is left to the parent:
+
+    p(x | z, c) = own[z, c, x] + backoff[z, c] p(x | z, parent of c)
+
+so that nothing is impossible and only what was seen takes memory.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.errors import InvalidChain, InvalidModel
+from onoff.model.chain import LARGEST_FILE, MarkovChain
+from onoff.model.context_tree import Context, ContextTree
+from onoff.model.files import read_file, write_model
+from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, to_units
+from onoff.model.sources import Sources
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
+
+
+class RequestModel(Sources):
+    """Types of people, contexts of requests, and the law of the next request for each.
+
+    Parameters
+    ----------
+    laws
+        p(x | type, context): an array of shape (types, contexts, N), or a scipy sparse matrix of shape
+        (types * contexts, N) whose row z * contexts + c belongs to type z and context c.
+    contexts
+        Tuples of source numbers, oldest request first; the first is ().
+    names
+        The N sources; "source-1", ... unless given.
+    weights
+        The probability of each type; equal unless given.
+    order
+        The longest context allowed; that of `contexts` unless given.
+    backoff
+        With sparse laws: the share of each row that is left to its parent, shape (types, contexts).
+    about
+        What the model was learnt on: any JSON object, kept in the file.
+
+    Raises
+    ------
+    InvalidModel
+        With the type, the context and the source at fault.
+
+    >>> model = RequestModel([[[0.5, 0.5], [0.9, 0.1], [0.2, 0.8]]], [(), (0,), (1,)], names=["left", "right"])
+    >>> model.types, model.order, model.next(0, 1), model.contexts[2]
+    (1, 1, 2, (1,))
+    """
+
+    def __init__(
+        self,
+        laws: Any,
+        contexts: Iterable[Sequence[int]],
+        names: Sequence[str] | None = None,
+        weights: Any = None,
+        *,
+        order: int | None = None,
+        backoff: Any = None,
+        about: dict[str, Any] | None = None,
+    ) -> None:
+        listed = [tuple(int(x) for x in context) for context in contexts]
+        self.laws: Floats | csr_matrix = _matrix_of(laws, len(listed))
+        super().__init__(int(self.laws.shape[-1]), names)
+        self.tree = ContextTree(listed, self.n, order, self._shown)
+        self.types: int = len(self.laws) if isinstance(self.laws, np.ndarray) else self.laws.shape[0] // len(listed)
+        self.backoff: Floats = _checked_backoff(backoff, self.types, len(listed), sparse=self.is_sparse)
+        self.weights: Floats = _checked_weights(weights, self.types)
+        self.about: dict[str, Any] = {} if about is None else about
+        self._check_laws()
+        self._check_reachable()
+
+    @classmethod
+    def of(cls, chain: MarkovChain) -> RequestModel:
+        """A chain as a model: one type, the contexts () and (x,)."""
+        contexts = [(), *((x,) for x in range(chain.n))]
+        if isinstance(chain.transition, np.ndarray):
+            return cls(np.vstack([chain.initial, chain.transition])[None], contexts, chain.names)
+        from scipy.sparse import csr_matrix, vstack
+
+        return cls(vstack([csr_matrix(chain.initial[None]), chain.transition]).tocsr(), contexts, chain.names)
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def contexts(self) -> tuple[Context, ...]:
+        """Every context; its place here is its number."""
+        return self.tree.contexts
+
+    @property
+    def order(self) -> int:
+        """How many of the last requests can matter."""
+        return self.tree.order
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the laws are kept as a sparse matrix."""
+        return not isinstance(self.laws, np.ndarray)
+
+    def __repr__(self) -> str:
+        size = f"{self.n} sources, {self.types} types, {len(self.contexts)} contexts of order {self.order}"
+        return f"<RequestModel: {size}, {'sparse' if self.is_sparse else 'dense'}>"
+
+    def as_chain(self) -> MarkovChain | None:
+        """The same as a MarkovChain where it is one: one type, first order, every source a context."""
+        singles = [self.tree.number((x,)) for x in range(self.n)]
+        if self.types > 1 or self.order > 1 or None in singles:
+            return None
+        rows = [self.law(0, c) for c in singles if c is not None]
+        return MarkovChain(np.stack(rows), self.names, self.law(0, 0))
+
+    # -- laws ----------------------------------------------------------------------------------------------
+
+    def law(self, type_: int, context: int) -> Floats:
+        """p(x | type, context) for every source x."""
+        if isinstance(self.laws, np.ndarray):
+            law: Floats = self.laws[type_, context]
+            return law
+        state = np.array([type_ * len(self.contexts) + context])
+        return np.asarray(self.mixtures(_matrix(np.ones(1), state, np.array([0, 1]), self._states))[0])
+
+    def mixtures(self, beliefs: csr_matrix, columns: Integers | None = None) -> Floats:
+        """Sum over (z, c) of beliefs[i, z * contexts + c] p(x | z, c), for every i and each x of `columns` (all)."""
+        if isinstance(self.laws, np.ndarray):
+            flat = self.laws.reshape(self._states, self.n)
+            return np.asarray(beliefs @ (flat if columns is None else flat[:, columns]))
+        own = self.laws if columns is None else self._by_column[:, columns]
+        mixed = np.asarray((beliefs @ own).toarray())
+        parents = self._parents
+        for _ in range(self.order):
+            left = beliefs.data * self.backoff.reshape(-1)[beliefs.indices]
+            if not left.any():
+                break
+            beliefs = _matrix(left, parents[beliefs.indices], beliefs.indptr, self._states)
+            mixed += (beliefs @ own).toarray()
+        return mixed
+
+    @property
+    def _states(self) -> int:
+        return self.types * len(self.contexts)
+
+    @cached_property
+    def _parents(self) -> Integers:
+        """The state (z, parent of c) of every state (z, c)."""
+        first = np.arange(self.types, dtype=np.int64)[:, None] * len(self.contexts)
+        return np.asarray((first + self.tree.parent).reshape(-1))
+
+    @cached_property
+    def _by_column(self) -> Any:
+        from scipy.sparse import csr_matrix
+
+        return csr_matrix(self.laws).tocsc()
+
+    def initial_rows(self) -> Rows:
+        """The law of the first request as a single exact row: nothing is hidden yet."""
+        law = sum(weight * self.law(z, 0) for z, weight in enumerate(self.weights.tolist()))
+        reached = np.flatnonzero(law)
+        return Rows.from_integers(to_units(np.asarray(law)[reached].tolist()).reshape(1, -1), self.n, reached)
+
+    # -- contexts ------------------------------------------------------------------------------------------
+
+    @overload
+    def next(self, context: int, source: int) -> int: ...
+    @overload
+    def next(self, context: Integers, source: Integers | int) -> Integers: ...
+    def next(self, context: int | Integers, source: int | Integers) -> int | Integers:
+        """The number of the context after a request in a context; numbers, or arrays of them."""
+        found = self.tree.next(np.asarray(context, dtype=np.int64), np.asarray(source, dtype=np.int64))
+        return found if found.ndim else int(found)
+
+    def context_of(self, history: Sequence[int]) -> int:
+        """The number of the context that a history of requests, oldest first, leaves."""
+        context = 0
+        for x in history[max(0, len(history) - self.order) :]:
+            context = self.next(context, int(x))
+        return context
+
+    # -- requests ------------------------------------------------------------------------------------------
+
+    def sample(self, length: int, rng: np.random.Generator) -> Integers:
+        """`length` successive requests of one person. For experiments."""
+        path: Integers = self.sample_many(1, length, rng)[0]
+        return path
+
+    def sample_many(self, users: int, length: int, rng: np.random.Generator) -> Integers:
+        """The first `length` requests of `users` people, shape (users, length). For experiments."""
+        kind = rng.choice(self.types, size=users, p=self.weights)
+        context = np.zeros(users, dtype=np.int64)
+        paths = np.empty((users, length), dtype=np.int64)
+        for t in range(length):
+            states, person = np.unique(kind * len(self.contexts) + context, return_inverse=True)
+            one = np.arange(len(states) + 1)
+            edges = np.cumsum(self.mixtures(_matrix(np.ones(len(states)), states, one, self._states)), axis=1)
+            uniform = rng.random(users) * edges[person, -1]
+            paths[:, t] = (edges[person] <= uniform[:, None]).sum(axis=1)
+            context = self.tree.next(context, paths[:, t])
+        return paths
+
+    # -- files --------------------------------------------------------------------------------
+
+    def digest(self) -> str:
+        """SHA-256 of names, contexts, weights and laws."""
+        found = hashlib.sha256(json.dumps(["onoff model 1", self.names, self.order], ensure_ascii=False).encode())
+        offsets, items = self.tree.arrays()
+        if isinstance(self.laws, np.ndarray):
+            parts: tuple[Any, ...] = (self.laws,)
+        else:
+            parts = (self.laws.indptr, self.laws.indices, self.laws.data, self.backoff)
+        for part in (offsets, items, self.weights, *parts):
+            kind = "<f8" if np.issubdtype(part.dtype, np.floating) else "<i8"
+            found.update(np.ascontiguousarray(part, dtype=kind).tobytes())
+        return found.hexdigest()
+
+    @classmethod
+    def load(cls, path: str | Path) -> RequestModel:
+        """The model of a file; a chain file gives its chain as a model. Raises InvalidModel or InvalidChain."""
+        found = load_model(path)
+        return cls.of(found) if isinstance(found, MarkovChain) else found
+
+    def save(self, path: str | Path) -> None:
+        """Write a file that `load` reads as the same model: .npz, or .json where the laws are dense.
+
+        Raises InvalidModel where the name of the file says another format.
+        """
+        if isinstance(self.laws, np.ndarray):
+            laws: dict[str, Any] = {"laws": self.laws}
+        else:
+            P = self.laws
+            laws = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "backoff": self.backoff}
+        head = {"order": self.order, "names": self.names, "weights": self.weights, "about": self.about}
+        write_model(Path(path), {**head, "contexts": self.contexts, **laws})
+
+    # -- checks --------------------------------------------------------------------------------------------
+
+    def _shown(self, context: Context) -> str:
+        """A context for people, oldest request first."""
+        return "(" + ", ".join(self.names[x] for x in context) + ")"
+
+    def _check_laws(self) -> None:
+        matrix = self.laws if isinstance(self.laws, np.ndarray) else self.laws.data
+        bad = ~(np.isfinite(matrix) & (matrix >= 0))
+        if bad.any():
+            state, x = self._place_of(int(np.argmax(bad)))
+            raise InvalidModel(
+                f"{self._state_named(state)}, source {self.names[x]}: {float(matrix.reshape(-1)[np.argmax(bad)])} "
+                "is not a probability",
+                hint="give numbers from 0 to 1",
+            )
+        if isinstance(self.laws, np.ndarray):
+            sums = self.laws.sum(axis=2).reshape(-1)
+        else:
+            sums = np.asarray(self.laws.sum(axis=1)).reshape(-1) + self.backoff.reshape(-1)
+        off = np.abs(sums - 1) > SUM_TOLERANCE
+        if off.any():
+            state = int(np.argmax(off))
+            raise InvalidModel(
+                f"{self._state_named(state)}: the law sums to {float(sums[state]):.12g}, not to 1",
+                hint="divide it by its sum",
+            )
+
+    def _place_of(self, at: int) -> tuple[int, int]:
+        """The state and the source of the entry number `at` of the laws."""
+        if isinstance(self.laws, np.ndarray):
+            return divmod(at, self.n)
+        return int(np.searchsorted(self.laws.indptr, at, side="right")) - 1, int(self.laws.indices[at])
+
+    def _state_named(self, state: int) -> str:
+        z, c = divmod(state, len(self.contexts))
+        return f"type {z}, context {c} {self._shown(self.contexts[c])}"
+
+    def _check_reachable(self) -> None:
+        """Every context can be entered, from () by requests that some type makes, or is part of one that can be."""
+        before, last = self.tree.prefix, self.tree.last
+        entered = np.ones(len(self.contexts), dtype=bool)
+        for c in self._doubtful(before, last).tolist():
+            entered[c] = False
+        changed = not entered.all()
+        while changed:
+            changed = False
+            for c in np.flatnonzero(~entered).tolist():
+                x = int(last[c])
+                near = np.flatnonzero(entered & self.tree.ends_with(int(before[c])))
+                near = near[self.tree.next(near, np.int64(x)) == c]
+                if any(self._possible(int(b), x) for b in near.tolist()):
+                    entered[c] = changed = True
+        for c in reversed(self.tree.by_length):
+            entered[[self.tree.parent[c], before[c]]] |= entered[c]
+        if not entered.all():
+            c = int(np.argmin(entered))
+            raise InvalidModel(
+                f"context {c} {self._shown(self.contexts[c])} can never be reached",
+                hint="leave it out, or give its requests a positive probability",
+            )
+
+    def _doubtful(self, before: Integers, last: Integers) -> Integers:
+        """Contexts that are not entered the plain way: (w, x) from w, entered itself, by a possible request x."""
+        plain = np.array([c == 0 for c in range(len(self.contexts))])
+        if isinstance(self.laws, np.ndarray):
+            possible = np.asarray((self.laws > 0).any(axis=0))[before, last]
+        else:
+            possible = np.fromiter(
+                (self._possible(int(b), int(x)) for b, x in zip(before, last, strict=True)), bool, len(before)
+            )
+        for c in self.tree.by_length:
+            if c:
+                plain[c] = possible[c] and plain[before[c]]
+        return np.flatnonzero(~plain)
+
+    def _possible(self, context: int, source: int) -> bool:
+        if isinstance(self.laws, np.ndarray):
+            return bool((self.laws[:, context, source] > 0).any())
+        for z in range(self.types):
+            c = context
+            while True:
+                state = z * len(self.contexts) + c
+                lo, hi = self.laws.indptr[state], self.laws.indptr[state + 1]
+                at = lo + int(np.searchsorted(self.laws.indices[lo:hi], source))
+                if at < hi and self.laws.indices[at] == source:
+                    return True
+                if c == 0 or self.backoff[z, c] == 0:
+                    break
+                c = int(self.tree.parent[c])
+        return False
+
+
+Model: TypeAlias = MarkovChain | RequestModel
+"""What a session, a client or a simulation takes."""
+
+
+def load_model(path: str | Path) -> Model:
+    """The chain or the model of a file, whichever it holds. Raises InvalidChain or InvalidModel with the place."""
+    try:
+        found = read_file(Path(path), LARGEST_FILE)
+        return MarkovChain(**found) if "transition" in found else RequestModel(**found)
+    except (InvalidChain, InvalidModel) as error:
+        raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
+
+
+def _matrix(data: Floats, indices: Integers, indptr: npt.NDArray[Any], states: int) -> csr_matrix:
+    from scipy.sparse import csr_matrix
+
+    return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, states))
+
+
+def _matrix_of(laws: Any, contexts: int) -> Floats | csr_matrix:
+    if contexts == 0:
+        raise InvalidModel("no contexts", hint="give () first, the context before the first request")
+    if hasattr(laws, "tocsr"):
+        from scipy.sparse import csr_matrix
+
+        matrix = csr_matrix(laws, dtype=np.float64, copy=True)
+        try:
+            matrix.check_format(full_check=True)  # before compiled code follows the indices
+        except ValueError as error:
+            raise InvalidModel(f"not a CSR matrix: {error}", hint="sources are numbered from 0 to N - 1") from None
+        matrix.sum_duplicates()
+        matrix.eliminate_zeros()
+        if matrix.shape[0] == 0 or matrix.shape[0] % contexts or matrix.shape[1] == 0:
+            raise InvalidModel(
+                f"{matrix.shape[0]} rows for {contexts} contexts", hint="one row for each type and context"
+            )
+        return matrix
+    try:
+        dense = np.array(laws, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidModel(
+            "the laws are not numbers, or not of one length", hint="give types x contexts x sources"
+        ) from None
+    if dense.ndim != 3 or dense.size == 0 or dense.shape[1] != contexts:
+        raise InvalidModel(
+            f"laws of shape {dense.shape} for {contexts} contexts", hint="give types x contexts x sources"
+        )
+    dense.setflags(write=False)
+    return dense
+
+
+def _checked_backoff(backoff: Any, types: int, contexts: int, *, sparse: bool) -> Floats:
+    if backoff is None:
+        return np.zeros((types, contexts))
+    shares = np.asarray(backoff, dtype=np.float64)
+    if not sparse:
+        raise InvalidModel("backoff with dense laws", hint="it belongs to sparse ones")
+    if shares.shape != (types, contexts) or not np.isfinite(shares).all() or (shares < 0).any() or shares[:, 0].any():
+        raise InvalidModel(
+            f"backoff of shape {shares.shape} is not a share from 0 to 1 for each of {types} types and {contexts} "
+            "contexts, 0 for the first",
+            hint="() has no parent",
+        )
+    return shares
+
+
+def _checked_weights(weights: Any, types: int) -> Floats:
+    if weights is None:
+        return np.full(types, 1 / types)
+    try:
+        given = np.asarray(weights, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidModel("the weights of the types are not numbers", hint="one for each type") from None
+    if given.shape != (types,):
+        raise InvalidModel(f"{given.size} weights for {types} types", hint="one for each type")
+    for z, weight in enumerate(given.tolist()):
+        if not np.isfinite(weight) or weight < 0:
+            raise InvalidModel(f"type {z}: {weight} is not a weight", hint="give numbers above 0")
+        if weight == 0:
+            raise InvalidModel(f"type {z} has weight zero", hint="leave it out")
+    if abs(given.sum() - 1) > SUM_TOLERANCE:
+        raise InvalidModel(f"the weights sum to {float(given.sum()):.12g}, not to 1", hint="divide them by their sum")
+    return given

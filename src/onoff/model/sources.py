@@ -1,0 +1,62 @@
+"""Sources: the N names that a model gives probabilities to, checked once."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from onoff.errors import InvalidChain, UnknownSource, nearest
+
+LONGEST_NAME = 256
+"""Bytes of a source's name at most."""
+
+
+class Sources:
+    """What every model has: N sources by name and number."""
+
+    def __init__(self, n: int, names: Sequence[str] | None = None) -> None:
+        self.n = n
+        self.names: tuple[str, ...] = _checked_names(names, n)
+        self._position = {name: x for x, name in enumerate(self.names)}
+
+    def index(self, source: int | str) -> int:
+        """The number of a source given by name or number. Raises UnknownSource."""
+        if isinstance(source, str):
+            if source not in self._position:
+                # The name is somebody's request: it is not repeated, only what is known is shown.
+                raise UnknownSource("no source of that name", hint=nearest(source, self.names))
+            return self._position[source]
+        if isinstance(source, bool) or not isinstance(source, int | np.integer) or not 0 <= source < self.n:
+            raise UnknownSource("no source of that number", hint=f"sources are 0 to {self.n - 1}")
+        return int(source)
+
+
+def check_name(name: Any, what: str) -> None:
+    """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
+    if not isinstance(name, str) or not name.strip():
+        raise InvalidChain(f"{what} is empty or not text", hint="give each source a name")
+    if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
+        raise InvalidChain(f"{what} is longer than {LONGEST_NAME} bytes", hint="shorten it")
+    if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
+        raise InvalidChain(f"{what} holds a control character", hint="use visible characters")
+    if unicodedata.normalize("NFC", name) != name:
+        raise InvalidChain(f"{what} is not in Unicode normal form C", hint="normalise it to NFC")
+
+
+def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    if names is None:
+        return tuple(f"source-{x + 1}" for x in range(n))
+    if isinstance(names, str):
+        raise InvalidChain("the names are one text, not a list", hint="one name for each row of the matrix")
+    if len(names) != n:
+        raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
+    seen: dict[str, int] = {}
+    for x, name in enumerate(names):
+        check_name(name, f"name {x}")
+        if name in seen:
+            raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
+        seen[name] = x
+    return tuple(names)

@@ -1,0 +1,136 @@
+"""The memory of the last query: no filter, no prior, no error that accumulates.
+
+`LastQuery` (the default for chains). U is the request before, hidden among the query before: S = Q_{t-1}, and the rows
+are the chain's own rows P_x, x in S. Given Q_{t-1} the next query has the same law for every x in S, so it is
+independent of *all* past requests given the earlier queries. The integers are the chain's at every step.
+
+`LastQueries` (models of order k and one type). U is the last k requests, hidden among the last k queries: the rows are
+p(x | c) for the contexts c of every tuple in Q_{t-k} x ... x Q_{t-1}. Again the next query tells nothing about any past
+request. The rows are the model's own, rounded once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from onoff.errors import InvalidModel, UnknownScheme
+from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
+from onoff.model.rows import Rows, SparseRows, to_units
+from onoff.schemes.race import Drawn
+
+MOST_TUPLES = 2**20
+"""Tuples of last requests that are told apart at most."""
+MOST_CELLS = 2**24
+"""Contexts times sources of the rows at most."""
+
+
+@dataclass(frozen=True)
+class LastQuery:
+    """Remembers the last query (public) and the last request (secret)."""
+
+    chain: MarkovChain = field(repr=False)
+    last: tuple[int, ...] | None = None
+    secret: int | None = field(default=None, repr=False)
+
+    @cached_property
+    def rows(self) -> Rows | SparseRows:
+        """Worked out when first needed: a query can be sent before the rows of the one after it are known."""
+        return self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
+
+    @property
+    def hidden(self) -> int:
+        return 0 if self.last is None or self.secret is None else self.last.index(self.secret)
+
+    @property
+    def key(self) -> Hashable | None:
+        return self.last
+
+    @property
+    def lasting(self) -> bool:
+        return self.last is not None and len(self.last) == self.chain.n
+
+    @property
+    def rounding(self) -> int:
+        return 0
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQuery:
+        return LastQuery(self.chain, query, wanted)
+
+    def afresh(self, wanted: int) -> LastQuery:
+        return LastQuery(self.chain, tuple(range(self.chain.n)), wanted)
+
+
+@dataclass(frozen=True)
+class LastQueries:
+    """Remembers the last queries (public) and the last requests (secret), as many as the order of the model."""
+
+    model: RequestModel = field(repr=False)
+    queries: tuple[tuple[int, ...], ...] = ()
+    secrets: tuple[int, ...] = field(default=(), repr=False)
+
+    def __post_init__(self) -> None:
+        if self.model.types > 1:
+            raise UnknownScheme(
+                f"the last queries hide nothing of {self.model.types} types", hint="use memory 'bayes-filter'"
+            )
+
+    @cached_property
+    def _hidden_among(self) -> tuple[tuple[int, ...], dict[int, int]]:
+        """The context of every tuple that the last requests can be, and the row of each different context."""
+        if prod(map(len, self.queries)) > MOST_TUPLES:
+            raise InvalidModel(
+                f"the last {len(self.queries)} queries leave more than {MOST_TUPLES} possibilities",
+                hint="use memory 'bayes-filter'",
+            )
+        contexts = tuple(self.model.context_of(past) for past in product(*self.queries))
+        return contexts, {c: row for row, c in enumerate(dict.fromkeys(contexts))}
+
+    @cached_property
+    def rows(self) -> Rows:
+        contexts, place = self._hidden_among
+        if len(place) * self.model.n > MOST_CELLS:
+            raise InvalidModel(
+                f"{len(place)} contexts over {self.model.n} sources are too many rows",
+                hint="use memory 'bayes-filter'",
+            )
+        weights = np.zeros((len(place), self.model.n), dtype=np.int64)
+        for c, row in place.items():
+            law = self.model.law(0, c)
+            reached = np.flatnonzero(law)
+            weights[row, reached] = to_units(law[reached].tolist())
+        found = Rows.from_integers(weights, self.model.n)
+        return Rows(found.n, found.columns, found.weights, found.group[[place[c] for c in contexts]])
+
+    @property
+    def hidden(self) -> int:
+        at = 0
+        for query, secret in zip(self.queries, self.secrets, strict=True):
+            at = at * len(query) + query.index(secret)
+        return at
+
+    @property
+    def key(self) -> Hashable | None:
+        return self.queries or None
+
+    @property
+    def lasting(self) -> bool:
+        return bool(self.queries) and all(len(query) == self.model.n for query in self.queries)
+
+    @property
+    def rounding(self) -> int:
+        return 0
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQueries:
+        keep = self.model.order
+        queries, secrets = (*self.queries, query), (*self.secrets, wanted)
+        return LastQueries(self.model, queries[len(queries) - keep :], secrets[len(secrets) - keep :])
+
+    def afresh(self, wanted: int) -> LastQueries:
+        return LastQueries(self.model, (tuple(range(self.model.n)),), (wanted,))
