@@ -1,33 +1,58 @@
 # The two commands: `make demo` and `make test`. Each does all of its own set-up.
+SHELL := /bin/bash
+.SHELLFLAGS := -o pipefail -ec
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 JOBS   ?= 2
+RUNS   ?= 20
+
+# Quick tests: no browser, Redis or nginx, and nothing that takes long for a reason of its own.
+QUICK := not deep and not slow and not browser and not redis and not nginx
+
+# One line for each package while pip fetches them, and one while it installs them.
+INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off -c constraints.txt
+SHOW    := awk '/^(Collecting|Processing|Obtaining)/ { printf "  %3d  %s\n", ++n, $$2 } \
+                /^Installing collected/ { print "       installing" } { fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo test test-deep mutation coverage bench results lint docs clean
+.PHONY: help setup system demo check test test-deep soak mutation coverage bench results lint docs clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
 setup: $(VENV)/ready  ## create .venv and install the project with everything it can use
 
-$(VENV)/ready: pyproject.toml constraints.txt
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[all,test,docs]'
-	touch $@
+$(VENV)/ready: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing onoff, all that it can use, and the tools of its tests and documentation:"
+	@$(INSTALL) -e '.[all,test,docs]' | $(SHOW)
+	@touch $@
+
+$(VENV)/ready-demo: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing onoff and what the demo needs:"
+	@$(INSTALL) -e '.[gateway]' | $(SHOW)
+	@touch $@
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
 
 system:  ## install what the tests drive besides Python: Chromium, Redis, nginx (apt, as root)
 	@sh tests/system-packages.sh
 
-demo: setup  ## server, gateway, page and a scripted reader, on this machine
+demo: $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/ready-demo)  ## server, gateway, page and a scripted reader, on this machine
 	$(BIN)/onoff demo
+
+check: setup lint  ## before every commit, in about a minute: lint, types and the quick tests
+	$(BIN)/python -m pytest -q -n $(JOBS) -m "$(QUICK)"
 
 test: setup system lint  ## everything that must hold, in minutes
 	$(BIN)/python -m pytest -q -n $(JOBS)
 
 test-deep: setup system lint  ## the same and the long runs, in hours
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "deep or not deep"
+	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest -q -n $(JOBS) -m "deep or not deep"
+
+soak: setup system  ## `make test` RUNS times while every core is busy with other work, in hours
+	$(BIN)/python tests/soak.py --runs $(RUNS) -n $(JOBS)
 
 mutation: setup  ## change the code in small ways and see whether the tests notice, in an hour
 	$(BIN)/python benchmarks/mutation.py
@@ -41,7 +66,7 @@ bench: setup  ## ratios against baselines measured in the same run
 results: setup  ## make docs/results.md and its figures again
 	$(BIN)/python -m onoff.experiments.results
 
-lint: setup
+lint: setup  ## style and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -22,10 +22,13 @@ import onoff
 from onoff import wire
 from onoff.client import Client, Journal
 
-pytestmark = pytest.mark.skipif(
-    platform.machine() != "x86_64",
-    reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
-)
+pytestmark = [
+    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64",
+        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
+    ),
+]
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 KINDS = ("first", "on", "off", "retry", "rolled back", "damaged", "new epoch")
 KILLS_OF_A_ROUND = 300

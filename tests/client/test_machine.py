@@ -230,10 +230,11 @@ def machine(chain, scheme, examples, *, random=False):
     return case
 
 
-TestDenseSingle = machine("dense", "single", 250)
-TestDenseGreedy = machine("dense", "greedy", 250)
-TestZerosSingle = machine("zeros", "single", 250)
-TestZerosGreedy = machine("zeros", "greedy", 250)
+MISFORTUNES = "250 lives of 50 misfortunes each"
+TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 250))
+TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 250))
+TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 250))
+TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 250))
 
 
 @pytest.mark.deep

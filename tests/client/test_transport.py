@@ -1,6 +1,7 @@
 """One exchange: what is sent, over TLS as well, and every way in which no whole answer comes back."""
 
 import errno
+import shutil
 import socket
 import ssl
 import subprocess
@@ -166,6 +167,8 @@ def test_reasons_depend_on_the_line_alone(monkeypatch, error, reason):
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory):
     """A certificate for 127.0.0.1 that nobody has signed, with its key."""
+    if shutil.which("openssl") is None:
+        pytest.skip("no openssl")
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path]
     host = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", f"{path}.crt"]

@@ -145,6 +145,7 @@ def run_stamp():
     return Stamp()
 
 
+@pytest.mark.slow(reason="a server is started and killed fifty times")
 def test_fifty_kills_lose_no_acknowledged_message(tmp_path):
     assert kill_while_publishing(str(tmp_path / "m.db"), 50, seed=1) >= 50
 

@@ -173,6 +173,7 @@ def fuzz_catalogue(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]
     return data, lambda data: wire.encode_catalogue(wire.decode_catalogue(data))
 
 
+@pytest.mark.slow(reason="tens of thousands of injured inputs")
 @pytest.mark.parametrize("parser", [fuzz_frame, fuzz_answer, fuzz_catalogue])
 def test_a_hundred_thousand_injured_inputs_never_crash_a_reader(parser: Callable):
     assert 0 < run_fuzz(parser, 100_000, seed=1) < 90_000

@@ -396,6 +396,7 @@ def fuzz_problem(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 PARSERS = [fuzz_query, fuzz_frame, fuzz_answer, fuzz_catalogue, fuzz_problem]
 
 
+@pytest.mark.slow(reason="tens of thousands of injured inputs")
 @pytest.mark.parametrize("parser", PARSERS)
 def test_a_hundred_thousand_injured_inputs_never_crash_a_reader(parser: Callable):
     accepted = run_fuzz(parser, 100_000, seed=1)

@@ -1,0 +1,45 @@
+"""What holds for all tests: which programs they need, and examples that are the same in every run."""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
+"""The program that a test with this marker drives. One fixture needs openssl besides, and looks for it itself."""
+
+# A test is red because of a change, never by chance: the same examples each time, and no limit of time for one.
+# HYPOTHESIS_PROFILE=fresh draws new ones, as `make test-deep` does.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what needs a program that is not installed; what is slow has its reason."""
+    for item in items:
+        if (slow := item.get_closest_marker("slow")) and not slow.kwargs.get("reason"):
+            raise pytest.UsageError(f"{item.nodeid}: say why it is slow: @pytest.mark.slow(reason=...)")
+    for marker, program in PROGRAMS.items():
+        if shutil.which(program) is None:
+            for item in items:
+                if item.get_closest_marker(marker):
+                    item.add_marker(pytest.mark.skip(reason=f"no {program}"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line that says what was left out for want of a program, and how to get it."""
+    reasons = (report.longrepr[2] for report in terminalreporter.stats.get("skipped", []))
+    left_out = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+    told = list(_left_out(left_out))
+    if told:
+        terminalreporter.write_line(f"Left out: {', '.join(told)}. `make system` as root installs them.", yellow=True)
+
+
+def _left_out(reasons: Counter[str]) -> Iterator[str]:
+    for program in (*PROGRAMS.values(), "openssl"):
+        if count := reasons[f"no {program}"]:
+            yield f"{count} tests ({program} is not installed)"

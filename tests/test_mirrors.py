@@ -1,0 +1,99 @@
+"""Every source file has its mirror among the tests, or stands in a list with a reason; the list holds nothing else."""
+
+from pathlib import Path
+
+import onoff
+
+SOURCE = Path(onoff.__file__).parent
+TESTS = Path(__file__).parent
+
+# source file: the test that covers it, and why it is not the mirror
+ELSEWHERE = {
+    "audit/recorder.py": ("audit/test_logs.py", "records for the audit of logs, and is tested by it"),
+    "cli/audit_chain.py": ("cli/test_audit.py", "one of four commands in one group"),
+    "cli/audit_explain.py": ("cli/test_audit.py", "one of four commands in one group"),
+    "cli/audit_log.py": ("cli/test_audit.py", "one of four commands in one group"),
+    "cli/audit_run.py": ("cli/test_audit.py", "one of four commands in one group"),
+    "cli/catalogue.py": ("cli/test_serve.py", "asks the server that is started there"),
+    "cli/doctor.py": ("cli/test_connection.py", "looks at the connection"),
+    "cli/gateway.py": ("gateway/test_run.py", "starts the gateway's process"),
+    "cli/publish.py": ("cli/test_serve.py", "publishes to the server that is started there"),
+    "cli/state.py": ("cli/test_connection.py", "looks at the client's state"),
+    "client/background.py": ("client/test_client.py", "runs behind a client"),
+    "client/builder.py": ("client/test_client.py", "builds tables for a client"),
+    "client/commands.py": ("client/test_core.py", "what the core asks for; data only"),
+    "client/database.py": ("client/test_journal.py", "the journal's file"),
+    "client/doubt.py": ("client/test_core.py", "what the core may doubt; an enumeration"),
+    "client/driver.py": ("client/test_client.py", "carries out what the core asks for"),
+    "client/durable.py": ("client/test_journal.py", "the journal's file"),
+    "client/exchange.py": ("client/test_core.py", "what the core sends and gets; data only"),
+    "client/message.py": ("client/test_client.py", "what a client returns"),
+    "client/record.py": ("client/test_core.py", "what the core keeps; data only"),
+    "experiments/msnbc.py": ("experiments/test_results.py", "a section of the results page"),
+    "experiments/page.py": ("experiments/test_results.py", "the text of the results page"),
+    "experiments/paper/errata.py": ("paper/test_items.py", "claims, all of which are checked there"),
+    "experiments/paper/printed.py": ("paper/test_items.py", "the paper's numbers, as printed"),
+    "experiments/paper/tables.py": ("paper/test_items.py", "claims, all of which are checked there"),
+    "experiments/paper/theorems.py": ("paper/test_items.py", "claims, all of which are checked there"),
+    "experiments/paper/twosources.py": ("paper/test_items.py", "claims, all of which are checked there"),
+    "experiments/table_picture.py": ("cli/test_design.py", "the picture that `design --picture` draws"),
+    "gateway/seen.py": ("gateway/test_app.py", "the log that the gateway serves"),
+    "model/context_tree.py": ("model/test_contexts.py", "how a model with contexts counts"),
+    "model/files.py": ("model/test_chain.py", "a chain's file"),
+    "model/sources.py": ("model/test_chain.py", "the names of a chain's sources"),
+    "server/admin.py": ("server/test_store.py", "what is done with any store"),
+    "server/exchange.py": ("server/test_app.py", "one request and its answer"),
+    "server/fetch.py": ("server/test_feeds.py", "how a feed is fetched"),
+    "server/metrics.py": ("server/test_app.py", "what the server counts"),
+    "server/pages.py": ("server/test_app.py", "the server's small pages"),
+    "server/sqlite.py": ("server/test_store.py", "every store passes the tests of the one contract"),
+    "server/sqlite_schema.py": ("server/test_store.py", "every store passes the tests of the one contract"),
+    "server/valkey.py": ("server/test_store.py", "every store passes the tests of the one contract"),
+    "server/valkey_scripts.py": ("server/test_store.py", "every store passes the tests of the one contract"),
+    "session/bayes.py": ("session/test_session.py", "a memory of a session"),
+    "session/last_query.py": ("session/test_session.py", "a memory of a session"),
+    "session/memory.py": ("session/test_session.py", "what every memory of a session does"),
+    "wire/answer.py": ("wire/test_wire.py", "one of the forms on the wire, tested side by side"),
+    "wire/catalogue.py": ("wire/test_wire.py", "one of the forms on the wire, tested side by side"),
+    "wire/http.py": ("wire/test_wire.py", "one of the forms on the wire, tested side by side"),
+    "wire/query.py": ("wire/test_wire.py", "one of the forms on the wire, tested side by side"),
+    "wire/refusal.py": ("wire/test_wire.py", "one of the forms on the wire, tested side by side"),
+}
+MOVED = {"experiments/paper": "paper"}
+"""Folders whose mirror has another name."""
+
+
+def sources() -> set[str]:
+    """Every file with code of its own; a package's `__init__` names what its modules hold."""
+    return {
+        str(path.relative_to(SOURCE))
+        for path in SOURCE.rglob("*.py")
+        if path.name not in {"__init__.py", "__main__.py"}
+    }
+
+
+def mirror(source: str) -> Path:
+    folder, _, name = source.rpartition("/")
+    return TESTS / MOVED.get(folder, folder) / f"test_{name}"
+
+
+def without_mirror() -> set[str]:
+    return {source for source in sources() if not mirror(source).exists()}
+
+
+def test_every_source_file_has_its_mirror_or_a_reason() -> None:
+    assert sorted(without_mirror() - ELSEWHERE.keys()) == []
+
+
+def test_the_list_names_no_file_that_is_gone_or_has_a_mirror_by_now() -> None:
+    assert sorted(ELSEWHERE.keys() - without_mirror()) == []
+
+
+def test_the_tests_that_the_list_names_exist() -> None:
+    assert [test for test, _ in ELSEWHERE.values() if not (TESTS / test).exists()] == []
+
+
+def test_a_file_without_a_mirror_is_seen() -> None:
+    assert mirror("model/rows.py").exists()
+    assert mirror("experiments/paper/figures.py") == TESTS / "paper" / "test_figures.py"
+    assert not mirror("model/nothing.py").exists()
