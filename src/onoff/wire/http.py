@@ -9,9 +9,12 @@ CATALOGUE_PATH: Final = "/v1/catalogue"
 SEEN_PATH: Final = "/v1/seen"
 CHANGES_PATH: Final = "/v1/changes"
 EDITION_PATH: Final = "/v1/edition"
+SUM_PATH: Final = "/v1/sum"
 QUERY_TYPE: Final = "application/vnd.onoff.query"
 ANSWER_TYPE: Final = "application/vnd.onoff.answer"
 CHANGES_TYPE: Final = "application/vnd.onoff.changes"
+SUM_QUERY_TYPE: Final = "application/vnd.onoff.sum-query"
+SUM_TYPE: Final = "application/vnd.onoff.sum"
 PROBLEM_TYPE: Final = "application/problem+json"
 ANY_TYPE: Final = "application/octet-stream"
 ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # an entry of a feed: title, link, time, html or text
@@ -37,3 +40,10 @@ CHANGES_HEADERS: Final = (
     ("accept-encoding", "gzip"),
     ("user-agent", "onoff"),
 )
+SUM_QUERY_HEADERS: Final = (
+    ("accept", SUM_TYPE),
+    ("accept-encoding", "identity"),
+    ("content-type", SUM_QUERY_TYPE),
+    ("user-agent", "onoff"),
+)
+SUM_HEADERS: Final = (("content-type", SUM_TYPE), ("cache-control", "no-store"))

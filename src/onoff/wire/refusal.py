@@ -1,8 +1,9 @@
 """What the server says besides frames: why it refuses, and the last step that it saw in a session.
 
-Every refusal is problem+json. A 409 is one of two: `EPOCH_CHANGED` (with `epoch`, the new one), or `STEP_CONFLICT`
+Every refusal is problem+json. A 409 is one of three: `EPOCH_CHANGED` (with `epoch`, the new one); `STEP_CONFLICT`
 (with `step` and `sha256`, the last step that the server saw in this session and the digest of its bytes): the same
-step with other bytes, or a step before the last. The same step with the same bytes is answered again.
+step with other bytes, or a step before the last; or `EDITION_GONE` (with `edition`, the newest that the server has): a
+sum was asked of an edition that it does not hold. The same step with the same bytes is answered again.
 
 `Seen` says what `STEP_CONFLICT` would, so that a client whose state was put back to an earlier one learns it
 before it asks anything: JSON with `step` and `sha256`, both null if unknown.
@@ -20,6 +21,7 @@ from onoff.wire.query import STEP_LIMIT
 
 EPOCH_CHANGED: Final = "urn:onoff:epoch-changed"
 STEP_CONFLICT: Final = "urn:onoff:step-conflict"
+EDITION_GONE: Final = "urn:onoff:edition-gone"
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
@@ -28,7 +30,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 class Problem:
     """A refusal as RFC 9457 has it, with a hint that says how to mend it.
 
-    `epoch` comes with `EPOCH_CHANGED`; `step` and `sha256` with `STEP_CONFLICT`.
+    `epoch` comes with `EPOCH_CHANGED`; `step` and `sha256` with `STEP_CONFLICT`; `edition` with `EDITION_GONE`.
     """
 
     status: int
@@ -38,6 +40,7 @@ class Problem:
     epoch: int | None = None
     step: int | None = None
     sha256: str | None = None
+    edition: int | None = None
 
 
 _PROBLEM_FIELDS: dict[str, type] = {
@@ -48,6 +51,7 @@ _PROBLEM_FIELDS: dict[str, type] = {
     "epoch": int,
     "step": int,
     "sha256": str,
+    "edition": int,
 }
 
 
@@ -73,6 +77,8 @@ def decode_problem(data: bytes) -> Problem:
         raise InvalidWire("a changed epoch that is not named", hint="is this a message server?")
     if problem.type == STEP_CONFLICT and (problem.step is None or problem.sha256 is None):
         raise InvalidWire("a step conflict that does not say with what", hint="is this a message server?")
+    if problem.type == EDITION_GONE and problem.edition is None:
+        raise InvalidWire("an edition that is gone, and none in its place", hint="is this a message server?")
     return problem
 
 
