@@ -308,7 +308,7 @@ def test_unknown_pages_and_methods_are_problems(http):
 def test_the_description_names_every_route_and_refusal(http):
     description = http.get("/openapi.json").json()
     assert set(description["paths"]) == {
-        "/healthz", "/readyz", "/metrics", "/v1/catalogue", "/v1/query", "/v1/seen",
+        "/healthz", "/readyz", "/metrics", "/v1/catalogue", "/v1/changes", "/v1/edition", "/v1/query", "/v1/seen",
         "/v1/sources/{name}/message",
     }  # fmt: skip
     assert set(description["paths"]["/v1/query"]["post"]["responses"]) >= {"200", "400", "409", "413", "503"}

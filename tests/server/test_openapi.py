@@ -41,6 +41,8 @@ OPERATIONS = [
     ("/metrics", "GET"),
     ("/readyz", "GET"),
     (wire.CATALOGUE_PATH, "GET"),
+    (wire.CHANGES_PATH, "GET"),
+    (wire.EDITION_PATH, "GET"),
     (wire.QUERY_PATH, "POST"),
     (wire.SEEN_PATH, "POST"),
     ("/v1/sources/{name}/message", "PUT"),

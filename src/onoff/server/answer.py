@@ -17,7 +17,7 @@ import hashlib
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
 from onoff.server.store import LastStep, Latest, Stamp, Store
-from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Problem, encode_frame
+from onoff.wire import ANSWER_HEADERS, NOTHING, QUERY_HEAD_BYTES, Catalogue, Edition, Problem, encode_frame
 
 RETRY_SECONDS = 1
 
@@ -32,6 +32,8 @@ class Shelf:
         self.catalogue = Catalogue(())
         self.epoch = self.catalogue.epoch
         self.frames: list[bytes] = []
+        self.changed: list[int] = []  # the edition of each source's latest message; 0 if it has none
+        self.edition: Edition | None = None
         self._refreshing = asyncio.Lock()
 
     async def refresh(self, store: Store, wanted: Stamp | None = None) -> None:
@@ -51,11 +53,13 @@ class Shelf:
                 self._frame(source, latest.messages.get(name, NOTHING))
                 for source, name in enumerate(self.catalogue.names)
             ]
+            self.changed = [latest.changed.get(name, 0) for name in self.catalogue.names]
         else:
             for name, message in latest.messages.items():
                 source = self.catalogue.index[name]
                 self.frames[source] = self._frame(source, message)
-        self.stamp = latest.stamp
+                self.changed[source] = latest.changed[name]
+        self.stamp, self.edition = latest.stamp, latest.edition
 
     def _frame(self, source: int, message: wire.Message) -> bytes:
         known = self.catalogue

@@ -1,7 +1,9 @@
 """The HTTP side of the message server.
 
     POST /v1/query                    a query; answered with frames            anyone
-    GET  /v1/catalogue                names, frame size, epoch; whole          anyone
+    GET  /v1/catalogue                names, framing, epoch; whole             anyone
+    GET  /v1/edition                  the newest edition of the store          anyone
+    GET  /v1/changes?since=E          every message that changed since         anyone
     POST /v1/seen                     the last step of a session               anyone who knows its id
     PUT  /v1/sources/{name}/message   the next message of a source             publishers, by bearer token
     GET  /healthz /readyz /metrics    alive; store answers and what it promises; counts
@@ -9,7 +11,8 @@
 
 Queries and messages take a short way, plain ASGI functions before the framework, because they are nearly all of
 the traffic. The framework serves the rest, and describes it all. Every refusal is problem+json with a hint;
-every answer is `Cache-Control: no-store`; nothing sets a cookie, a validator, a range or an encoding.
+every answer is `Cache-Control: no-store`; nothing sets a cookie, a validator or a range, and
+nothing but changes an encoding.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from typing import Any
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.answer import Answer, Answerer, unavailable
+from onoff.server.changes import Changes
 from onoff.server.exchange import (
     Receive,
     Refused,
@@ -36,14 +40,16 @@ from onoff.server.exchange import (
     refuse_if,
     request_headers,
     send_answer,
+    send_changes,
     send_problem,
+    takes_gzip,
 )
 from onoff.server.head import check_body_headers, check_query_headers
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import build_pages, serve_page
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
 from onoff.server.store import Publisher, Store, token_digest
-from onoff.wire import QUERY_PATH, Problem
+from onoff.wire import CHANGES_PATH, QUERY_PATH, Problem
 
 log = logging.getLogger("onoff.server")
 
@@ -66,7 +72,8 @@ class MessageServer:
         self.store = store
         self.metrics = metrics
         self.answerer = Answerer(store)
-        self.pages = build_pages(store, metrics)
+        self.changes = Changes(store, self.answerer.shelf)
+        self.pages = build_pages(store, metrics, self.changes)
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
@@ -82,6 +89,8 @@ class MessageServer:
         try:
             if scope["path"] == QUERY_PATH:
                 await self.query(scope, receive, send)
+            elif scope["path"] == CHANGES_PATH:
+                await self.send_changes(scope, send)
             elif source := SOURCE_PATH.fullmatch(scope["path"]):
                 await self.publish(source[1], scope, receive, send)
             else:
@@ -123,6 +132,29 @@ class MessageServer:
             body = json.dumps(receipt, ensure_ascii=False).encode()
             await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
             await send({"type": "http.response.body", "body": body})
+
+    async def send_changes(self, scope: Scope, send: Send) -> None:
+        """All that changed since an edition."""
+        try:
+            check_method(scope, "GET")
+            headers = request_headers(scope)
+            if headers.get(b"content-length", b"0") != b"0":
+                raise Refused(Problem(400, "a request for changes with a body", "send none"), close=True)
+            since = wire.decode_since(scope["query_string"].decode("latin-1"))
+            reply = await self.changes.reply(since, gzip=takes_gzip(headers))
+        except Refused as refused:
+            self.metrics.add(Count.REFUSED)
+            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
+        except InvalidWire as error:
+            self.metrics.add(Count.REFUSED)
+            await send_problem(send, Problem(400, error.message, error.hint or ""))
+        except StoreUnavailable as error:
+            self.metrics.add(Count.UNAVAILABLE)
+            log.warning("store unavailable: %s", error)
+            await send_problem(send, unavailable(error))
+        else:
+            self.metrics.add(Count.CHANGES)
+            await send_changes(send, reply)
 
     def count(self, outcome: Answer | Problem) -> None:
         """Add an outcome to the counts."""

@@ -7,12 +7,14 @@ encoding, and a limited time to come; an answer goes out in pieces, no faster th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from onoff.server.answer import RETRY_SECONDS, Answer, answer_headers
-from onoff.wire import PROBLEM_TYPE, Problem, encode_problem
+from onoff.server.changes import Reply
+from onoff.wire import CHANGES_TYPE, PROBLEM_TYPE, Problem, encode_problem
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -20,6 +22,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SECONDS = 10.0  # within which a request's body must arrive
 PIECE_BYTES = 256 * 1024
+
+_ZERO = re.compile(rb"0(\.0*)?")
 
 
 class Refused(Exception):
@@ -76,6 +80,25 @@ async def send_answer(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": answer_headers(sum(map(len, answer)))})
     for piece, more in pieces(answer):
         await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+async def send_changes(send: Send, reply: Reply) -> None:
+    """Send changes in pieces, no faster than they are read."""
+    headers = json_headers(reply.length, CHANGES_TYPE)
+    if reply.encoding:
+        headers.append((b"content-encoding", reply.encoding.encode()))
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    for piece, more in pieces(reply.parts):
+        await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a reader takes a reply that is compressed by gzip."""
+    for choice in headers.get(b"accept-encoding", b"").lower().split(b","):
+        coding, _, weight = choice.replace(b" ", b"").partition(b";q=")
+        if coding == b"gzip":
+            return not weight or not _ZERO.fullmatch(weight)
+    return False
 
 
 def pieces(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:

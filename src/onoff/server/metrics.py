@@ -27,6 +27,7 @@ class Count(IntEnum):
     FEED_POLLS = 8
     FEED_FAILURES = 9
     CUT_OFF = 10
+    CHANGES = 11
 
 
 _HELP = {
@@ -40,6 +41,7 @@ _HELP = {
     Count.PUBLISH_REFUSED: ("onoff_publishes_refused", "Messages refused"),
     Count.FEED_POLLS: ("onoff_feed_polls", "Feeds polled"),
     Count.FEED_FAILURES: ("onoff_feed_failures", "Feeds that failed to answer or to parse"),
+    Count.CHANGES: ("onoff_changes_sent", "Replies to readers who asked what changed"),
     Count.CUT_OFF: ("onoff_answers_cut_off", "Answers cut off because nobody read them"),
 }
 

@@ -107,6 +107,30 @@ QUERY: dict[str, Any] = {
 }
 
 
+_HEX = "^[0-9a-f]{%d}$"
+
+CHANGES: dict[str, Any] = {
+    "summary": "Changes",
+    "description": "Every message whose last change is after an edition, each once, and the edition they lead to. "
+    "Everything, if the edition is 0 or not of this life and digest.",
+    "operationId": "changes_v1_changes_get",
+    "parameters": [
+        {
+            "name": "since",
+            "in": "query",
+            "required": True,
+            "schema": {"type": "integer", "minimum": 0, "maximum": wire.VERSION_LIMIT - 1},
+        },
+        {"name": "life", "in": "query", "schema": {"type": "string", "pattern": _HEX % (2 * wire.LIFE_BYTES)}},
+        {"name": "digest", "in": "query", "schema": {"type": "string", "pattern": _HEX % (2 * wire.DIGEST_BYTES)}},
+    ],
+    "responses": {
+        "200": {"description": "Head, frames, trailer", "content": {wire.CHANGES_TYPE: _BINARY}},
+        **{str(k): v for k, v in refusals(400, 503).items()},
+    },
+}
+
+
 def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:
     """A function that gives the whole description, made once."""
 
@@ -116,6 +140,7 @@ def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:
             for operations in whole["paths"].values():
                 for operation in operations.values():
                     operation["responses"].pop("422", None)  # names are judged by us, with 400
+            whole["paths"][wire.CHANGES_PATH] = {"get": CHANGES}
             whole["paths"][wire.QUERY_PATH] = {"post": QUERY}
             whole["paths"]["/v1/sources/{name}/message"] = {"put": PUBLISH}
             components = whole.setdefault("components", {})

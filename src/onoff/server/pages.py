@@ -18,6 +18,7 @@ from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server import openapi
 from onoff.server.answer import unavailable
+from onoff.server.changes import Changes
 from onoff.server.exchange import (
     Receive,
     Refused,
@@ -49,8 +50,17 @@ class Readiness(BaseModel):
 
 class CatalogueBody(BaseModel):
     epoch: int
-    frame_size: int
+    frame_size: int | None = Field(default=None, description="bytes of every frame, where answers are padded")
+    limit: int | None = Field(default=None, description="bytes of the longest message, where they are not")
     sources: list[str]
+
+
+class EditionBody(BaseModel):
+    epoch: int
+    life: str
+    edition: int
+    digest: str
+    changed_per_hour: int = Field(description="bytes of frames, as a mean over the last day")
 
 
 class SeenBody(BaseModel):
@@ -58,7 +68,7 @@ class SeenBody(BaseModel):
     sha256: str | None
 
 
-def build_pages(store: Store, metrics: Metrics) -> FastAPI:
+def build_pages(store: Store, metrics: Metrics, changes: Changes) -> FastAPI:
     """Everything but queries and messages."""
     app: FastAPI = FastAPIOffline(
         title="onoff message server",
@@ -88,6 +98,11 @@ def build_pages(store: Store, metrics: Metrics) -> FastAPI:
     async def catalogue() -> Response:
         """The names of all sources in the order of their indices, the frame size, and the epoch that names both."""
         return Response(wire.encode_catalogue(await store.catalogue()), media_type="application/json")
+
+    @app.get(wire.EDITION_PATH, response_model=EditionBody, responses=openapi.refusals(503))
+    async def edition() -> Response:
+        """The newest edition: its number, the life of the store it counts in, and the digest of all that led to it."""
+        return Response(wire.encode_edition(await changes.edition()), media_type="application/json")
 
     @app.post(
         wire.SEEN_PATH,

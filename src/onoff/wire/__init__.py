@@ -28,6 +28,7 @@ from onoff.wire.answer import (
     encode_frame,
     frame_length,
     max_answer_length,
+    strip_padding,
 )
 from onoff.wire.catalogue import (
     DEFAULT_FRAME_SIZE,
@@ -249,6 +250,7 @@ __all__ = [
     "next_digest",
     "query_length",
     "select",
+    "strip_padding",
     "sum_answer",
     "sum_query_length",
     "sum_step_digest",

@@ -142,6 +142,12 @@ def frame_length(head: bytes | bytearray | memoryview) -> int:
     return FRAME_OVERHEAD + int.from_bytes(head[_LENGTH_AT : _LENGTH_AT + 4])
 
 
+def strip_padding(frame: bytes, *, epoch: int) -> bytes:
+    """The unpadded frame of the same message."""
+    content = frame[: frame_length(frame) - CHECKSUM_BYTES]
+    return content + _checksum(epoch, content)
+
+
 def answer_length(asked: int, frame_size: int) -> int:
     """The length of every padded answer to a query of `asked` sources."""
     return asked * frame_size

@@ -1,0 +1,184 @@
+"""Changes since an edition, made from the frames on the shelf: nothing is encoded or compressed twice.
+
+Each frame is compressed on its own, once, when it is first asked for. A deflate stream that was flushed in full can be
+followed by any other, so a compressed reply to any span is a gzip head, the ready pieces of the changed frames and a
+checksum; no two readers cost twice. Replies for the newest edition are kept by span until it changes.
+
+A reply depends on the span and on what was published, and on nothing else: not on who asks, nor when.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onoff.server.answer import Shelf
+from onoff.server.store import Store
+from onoff.wire import Edition, EditionReport, Since, encode_changes_head, encode_changes_trailer, strip_padding
+
+INLINE_BYTES = 256 * 1024  # more than this is compressed in a thread, so that queries do not wait
+KEPT_REPLIES = 64
+KEPT_VERDICTS = 1024
+LEVEL = 6
+
+_GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no system: equal content has equal bytes
+_GZIP_END = b"\x03\0"  # an empty last block
+_GZIP_TRAILER = struct.Struct("<II")
+
+
+@dataclass(slots=True)
+class _Piece:
+    """The frame of a source for `changes`, and its compressed form once it was asked for."""
+
+    shelved: bytes  # the frame on the shelf that it was made from
+    frame: bytes
+    packed: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The parts of a reply in order; `encoding` is empty or gzip."""
+
+    parts: Sequence[bytes]
+    length: int
+    encoding: str
+
+
+class Changes:
+    """Replies to readers of a store, from a shelf that is never older than the store."""
+
+    def __init__(self, store: Store, shelf: Shelf) -> None:
+        self._store = store
+        self._shelf = shelf
+        self._pieces: dict[int, _Piece] = {}
+        self._replies: dict[tuple[int, bool], Reply] = {}
+        self._edition: Edition | None = None  # of which the replies are
+        self._verdicts: dict[Since, bool] = {}
+        self._packing = asyncio.Lock()
+
+    async def edition(self) -> EditionReport:
+        """The newest edition, and how much changes in an hour."""
+        edition = await self._refresh()
+        return EditionReport(edition, await self._store.changed_per_hour())
+
+    async def reply(self, since: Since, *, gzip: bool) -> Reply:
+        """All that changed since, or everything if the store does not know that edition.
+
+        Parameters
+        ----------
+        since
+            What the reader has.
+        gzip
+            Whether it takes a compressed reply; it gets one if that is shorter.
+
+        Raises
+        ------
+        StoreUnavailable
+            If the store does not answer.
+        """
+        first = await self._refresh()
+        known = since.number if await self._knows(first, since) else 0
+        while True:
+            edition = await self._refresh()
+            if edition.life != first.life:
+                known = 0  # another life began meanwhile
+            reply = self._replies.get((known, gzip))
+            if reply is None:
+                pieces = self._changed_after(known)
+                if gzip and not await self._pack(pieces):
+                    continue  # it took a while: is there a newer edition?
+                reply = self._compressed(edition, known, pieces) if gzip else None
+                reply = self._plain(edition, known, pieces, reply)
+                self._keep((known, gzip), reply)
+            return reply
+
+    async def _refresh(self) -> Edition:
+        """Bring the shelf up to the store; forget replies of an older edition."""
+        shelf, nearby = self._shelf, self._store.nearby
+        news = nearby.news_now(shelf.stamp) if nearby is not None else None
+        if nearby is None or (news is not None and news.catalogue != shelf.catalogue):
+            await shelf.refresh(self._store)
+        elif news is not None:
+            shelf.take(news)
+        edition = shelf.edition
+        assert edition is not None
+        if edition != self._edition:
+            if self._edition is None or edition.life != self._edition.life:
+                self._verdicts.clear()
+                self._pieces.clear()
+            self._replies.clear()
+            self._edition = edition
+        return edition
+
+    async def _knows(self, edition: Edition, since: Since) -> bool:
+        """Whether what the reader has is an edition of this life, as far as it tells."""
+        if since.number == 0 or since.number > edition.number or since.life not in {None, edition.life}:
+            return False
+        if since.digest is None:
+            return True
+        if since.number == edition.number:
+            return since.digest == edition.digest
+        if since not in self._verdicts:
+            if len(self._verdicts) >= KEPT_VERDICTS:
+                self._verdicts.clear()
+            self._verdicts[since] = await self._store.digest_of(since.number) == since.digest
+        return self._verdicts[since]
+
+    def _changed_after(self, number: int) -> list[_Piece]:
+        shelf = self._shelf
+        found = []
+        for source, changed in enumerate(shelf.changed):
+            if changed > number:
+                piece, shelved = self._pieces.get(source), shelf.frames[source]
+                if piece is None or piece.shelved is not shelved:
+                    frame = shelved if shelf.catalogue.frame_size is None else strip_padding(shelved, epoch=shelf.epoch)
+                    piece = self._pieces[source] = _Piece(shelved, frame)
+                found.append(piece)
+        return found
+
+    async def _pack(self, pieces: Sequence[_Piece]) -> bool:
+        """Compress what is not yet; False if that took so long that others were served meanwhile."""
+        left = [piece for piece in pieces if not piece.packed]
+        if sum(len(piece.frame) for piece in left) <= INLINE_BYTES:
+            _compress(left)
+            return True
+        async with self._packing:  # of many who ask at once, one does the work
+            await asyncio.to_thread(_compress, [piece for piece in left if not piece.packed])
+        return False
+
+    def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> Reply:
+        frames = [piece.frame for piece in pieces]
+        head, trailer = encode_changes_head(edition, since), encode_changes_trailer(edition, since, frames)
+        crc = zlib.crc32(head)
+        for frame in frames:
+            crc = zlib.crc32(frame, crc)
+        size = len(head) + sum(map(len, frames)) + len(trailer)
+        end = _GZIP_END + _GZIP_TRAILER.pack(zlib.crc32(trailer, crc), size & 0xFFFFFFFF)
+        parts = [_GZIP_HEAD + _deflate(head), *(piece.packed for piece in pieces), _deflate(trailer) + end]
+        return Reply(parts, sum(map(len, parts)), "gzip")
+
+    def _plain(self, edition: Edition, since: int, pieces: Sequence[_Piece], packed: Reply | None) -> Reply:
+        """The reply as it is, unless the compressed one is shorter."""
+        frames = [piece.frame for piece in pieces]
+        parts = [encode_changes_head(edition, since), *frames, encode_changes_trailer(edition, since, frames)]
+        plain = Reply(parts, sum(map(len, parts)), "")
+        return plain if packed is None or plain.length <= packed.length else packed
+
+    def _keep(self, key: tuple[int, bool], reply: Reply) -> None:
+        if len(self._replies) >= KEPT_REPLIES:
+            del self._replies[next(iter(self._replies))]
+        self._replies[key] = reply
+
+
+def _deflate(data: bytes) -> bytes:
+    """`data` as a piece of a deflate stream that may stand before and after any other such piece."""
+    packing = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return packing.compress(data) + packing.flush(zlib.Z_FULL_FLUSH)
+
+
+def _compress(pieces: Sequence[_Piece]) -> None:
+    for piece in pieces:
+        piece.packed = _deflate(piece.frame)

@@ -1,0 +1,303 @@
+"""Changes since an edition, as served: the right messages for every span, the same bytes for everyone."""
+
+import asyncio
+import gzip
+import itertools
+import random
+import zlib
+
+import httpx2
+import pytest
+from tests.support.raw import catalogue
+
+from onoff import wire
+from onoff.server import running
+from onoff.server.admin import edit_catalogue, opened
+from onoff.server.answer import Shelf
+from onoff.server.changes import INLINE_BYTES, Changes
+from onoff.server.store import Stamp
+from onoff.wire import ChangesDecoder, Edition, Since
+
+NAMES = [f"s{i}" for i in range(7)]
+
+
+def served(where, *, frame_size=None):
+    """A fresh store with the seven sources, and what replies from it."""
+
+    def decorate(test):
+        async def body():
+            async with opened(where, frame_size=frame_size) as store:
+                await edit_catalogue(store, add=NAMES)
+                await test(store, Changes(store, Shelf()))
+
+        asyncio.run(body())
+
+    return decorate
+
+
+def plain(reply) -> bytes:
+    body = b"".join(reply.parts)
+    assert len(body) == reply.length
+    if not reply.encoding:
+        return body
+    unpacking = zlib.decompressobj(31)
+    whole = unpacking.decompress(body)
+    assert unpacking.eof
+    assert not unpacking.unused_data
+    assert gzip.decompress(body) == whole
+    return whole
+
+
+def read(known, data, have=None):
+    decoder = ChangesDecoder(known, have)
+    found = dict(decoder.feed(data))
+    return found, decoder.finish(), decoder.whole
+
+
+@pytest.mark.parametrize("frame_size", [None, 1024])
+def test_every_span_has_what_changed_after_it_each_once(where, frame_size):
+    @served(where, frame_size=frame_size)
+    async def _(store, changes):
+        rng = random.Random(3)
+        start = await store.latest(Stamp())
+        editions, history = [start.edition], []
+        for k in range(25):
+            source = rng.randrange(7)
+            body = rng.choice([b"", b"hello " * 40, rng.randbytes(500)])
+            history.append((source, await store.publish(NAMES[source], "text/plain", body, k)))
+            editions.append((await store.latest(Stamp())).edition)
+        known = start.catalogue
+        for since, compressed in itertools.product(range(len(editions)), (False, True)):
+            have = editions[since]
+            reply = await changes.reply(Since(have.number, have.life, have.digest), gzip=compressed)
+            found, reached, whole = read(known, plain(reply), have)
+            assert (reached, whole) == (editions[-1], False)
+            assert found == dict(history[since:])
+            assert list(found) == sorted(found)
+        found, reached, whole = read(known, plain(await changes.reply(Since(0), gzip=True)))
+        assert (found, reached, whole) == (dict(history), editions[-1], True)
+
+
+def test_everything_comes_to_who_has_another_life_digest_or_future(where):
+    @served(where)
+    async def _(store, changes):
+        await store.publish("s1", "a/b", b"one", 0)
+        await store.publish("s2", "a/b", b"two", 0)
+        at = (await store.latest(Stamp())).edition
+        before = await store.digest_of(at.number - 1)
+        for since in [
+            Since(0),
+            Since(at.number - 1, bytes(16), before),
+            Since(at.number - 1, at.life, bytes(32)),
+            Since(at.number, at.life, bytes(32)),
+            Since(at.number + 1, at.life),
+            Since(at.number + 1),
+        ]:
+            reply = plain(await changes.reply(since, gzip=False))
+            assert reply[24:32] == bytes(8)
+            assert set(read(await store.catalogue(), reply)[0]) == {1, 2}
+        for since in [Since(at.number - 1, at.life, before), Since(at.number - 1, at.life), Since(at.number - 1)]:
+            reply = plain(await changes.reply(since, gzip=False))
+            assert int.from_bytes(reply[24:32]) == at.number - 1
+
+
+def test_a_store_put_back_by_hand_is_noticed_by_the_digest(tmp_path):
+    """Same file, same life, same numbers, another history: whoever has the first one gets everything."""
+    path = tmp_path / "m.db"
+
+    async def publish(*bodies):
+        async with opened(str(path), frame_size=None) as store:
+            await edit_catalogue(store, add=NAMES)
+            for body in bodies:
+                await store.publish("s0", "a/b", body, 0)
+            return (await store.latest(Stamp())).edition
+
+    first = asyncio.run(publish(b"1"))
+    copy = path.read_bytes()
+    lost = asyncio.run(publish(b"2"))
+    for name in ("m.db", "m.db-wal", "m.db-shm"):
+        (tmp_path / name).unlink(missing_ok=True)
+    path.write_bytes(copy)
+    now = asyncio.run(publish(b"3", b"4"))
+    assert (now.life, now.number) == (lost.life, lost.number + 1)
+
+    async def ask(have):
+        async with opened(str(path)) as store:
+            reply = await Changes(store, Shelf()).reply(Since(have.number, have.life, have.digest), gzip=False)
+            return read(await store.catalogue(), plain(reply), have)
+
+    assert asyncio.run(ask(lost))[2]
+    assert not asyncio.run(ask(first))[2]
+
+
+def test_the_bytes_are_the_same_for_every_reader_at_any_time_from_any_server(where):
+    @served(where)
+    async def _(store, changes):
+        for k in range(10):
+            await store.publish(NAMES[k % 3], "a/b", b"%d" % k, 0)
+        at = (await store.latest(Stamp())).edition
+        async with opened(where) as other:
+            elsewhere = Changes(other, Shelf())
+            for compressed, number in itertools.product((False, True), (0, at.number - 2, at.number)):
+                since = Since(number)
+                bodies = {
+                    b"".join((await one.reply(since, gzip=compressed)).parts)
+                    for one in (changes, elsewhere, changes, Changes(store, Shelf()))
+                }
+                assert len(bodies) == 1
+
+
+def test_padded_and_unpadded_answers_have_the_same_changes(where):
+    found = []
+    for frame_size in (512, None):
+
+        @served(where, frame_size=512)
+        async def _(store, changes, frame_size=frame_size):
+            if frame_size is None:
+                await store.restore(wire.Catalogue(tuple(NAMES), None, 500), {})
+            await store.publish("s3", "a/b", b"hello", 7)
+            known = await store.catalogue()
+            reply = plain(await changes.reply(Since(0), gzip=False))
+            found.append(read(known, reply)[0][3].body)
+            assert len(reply) == 32 + wire.FRAME_OVERHEAD + 5 + 64
+
+    assert found == [b"hello", b"hello"]
+
+
+def test_another_catalogue_is_another_epoch_and_everything(where):
+    @served(where)
+    async def _(store, changes):
+        await store.publish("s1", "a/b", b"one", 0)
+        old = await store.latest(Stamp())
+        await changes.reply(Since(0), gzip=False)
+        new = await edit_catalogue(store, drop=["s0"])
+        have = old.edition
+        reply = plain(await changes.reply(Since(have.number, have.life, have.digest), gzip=False))
+        assert set(read(new, reply, have)[0]) == {0}
+
+
+def test_what_takes_long_to_compress_is_done_aside_and_is_of_the_newest_edition(where, monkeypatch):
+    @served(where)
+    async def _(store, changes):
+        body = random.Random(1).randbytes(INLINE_BYTES)
+        await store.publish("s1", "a/b", body, 0)
+        real, threads = asyncio.to_thread, []
+
+        async def to_thread(work, *args):
+            threads.append(work)
+            if len(threads) == 1:
+                await store.publish("s2", "a/b", b"meanwhile", 0)
+            return await real(work, *args)
+
+        monkeypatch.setattr(asyncio, "to_thread", to_thread)
+        found, reached, _ = read(await store.catalogue(), plain(await changes.reply(Since(0), gzip=True)))
+        assert {source: message.body for source, message in found.items()} == {1: body, 2: b"meanwhile"}
+        assert reached == (await store.latest(Stamp())).edition
+        assert len(threads) == 1
+
+
+def test_a_frame_is_compressed_once_and_a_reply_made_once(where, monkeypatch):
+    @served(where)
+    async def _(store, changes):
+        from onoff.server import changes as module
+
+        packed, deflate = [], module._deflate
+        monkeypatch.setattr(module, "_deflate", lambda data: packed.append(data) or deflate(data))
+        for name in NAMES:
+            await store.publish(name, "a/b", b"x" * 300, 0)
+        first = await changes.reply(Since(0), gzip=True)
+        assert len(packed) == 9  # seven frames, head and trailer
+        assert await changes.reply(Since(0), gzip=True) is first
+        await store.publish("s3", "a/b", b"y" * 300, 0)
+        await changes.reply(Since(0), gzip=True)
+        assert len(packed) == 9 + 3
+
+
+# Over HTTP.
+
+
+@pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.redis)])
+def server(request, tmp_path):
+    store = tmp_path / "m.db"
+    if request.param == "valkey":
+        redis = request.getfixturevalue("shared_redis")
+        redis.flush()
+        store = redis.url
+    with running(dict.fromkeys(NAMES, b"hello " * 100), store=store) as server:
+        yield server
+
+
+def get(server, path, **headers):
+    with httpx2.Client() as client:
+        client.headers.clear()
+        with client.stream("GET", server.url + path, headers=headers) as response:
+            return response, b"".join(response.iter_raw())
+
+
+def test_a_reader_follows_a_server(server):
+    known = catalogue(server.url)
+    response, body = get(server, wire.changes_target(None), **dict(wire.CHANGES_HEADERS))
+    assert response.headers["content-type"] == wire.CHANGES_TYPE
+    assert response.headers["cache-control"] == "no-store"
+    assert response.headers["content-encoding"] == "gzip"
+    assert int(response.headers["content-length"]) == len(body) < 7 * 200
+    found, have, whole = read(known, gzip.decompress(body))
+    assert whole
+    assert {known.names[source]: message.body for source, message in found.items()} == dict.fromkeys(
+        NAMES, b"hello " * 100
+    )
+    report = wire.decode_edition(get(server, wire.EDITION_PATH)[1])
+    assert report.edition == have
+    assert report.changed_per_hour == 7 * (600 + wire.FRAME_OVERHEAD)
+    response, body = get(server, wire.changes_target(have), **dict(wire.CHANGES_HEADERS))
+    assert (len(body), read(known, body, have)) == (96, ({}, have, False))
+    assert "content-encoding" not in response.headers
+    server.publish("s5", b"news")
+    _, body = get(server, wire.changes_target(have))
+    found, have, whole = read(known, body, have)
+    assert ({source: message.body for source, message in found.items()}, whole) == ({5: b"news"}, False)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip", "gzip"),
+        ("deflate, GZIP;q=0.5", "gzip"),
+        ("gzip;q=0", None),
+        ("gzip; q=0.000", None),
+        ("identity", None),
+        ("br", None),
+        ("*", None),
+        (None, None),
+    ],
+)
+def test_compression_is_by_negotiation(server, accepted, encoding):
+    headers = {} if accepted is None else {"accept-encoding": accepted}
+    response, _ = get(server, "/v1/changes?since=0", **headers)
+    assert response.headers.get("content-encoding") == encoding
+
+
+@pytest.mark.parametrize(
+    "query", ["", "?", "?since=-1", "?since=x", "?since=1&life=zz", "?since=1&more=1", "?since=1%30"]
+)
+def test_a_request_that_is_not_in_its_one_form_is_refused(server, query):
+    response, body = get(server, f"/v1/changes{query}")
+    assert response.status_code == 400
+    assert wire.decode_problem(body).hint
+
+
+def test_changes_are_asked_for_with_get_and_no_body(server):
+    assert httpx2.post(f"{server.url}/v1/changes?since=0").status_code == 405
+    refused = httpx2.request("GET", f"{server.url}/v1/changes?since=0", content=b"body")
+    assert refused.status_code == 400
+
+
+def test_after_a_restart_a_reader_goes_on_where_it_was(tmp_path):
+    store = tmp_path / "m.db"
+    with running(dict.fromkeys(NAMES, b"1"), store=store) as server:
+        have = wire.decode_edition(get(server, wire.EDITION_PATH)[1]).edition
+    assert isinstance(have, Edition)
+    with running(NAMES, store=store) as server:
+        server.publish("s2", b"2")
+        found, _, whole = read(catalogue(server.url), get(server, wire.changes_target(have))[1], have)
+    assert (set(found), whole) == ({2}, False)
