@@ -11,6 +11,7 @@
     │   ├── UnknownSource                     no source of that name
     │   └── UnknownScheme                     no scheme or memory of that name
     ├── MissingExtra                 exit 1   an optional part is not installed
+    ├── Stopped                      exit 1   a long computation was told to stop before it was done
     ├── StoreUnavailable             exit 1   the server's store of messages does not answer
     │   └── StoreFull                         it has no room for what was to be written
     ├── JournalError                 exit 1   the client's journal cannot be used; nothing was sent
@@ -115,6 +116,10 @@ class JournalUnusable(JournalError):
 
 class JournalWriteFailed(JournalError):
     """The journal could not be written, so the query was not sent."""
+
+
+class Stopped(OnOffError):
+    """A long computation was told to stop before it was done: there is no result."""
 
 
 class StoreUnavailable(OnOffError):

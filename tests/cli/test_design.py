@@ -1,16 +1,21 @@
 """`onoff design`: the agreed JSON for every scheme, the table on demand, pictures, and bad input named."""
 
 import json
+import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from onoff.cli import run
 from onoff.experiments import families
+from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
+from onoff.tables.files import load_table
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
-KEYS = {"scheme", "n", "cost", "lower_bound", "inner", "outer", "optimal", "queries", "seconds"}
+KEYS = {"scheme", "n", "cost", "lower_bound", "inner", "outer", "optimal", "certificate", "queries", "seconds"}
 
 
 @pytest.fixture
@@ -33,6 +38,7 @@ def test_the_json_of_every_scheme_with_a_table(chain, capsys, scheme):
     assert report["cost"] >= 1.6
     assert report["scheme"] == scheme
     assert report["optimal"] == (scheme not in ("full", "single"))
+    assert report["certificate"] == "outer"
 
 
 def test_the_table_is_the_one_that_was_counted(chain, capsys):
@@ -78,6 +84,74 @@ def test_a_picture_is_written(chain, tmp_path, capsys, suffix, scheme):
     assert report_of(capsys)["n"] == 3
     head = path.read_bytes()[:200]
     assert head.startswith(b"\x89PNG") if suffix == ".png" else b"<?xml" in head
+
+
+def checked(capsys, *arguments):
+    code = run(["design", *map(str, arguments), "--json"])
+    return code, report_of(capsys)
+
+
+@pytest.mark.parametrize("scheme", ["optimal", "full"])
+def test_a_saved_table_is_checked_without_knowing_where_it_comes_from(chain, tmp_path, capsys, scheme):
+    path = tmp_path / "table.npz"
+    assert run(["design", chain, "--scheme", scheme, "--save", str(path), "--json"]) == 0
+    made = report_of(capsys)
+    code, report = checked(capsys, chain, "--check", path)
+    assert code == 0
+    assert report == {"verified": True, **{key: made[key] for key in ("cost", "lower_bound", "optimal")}}
+    assert run(["design", chain, "--check", str(path)]) == 0
+    assert ("No table is cheaper" in capsys.readouterr().out) == (scheme == "optimal")
+
+
+def test_a_table_of_another_chain_of_none_or_that_leaks_is_refused(chain, tmp_path, capsys):
+    path, other = tmp_path / "table.npz", tmp_path / "other.json"
+    other.write_text(json.dumps({"transition": [[0.5, 0.3, 0.2], *PAPER[1:]]}))
+    assert run(["design", str(other), "--save", str(path), "--json"]) == 0
+    capsys.readouterr()
+    for against in (path, tmp_path / "nothing.npz", other):
+        code, report = checked(capsys, chain, "--check", against)
+        assert (code, report["verified"], report["optimal"], report["lower_bound"]) == (3, False, False, None)
+        assert report["reason"]
+    assert run(["design", chain, "--check", str(path)]) == 3
+    assert "Refused" in capsys.readouterr().out
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    table = load_table(path, MarkovChain.load(other).rows())
+    leaking = table.weights.copy()
+    first = int(table.starts[1])  # one unit from one query to the next in the second row
+    queries = np.searchsorted(table.offsets, table.slots[first:], side="right")
+    sources = table.items[table.slots[first:]]
+    pair = next(
+        (a, b)
+        for a in range(len(sources))
+        for b in range(len(sources))
+        if sources[a] == sources[b] and queries[a] != queries[b] and table.starts[2] - first > max(a, b)
+    )
+    leaking[first + pair[0]] += 1
+    leaking[first + pair[1]] -= 1
+    np.savez(path, **{**arrays, "weights": leaking})
+    code, report = checked(capsys, other, "--check", path)
+    assert (code, report["verified"]) == (5, False)
+
+
+def test_what_has_no_table_cannot_be_saved(chain, tmp_path, capsys):
+    assert run(["design", chain, "--scheme", "race", "--save", str(tmp_path / "t.npz")]) == 3
+    assert "no table" in capsys.readouterr().err
+    assert run(["design", chain, "--save", str(tmp_path / "nowhere" / "t.npz")]) == 3
+
+
+def test_ctrl_c_ends_a_search(tmp_path):
+    """One SIGINT once the search talks: the process ends with 130, long before its budget."""
+    path = tmp_path / "grid.npy"
+    np.save(path, families.grid(15, 15))
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", "design", str(path), "--budget", "600"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        try:
+            assert "round" in process.stderr.readline()
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+        finally:
+            process.kill()
 
 
 def test_bad_input_is_named(chain, tmp_path, capsys):

@@ -161,7 +161,8 @@ def dual_bound_holds(n, total, weights) -> bool:
 
 @pytest.mark.parametrize("which", range(len(FOUR_SOURCES)))
 def test_the_list_for_four_sources_is_proved_by_weak_duality(which):
-    total, weights = FOUR_SOURCES[which]
+    total, scale, units = FOUR_SOURCES[which]
+    total, weights = Fraction(total, scale), {s: Fraction(y, scale) for s, y in units.items()}
     assert dual_bound_holds(4, total, {frozenset("abcd".index(c) for c in a): y for a, y in weights.items()})
 
 

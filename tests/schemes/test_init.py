@@ -1,20 +1,24 @@
 """The registry: names, options, what may be given, and nothing imported before it is asked for."""
 
+import inspect
 import subprocess
 import sys
 
 import numpy as np
 import pytest
 
-from onoff.errors import InvalidChain, UnknownScheme
+from onoff.errors import InvalidChain, Stopped, UnknownScheme
+from onoff.experiments import families
 from onoff.model.rows import Rows
-from onoff.schemes import SCHEMES, builder, design
+from onoff.schemes import SCHEMES, design, find_scheme
+from onoff.schemes.race import Race
+from onoff.tables.table import QueryTable
 
 P = [[0.75, 0.25], [0.25, 0.75]]
 
 
 def test_the_names_are_those_of_the_command_line():
-    assert SCHEMES == ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
+    assert tuple(SCHEMES) == ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
 
 
 def test_a_matrix_rows_and_anything_that_has_rows_give_the_same_table():
@@ -48,9 +52,30 @@ def test_a_matrix_that_is_none_is_refused():
 
 @pytest.mark.parametrize("name", ["full", "single", "greedy", "enumerated"])
 def test_modules_carry_their_name_and_label_their_tables(name):
-    module = sys.modules[builder(name).__module__]
+    module = sys.modules[find_scheme(name).build.__module__]
     assert name == module.NAME
     assert design(P, name).scheme == name
+
+
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_the_record_of_a_scheme_says_what_its_module_does(scheme):
+    """Options, the default budget, whether it gives a table and whether it takes the future."""
+    parameters = inspect.signature(scheme.build).parameters
+    keyword = {name: p for name, p in parameters.items() if p.kind is p.KEYWORD_ONLY}
+    assert set(scheme.options) == set(keyword)
+    assert scheme.budget == (keyword["budget"].default if "budget" in keyword else None)
+    assert scheme.looks_ahead == ("future" in keyword)
+    built = design(P, scheme.name)
+    assert isinstance(built, QueryTable if scheme.gives_table else QueryTable | Race)
+
+
+def test_a_search_that_is_told_to_stop_stops():
+    rows = families.grid(6, 6)
+    with pytest.raises(Stopped):
+        design(rows, "optimal", stop=lambda: True)
+    asked = []
+    with pytest.raises(Stopped):
+        design(rows, "auto", stop=lambda: len(asked) > 50 or asked.append(1))
 
 
 def test_tables_carry_a_proven_lower_bound():

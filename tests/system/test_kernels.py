@@ -18,6 +18,18 @@ def total(values):
     return result
 
 
+@kernel
+def mean(values):
+    """Calls another kernel."""
+    return total(values) / len(values)
+
+
+def test_a_kernel_that_calls_a_kernel_is_compiled_as_one():
+    values = np.arange(10)
+    assert mean.python(values) == mean.compiled(values) == mean(values, effort=1) == 4.5
+    assert mean.compiled.signatures  # numba's own: it was not left in Python
+
+
 def test_plain_and_compiled_agree():
     values = np.arange(10)
     assert total.python(values) == total.compiled(values) == total(values, effort=1) == 45
@@ -48,7 +60,7 @@ double = kernel(lambda x: 2 * x)
 assert double(2, effort=1) == 4
 assert "numba" not in sys.modules
 sys.modules["numba"] = None
-assert double(2) == 4
+assert double(2, effort=10**9) == 4
 """
     subprocess.run([sys.executable, "-c", program], check=True)
 

@@ -1,14 +1,21 @@
 """Tables on disk: used again when they fit to the last unit, and built anew when anything is wrong."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from onoff import MarkovChain, Session
 from onoff.experiments import families
+from onoff.model.bounds import lower_bound
+from onoff.model.certificate import to_json
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.session.cache import TableCache
-from onoff.tables.files import load_table, save_table, table_path
+from onoff.tables.files import load_table, read_table, save_table, table_path, write_table
+
+FIXTURES = Path(__file__).parent.parent / "fixtures" / "v0.1"
 
 
 @pytest.fixture
@@ -49,10 +56,92 @@ def test_damage_anywhere_is_as_good_as_no_file(tmp_path, rows):
         assert found is None or found.as_dict() == table.as_dict()
 
 
-@pytest.mark.parametrize("bound", [100.0, -1.0, float("nan"), float("inf"), "1"])
-def test_a_lower_bound_that_cannot_be_one_is_not_believed(tmp_path, rows, bound):
+def relabelled(path, change):
+    """The file with its label changed by `change`."""
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    label = json.loads(str(arrays["label"]))
+    change(label)
+    np.savez(path, **{**arrays, "label": np.array(json.dumps(label))})
+
+
+@pytest.mark.parametrize("bound", ["100", "-1", "nan", "1/0", None, 1.5])
+def test_a_lower_bound_that_the_certificate_does_not_prove_is_not_believed(tmp_path, rows, bound):
     path = tmp_path / "t.npz"
-    save_table(path, design(rows, "greedy").labelled(lower_bound=bound))
+    save_table(path, design(rows, "greedy"))
+    relabelled(path, lambda label: label.update(lower_bound=bound))
+    assert load_table(path, rows) is None
+
+
+def test_a_table_of_version_0_1_loads_without_proven_optimality():
+    rows = MarkovChain.load(FIXTURES / "chain.json").rows()
+    table = read_table(FIXTURES / "table.npz", rows)
+    assert (table.certificate, table.lower_bound, table.optimal) == (None, None, False)
+    assert table.cost >= lower_bound(rows)
+
+
+def places(value, path=()):
+    """Where the numbers of a JSON document stand."""
+    if isinstance(value, dict | list):
+        for key in value if isinstance(value, dict) else range(len(value)):
+            yield from places(value[key], (*path, key))
+    elif isinstance(value, int) and not isinstance(value, bool):
+        yield path
+
+
+def nudged(document, path, by):
+    """The document with one number changed."""
+    document = json.loads(json.dumps(document))
+    inner = document
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] += by
+    return document
+
+
+@pytest.mark.parametrize("family", ["sets", "tree", "rows"])
+def test_breaking_a_certificate_in_any_field_is_caught(tmp_path, family):
+    """Whatever number is changed, the file is refused or still proves just what it said."""
+    rng = np.random.default_rng(4)
+    if family == "rows":
+        possible = (Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(seed))) for seed in range(30))
+        rows = next(rows for rows in possible if design(rows, "enumerated").cost > lower_bound(rows) + 1e-4)
+        table = design(rows, "enumerated")
+    else:
+        n, degree, seed = {"sets": (8, 3, 6), "tree": (24, 2, 3)}[family]
+        rows = Rows.of(families.out_degree(n, degree, np.random.default_rng(seed)))
+        table = design(rows, "optimal", budget=5.0)
+    kind = to_json(table.certificate)
+    assert {"sets": "t", "tree": "t", "rows": "phi"}[family] in kind
+    assert family != "tree" or len(kind["tree"]) > 1
+    path = tmp_path / "t.npz"
+    write_table(path, table)
+    with np.load(path) as stored:
+        arrays = dict(stored)
+    label = json.loads(str(arrays["label"]))
+    where = list(places(label["certificate"]))
+    chosen = [where[at] for at in rng.permutation(len(where))[:25]]
+    chosen += [(name,) for name in ("t", "scale") if name in label["certificate"]]
+    refused = 0
+    for place in chosen:
+        for by in (1, -1, 2**38, -(2**38)):
+            broken = {**label, "certificate": nudged(label["certificate"], place, by)}
+            np.savez(path, **{**arrays, "label": np.array(json.dumps(broken))})
+            found = load_table(path, rows)
+            refused += found is None
+            assert found is None or found.proven_bound == table.proven_bound <= table.exact_cost
+    for field in label["certificate"]:
+        broken = {key: value for key, value in label["certificate"].items() if key != field}
+        np.savez(path, **{**arrays, "label": np.array(json.dumps({**label, "certificate": broken}))})
+        assert load_table(path, rows) is None
+    assert refused > len(chosen)
+
+
+@pytest.mark.parametrize("name", ["doeblin", "pairs", "inner", 1, None])
+def test_a_simple_bound_under_another_name_is_caught(tmp_path, rows, name):
+    path = tmp_path / "t.npz"
+    save_table(path, design(rows, "greedy"))
+    relabelled(path, lambda label: label["certificate"].update(name=name))
     assert load_table(path, rows) is None
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.model.certificate import SetCertificate, SimpleBound
 from onoff.model.rows import UNIT, Rows
 from onoff.tables.table import MOST_SHOWN, QueryTable
 
@@ -29,7 +30,7 @@ def paper_table(rows=ROWS, shift=0):
         (1, 1, B, TWO),
         (2, 1, B, FOUR),
     ]
-    return QueryTable.from_cells(rows, [(A,), (B,), (B, A)], cells, scheme="by hand", lower_bound=1.5)
+    return QueryTable.from_cells(rows, [(A,), (B,), (B, A)], cells, scheme="by hand", certificate=SimpleBound("outer"))
 
 
 def test_the_table_of_the_papers_example_verifies():
@@ -170,12 +171,16 @@ def test_cells_without_mass_are_left_out():
 
 
 def test_the_gap_and_what_is_called_optimal():
-    table = paper_table().labelled(lower_bound=None)
-    assert table.gap is None
-    assert not table.optimal
-    assert table.labelled(lower_bound=table.cost / 1.25).gap == pytest.approx(0.25)
-    assert not table.labelled(lower_bound=table.cost / 1.25).optimal
-    assert table.labelled(lower_bound=table.cost).optimal
+    table = paper_table().labelled(certificate=None)
+    assert (table.lower_bound, table.gap, table.optimal) == (None, None, False)
+    weak = table.labelled(
+        certificate=SetCertificate(6, (), (), scale=5)
+    )  # every query holds a source, and 6/5 is wrong
+    with pytest.raises(InvalidTable, match="wrong by"):
+        assert weak.optimal
+    weak = table.labelled(certificate=SetCertificate(1, (), (), scale=1))
+    assert (weak.lower_bound, weak.gap, weak.optimal) == (1.0, 0.5, False)
+    assert table.labelled(certificate=SimpleBound("outer")).optimal
 
 
 def test_a_slot_that_is_stored_twice_is_refused():

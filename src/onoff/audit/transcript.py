@@ -42,7 +42,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -53,7 +52,7 @@ from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.information import fit_g, p_value
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
-from onoff.schemes import builder
+from onoff.schemes import find_scheme
 from onoff.session.cache import TableCache
 from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
@@ -307,7 +306,7 @@ def _comes_out_the_same(table: QueryTable, tables: TableCache) -> bool:
     took = table.details.get("seconds")
     if took is None:
         return True
-    usual = signature(builder(tables.scheme)).parameters["budget"].default
+    usual = find_scheme(tables.scheme).budget
     return table.optimal and bool(took * SLOWER <= tables.options.get("budget", usual))
 
 

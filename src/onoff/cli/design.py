@@ -11,12 +11,16 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 
 from onoff import bounds as bounds_of
+from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, check_writable, emit, table
+from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
 from onoff.experiments.table_picture import check_picture, draw_table
+from onoff.model.certificate import SimpleBound, to_json
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT
-from onoff.schemes import builder
+from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design as design_rows
+from onoff.schemes import find_scheme
+from onoff.tables.files import read_table, write_table
 from onoff.tables.table import QueryTable
 
 MOST_SHOWN = 24
@@ -25,7 +29,6 @@ SHOWN_IN_FULL = 12
 """Queries up to which the text is the whole table, as the paper prints it."""
 WORTH_SHOWING = UNIT // 10**12
 """Mass from which a query is shown; what is below is left of roundings."""
-TALKS_WHILE_BUILDING = ("optimal", "auto")
 
 Seconds = Annotated[
     float | None, Parameter(validator=validators.Number(gte=0), help="Seconds that the search may take.")
@@ -52,37 +55,83 @@ def design(
     ] = None,
     show_table: Annotated[bool, Parameter(name="--table", negative="", help="Add the whole table.")] = False,
     picture: Annotated[Path | None, Parameter(help="Write a picture of the table and its cost (.png, .svg).")] = None,
+    save: Annotated[Path | None, Parameter(help="Write the table and its certificate to this file (.npz).")] = None,
+    check: Annotated[
+        Path | None, Parameter(help="Build nothing: check the table and the certificate that --save wrote.")
+    ] = None,
     json: Json = False,
-) -> None:
+) -> int:
     """Build the queries that hide the last request, for all that it may have been.
 
     ```console
     onoff design chain.json --scheme optimal
     onoff design chain.json --scheme greedy --table --json
     onoff design chain.json --budget 10 --picture table.svg
+    onoff design chain.json --save table.npz
+    onoff design chain.json --check table.npz
     ```
 
-    Reports the expected number of messages, the proven lower bound on it, and the paper's inner and outer bounds.
+    Reports the expected number of messages, the proven lower bound on it and what proves it, and the paper's inner and
+    outer bounds. A lower bound is called proven only where its certificate was checked in exact arithmetic.
     """
+    if check is not None:
+        return _check(MarkovChain.load(chain), check, json)
+    if save is not None:
+        check_writable(save)
     if picture is not None:
         check_picture(picture)
         check_writable(picture)
     loaded = MarkovChain.load(chain)
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    builder(scheme)
-    if scheme in TALKS_WHILE_BUILDING:
+    record = find_scheme(scheme)
+    if "progress" in record.options:
         options["progress"] = lambda text: print(f"onoff: {text}", file=sys.stderr)
     rows = loaded.possible_rows()
     started = monotonic()
-    built = design_rows(rows, scheme, **options)
+    if "stop" in record.options:
+        with interruptible() as interrupted:
+            built = design_rows(rows, scheme, stop=interrupted, **options)
+    else:
+        built = design_rows(rows, scheme, **options)
     seconds = monotonic() - started
+    if save is not None:
+        if not isinstance(built, QueryTable):
+            raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
+        write_table(save, built)
     report = _report(scheme, built, loaded.n, rows, seconds)
     if show_table and isinstance(built, QueryTable):
         report["table"] = built.as_dict()
     if picture is not None:
         draw_table(picture, built, report, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
+    return 0
+
+
+def _check(chain: MarkovChain, path: Path, json: bool) -> int:
+    """Report on a saved table and its certificate; the exit code. Nothing but the chain and the file is looked at."""
+    report: dict[str, Any] = {"verified": False, "cost": None, "lower_bound": None, "optimal": False}
+    code = 0
+    try:
+        checked = read_table(path, Rows.of(chain.possible_rows()))
+    except (InvalidTable, PrivacyBreach) as error:
+        report["reason"] = str(error)
+        code = error.exit_code
+    else:
+        report |= {"verified": True, "cost": checked.cost, "lower_bound": checked.lower_bound}
+        report["optimal"] = checked.optimal
+    emit(report, json, lambda console: _show_check(console, report))
+    return code
+
+
+def _show_check(console: Console, report: dict[str, Any]) -> None:
+    if not report["verified"]:
+        console.print(f"Refused: {report['reason']}")
+        return
+    bound = "none is proved" if report["lower_bound"] is None else f"{report['lower_bound']:.6g}"
+    console.print(f"Private and complete, to the last unit. Expected messages {report['cost']:.6g}, at least {bound}.")
+    if report["optimal"]:
+        console.print("No table is cheaper: the certificate was checked.")
 
 
 def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[str, Any]:
@@ -95,10 +144,19 @@ def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[
         "inner": found.inner,
         "outer": found.outer,
         "optimal": built.optimal,
+        "certificate": _what_proves(built),
         "queries": len(built) if isinstance(built, QueryTable) else None,
         "seconds": seconds,
     }
     return report if isinstance(built, QueryTable) else {**report, "stderr": built.stderr}
+
+
+def _what_proves(built: Any) -> str | None:
+    """The kind of certificate: the name of a simple bound, "sets" or "rows"; None for a race, which has none."""
+    proof = built.certificate if isinstance(built, QueryTable) else None
+    if proof is None:
+        return None
+    return proof.name if isinstance(proof, SimpleBound) else str(to_json(proof)["kind"])
 
 
 def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str, ...], full: bool) -> None:

@@ -30,7 +30,6 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +42,7 @@ from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.model.bounds import bounds, step_bounds
 from onoff.model.chain import MarkovChain
-from onoff.schemes import builder, known
+from onoff.schemes import find_scheme
 from onoff.session.memory import MEMORIES
 from onoff.system.atomic import atomic_write
 
@@ -95,7 +94,7 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
     chains = spec.get("chain")
     if not isinstance(chains, list) or not chains:
         raise InvalidInput("no [[chain]]", hint='e.g. [[chain]] family = "dirichlet 1", n = [4, 8]')
-    schemes = [known(str(scheme)) for scheme in _listed(spec, "schemes", str)]
+    schemes = [find_scheme(str(scheme)).name for scheme in _listed(spec, "schemes", str)]
     memories = _listed(spec, "memories", str, ["last-query"])
     for memory in memories:
         if memory not in MEMORIES:
@@ -180,7 +179,7 @@ FIGURES = (
 
 def _figures(task: Task) -> dict[str, Any]:
     chain = chain_of(task)
-    has_budget = task["budget"] is not None and "budget" in signature(builder(task["scheme"])).parameters
+    has_budget = task["budget"] is not None and find_scheme(task["scheme"]).budget is not None
     states = States(chain, task["scheme"], task["memory"], **({"budget": task["budget"]} if has_budget else {}))
     private = states[states[0].after_private]
     begun = time.process_time()  # of this process alone, whatever else the machine does

@@ -18,10 +18,11 @@ Lower bounds (nobody can do better)
     pencil   the largest over x of 2 + max p(x|u) - sum of low({x, z}) over z != x
     lower    the largest of these and, for four sources, of the rest of their complete list
 
-All lower bounds are weak duality for one linear program: wherever  t - sum of y_A over A containing S <= |S|  holds
-for every set S and y >= 0, OPT >= t - sum of y_A low(A).  For N <= 3 or M <= 3 `lower` is OPT (outer and doeblin
-do it); for N = 4 it has been OPT in every program solved. All sums are exact integers in units of 1/UNIT; floats
-appear when they are reported. Cost: N sorts of M numbers, and N**2 M additions for the pairs.
+All lower bounds are weak duality for one linear program (see `certificate`): wherever  t - sum of y_A over A that
+contain S <= |S|  holds for every set S and y >= 0, OPT >= t - sum of y_A low(A).
+For N <= 3 or M <= 3 `lower` is OPT (outer and doeblin do it); for N = 4 it has been OPT in every program solved. All
+sums are exact integers in units of 1/UNIT; floats appear when they are reported. Cost: N sorts of M numbers, and
+N**2 M additions for the pairs.
 
 Many steps. Let tau be the last private time. Given the queries before tau, the k-th request after it has the rows
 P**k. OPT is convex in the rows, and later queries only split them, so every scheme, coded or not, pays at least
@@ -42,8 +43,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from onoff.errors import InvalidInput
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check, pair_units
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT, Integers, Rows, SparseRows, exact_sum
+from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum
 
 Number = TypeVar("Number", float, Fraction)
 
@@ -55,15 +57,12 @@ SPARSE_ROUNDING = 1e-9
 MOST_ADDITIONS = 4 * 10**9
 """Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
 
-FOUR_SOURCES: tuple[tuple[Fraction, Mapping[str, Fraction]], ...] = tuple(
-    (Fraction(total, share), {members: Fraction(y, share) for members, y in weights.items()})
-    for total, share, weights in (
-        (6, 2, {"a": 1, "bc": 1, "bd": 1, "cd": 1, "abc": 1, "abd": 1, "acd": 1}),
-        (5, 2, {"b": 1, "c": 1, "d": 1, "ab": 1, "ac": 1, "ad": 1, "bcd": 1}),
-        (8, 3, {"a": 1, "b": 1, "ac": 1, "ad": 1, "bc": 1, "bd": 1, "cd": 2, "abc": 1, "abd": 1}),
-    )
+FOUR_SOURCES: tuple[tuple[int, int, Mapping[str, int]], ...] = (
+    (6, 2, {"a": 1, "bc": 1, "bd": 1, "cd": 1, "abc": 1, "abd": 1, "acd": 1}),
+    (5, 2, {"b": 1, "c": 1, "d": 1, "ab": 1, "ac": 1, "ad": 1, "bcd": 1}),
+    (8, 3, {"a": 1, "b": 1, "ac": 1, "ad": 1, "bc": 1, "bd": 1, "cd": 2, "abc": 1, "abd": 1}),
 )
-"""What completes the list for four sources a, b, c, d: (t, y by set), up to renaming the sources."""
+"""What completes the list for four sources a, b, c, d: (t, scale, y by set), up to renaming the sources."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +101,7 @@ def bounds(probabilities: Any) -> Bounds:
     rows = Rows.of(given)
     lambdas = lambda_units(rows)
     thetas = theta_units(lambdas)
-    pairs, pencil = _pair_units(rows)
+    pairs, pencil = _pair_bounds(rows)
     return Bounds(
         n=rows.n,
         m=rows.m,
@@ -112,14 +111,19 @@ def bounds(probabilities: Any) -> Bounds:
         inner=sum(min(i, rows.n) * units for i, units in enumerate(thetas, start=1)) / UNIT,
         outer=lambdas[-1] / UNIT,
         doeblin=(2 * UNIT - lambdas[0]) / UNIT,
-        pairs=pairs / UNIT,
-        pencil=pencil / UNIT,
+        pairs=max(pairs, UNIT) / UNIT,
+        pencil=max(pencil[0], UNIT) / UNIT,
         lower=float(lower_bound(rows)),
     )
 
 
 def lower_bound(rows: Rows) -> Fraction:
-    """The best proven lower bound on the cost of every table for these rows, exactly: `bounds(rows).lower`.
+    """The best of the lower bounds above for these rows, exactly: what `simplest(rows)` proves."""
+    return check(rows, simplest(rows))
+
+
+def simplest(rows: Rows) -> Certificate:
+    """The certificate of the largest of the lower bounds above.
 
     The bounds by pairs are worked out only where they could be the largest: they never exceed 3, and each
     low({x, z}) is at least low({x}) + low({z}).
@@ -127,17 +131,23 @@ def lower_bound(rows: Rows) -> Fraction:
     smallest, largest = rows.weights.min(axis=0), rows.weights.max(axis=0)
     lambda_first, lambda_last = exact_sum(smallest, axis=0)[0], exact_sum(largest, axis=0)[0]
     sources = len(rows.columns)
-    best = max(lambda_last, 2 * UNIT - lambda_first)
-    if rows.distinct <= 3 or sources <= FEWEST_FOR_PAIRS:
-        return Fraction(best, UNIT)
-    hope = max(
-        3 * UNIT - (sources - 1) * lambda_first,
-        max(2 * UNIT + int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True)) - lambda_first,
-    )
-    if hope > best:
-        best = max(best, *_pair_units(rows))
-    exact = Fraction(best, UNIT)
-    return max(exact, _four_sources(rows)) if sources == 4 else exact
+    found: list[tuple[Fraction, Certificate]] = [
+        (Fraction(lambda_last, UNIT), SimpleBound("outer")),
+        (Fraction(2 * UNIT - lambda_first, UNIT), SimpleBound("doeblin")),
+    ]
+    if rows.distinct > 3 and sources > FEWEST_FOR_PAIRS:
+        hope = max(
+            3 * UNIT - (sources - 1) * lambda_first,
+            max(2 * UNIT + int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True))
+            - lambda_first,
+        )
+        if Fraction(hope, UNIT) > max(found[0][0], found[1][0]):
+            pairs, (pencil, source) = _pair_bounds(rows)
+            found.append((Fraction(pairs, UNIT), SimpleBound("pairs")))
+            found.append((Fraction(pencil, UNIT), SimpleBound("pencil", source)))
+        if sources == 4:
+            found += [(proof.bound(rows), proof) for proof in _four_sources(rows)]
+    return max(found, key=lambda one: one[0])[1]
 
 
 def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
@@ -264,38 +274,21 @@ def _bounds_of_sparse(rows: SparseRows) -> Bounds:
     )
 
 
-def _pair_units(rows: Rows) -> tuple[int, int]:
-    """`pairs` and `pencil` in units; with too few sources for them, or too many, what is always true: 1."""
+def _pair_bounds(rows: Rows) -> tuple[int, tuple[int, int]]:
+    """`pairs`, and `pencil` with its source, in units; with too few sources for them, or too many, 0."""
     sources = len(rows.columns)
     if sources < FEWEST_FOR_PAIRS or sources**2 * rows.distinct > MOST_ADDITIONS:
-        return UNIT, UNIT
-    everything, pencil = 0, UNIT
-    for x in range(sources):
-        low = _lowest_with(rows.weights, x)
-        through = exact_sum(low, axis=0)[0]
-        everything += through
-        pencil = max(pencil, 2 * UNIT + int(rows.weights[:, x].max()) - through)
-    return max(UNIT, 3 * UNIT - everything // 2), pencil  # every pair was met from both of its ends
+        return 0, (0, 0)
+    through = pair_units(rows)
+    largest = rows.weights.max(axis=0).tolist()
+    pencil = max((2 * UNIT + m - t, x) for m, t, x in zip(largest, through, rows.columns.tolist(), strict=True))
+    return 3 * UNIT - sum(through) // 2, pencil  # every pair was met from both of its ends
 
 
-def _lowest_with(weights: Integers, x: int) -> Integers:
-    """low({x, z}) for every z != x; a sum of two weights fits 62 bits."""
-    low: Integers = (weights + weights[:, x : x + 1]).min(axis=0)
-    return np.delete(low, x)
-
-
-def _four_sources(rows: Rows) -> Fraction:
-    """The largest of FOUR_SOURCES over all names of the sources."""
-    low = {subset: min(exact_sum(rows.weights[:, list(subset)], axis=1)) for subset in _subsets(4)}
-    best = Fraction(1)
-    for total, weights in FOUR_SOURCES:
-        for order in permutations(range(4)):
+def _four_sources(rows: Rows) -> Iterator[SetCertificate]:
+    """FOUR_SOURCES under all names of the sources."""
+    for total, scale, weights in FOUR_SOURCES:
+        for order in permutations(rows.columns.tolist()):
             name = dict(zip("abcd", order, strict=True))
-            spent = (y * low[tuple(sorted(name[c] for c in members))] for members, y in weights.items())
-            best = max(best, total - sum(spent, start=Fraction(0)) / UNIT)
-    return best
-
-
-def _subsets(n: int) -> Iterator[tuple[int, ...]]:
-    for mask in range(1, 2**n):
-        yield tuple(x for x in range(n) if mask >> x & 1)
+            sets = tuple(tuple(sorted(name[c] for c in members)) for members in weights)
+            yield SetCertificate(total, sets, tuple(weights.values()), scale=scale)

@@ -1,4 +1,4 @@
-"""Schemes: constructions that turn rows p(x|u) into a query table, and the registry of their names.
+"""Schemes: constructions that turn rows p(x|u) into a source of queries, and the registry of them.
 
     full        everything, always (single-server PIR)
     single      the wanted one or everything possible (closed form)
@@ -8,59 +8,124 @@
     race        the exponential race: no program to solve, any N
     auto        whichever of these fits the rows
 
-Every module has a `NAME` and a `build(rows, **options) -> QueryTable`, and is imported when it is first asked for.
+Each is one `Scheme` record here and one module with a function `build(rows, **options)`, imported when it is first
+asked for. To add a scheme: write the module, add the record.
 """
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from onoff.errors import UnknownScheme, nearest
-from onoff.model.bounds import lower_bound
+from onoff.model.bounds import simplest
 from onoff.model.rows import Rows, SparseRows
-from onoff.system.shutdown import uninterrupted
+from onoff.system.shutdown import is_shutting_down, uninterrupted
 from onoff.tables.table import QueryTable
 
-SCHEMES = ("full", "single", "greedy", "enumerated", "optimal", "race", "auto")
-WITHOUT_TABLE = ("race", "auto")
-"""Schemes that also take rows too many for a table."""
+if TYPE_CHECKING:
+    from onoff.schemes.race import Race
 
 
-def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable:
-    """A private query table for `rows`: a matrix p(x|u), Rows, or a MarkovChain.
+@dataclass(frozen=True)
+class Scheme:
+    """What there is to know of a construction without loading it.
 
-    `race`, and `auto` where no table fits, give a `Race` instead: it draws queries and has a cost, but no table.
-    Where the scheme itself proves no lower bound, the table carries the best of `onoff.model.bounds`.
-    Raises InvalidChain for a matrix that is none, UnknownScheme for a scheme or an option that does not exist.
+    name: as on the command line; also the name of its module.
+    options: what its `build` takes besides the rows.
+    gives_table: whether it always gives a QueryTable. One that does not also takes rows too many for a table, and may
+    give a Race: a source of queries without a table.
+    looks_ahead: whether it can choose among equally cheap tables by what follows (option `future`).
+    budget: seconds that its search takes at most unless told otherwise; None where it does not search.
+    """
+
+    name: str
+    options: tuple[str, ...] = ()
+    gives_table: bool = True
+    looks_ahead: bool = False
+    budget: float | None = None
+
+    @property
+    def build(self) -> Callable[..., QueryTable | Race]:
+        """The function `build(rows, **options)` of its module."""
+        return cast("Callable[..., QueryTable | Race]", import_module(f"{__name__}.{self.name}").build)
+
+    def check_options(self, given: dict[str, Any]) -> None:
+        """Raise UnknownScheme for an option that the scheme does not have."""
+        for option in given:
+            if option not in self.options:
+                hint = nearest(option, self.options) if self.options else "it has none"
+                raise UnknownScheme(f"scheme {self.name!r} has no option {option!r}", hint=hint)
+
+
+_SEARCH = ("budget", "seed", "future", "progress", "stop")
+SCHEMES: dict[str, Scheme] = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("full"),
+        Scheme("single"),
+        Scheme("greedy"),
+        Scheme("enumerated", ("c",)),
+        Scheme("optimal", ("gap", *_SEARCH), looks_ahead=True, budget=120.0),
+        Scheme("race", ("seed",), gives_table=False),
+        Scheme("auto", _SEARCH, gives_table=False, looks_ahead=True, budget=30.0),
+    )
+}
+"""Every scheme by its name."""
+
+
+def find_scheme(name: str) -> Scheme:
+    """The scheme of that name. Raises UnknownScheme with the nearest name."""
+    if name not in SCHEMES:
+        raise UnknownScheme(f"no scheme {name!r}", hint=nearest(str(name), tuple(SCHEMES)))
+    return SCHEMES[name]
+
+
+@overload
+def design(
+    rows: Any, scheme: Literal["full", "single", "greedy", "enumerated", "optimal"] = "optimal", **options: Any
+) -> QueryTable: ...
+@overload
+def design(rows: Any, scheme: str, **options: Any) -> QueryTable | Race: ...
+def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | Race:
+    """A private source of queries for `rows`: a table, exact in integers, or a race where no table fits.
+
+    Every table carries a certificate: where the scheme proves no lower bound of its own, the best of
+    `onoff.model.bounds`.
+
+    Parameters
+    ----------
+    rows
+        A matrix p(x|u), Rows, or a MarkovChain.
+    scheme
+        One of SCHEMES. `race`, and `auto` where no table fits, give a `Race`: it draws queries and has a cost, but no
+        table. All others give a `QueryTable`.
+    options
+        Those of the scheme. `stop`, where it has that, is asked now and then whether to give up; by default, whether
+        the process is shutting down.
+
+    Raises
+    ------
+    InvalidChain
+        for a matrix that is none.
+    UnknownScheme
+        for a scheme or an option that does not exist.
+    Stopped
+        where `stop` said so.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
     1.5
     """
-    build = builder(scheme)
-    allowed = [
-        name for name, option in inspect.signature(build).parameters.items() if option.kind is option.KEYWORD_ONLY
-    ]
-    for option in options:
-        if option not in allowed:
-            hint = nearest(option, allowed) if allowed else "it has none"
-            raise UnknownScheme(f"scheme {scheme!r} has no option {option!r}", hint=hint)
+    record = find_scheme(scheme)
+    record.check_options(options)
+    if "stop" in record.options:
+        options = {"stop": is_shutting_down, **options}
     given = rows.possible_rows() if hasattr(rows, "possible_rows") else rows
-    without_table = isinstance(given, SparseRows) and scheme in WITHOUT_TABLE
+    without_table = isinstance(given, SparseRows) and not record.gives_table
     with uninterrupted():
-        table = build(given if without_table else Rows.of(given), **options)
-    return table if table.lower_bound is not None else table.labelled(lower_bound=float(lower_bound(table.rows)))
-
-
-def builder(scheme: str) -> Callable[..., QueryTable]:
-    """The function `build(rows, **options)` of a scheme; its keyword-only parameters are its options."""
-    return cast("Callable[..., QueryTable]", import_module(f"{__name__}.{known(scheme)}").build)
-
-
-def known(scheme: str) -> str:
-    """`scheme` itself where it is one. Raises UnknownScheme with the nearest name."""
-    if scheme not in SCHEMES:
-        raise UnknownScheme(f"no scheme {scheme!r}", hint=nearest(str(scheme), SCHEMES))
-    return scheme
+        built = record.build(given if without_table else Rows.of(given), **options)
+    if isinstance(built, QueryTable) and built.certificate is None:
+        return built.labelled(certificate=simplest(built.rows))
+    return built

@@ -11,14 +11,13 @@ the race is taken: its queries are as private up to the rounding of floats that 
 from __future__ import annotations
 
 from onoff.model.rows import Rows, SparseRows
-from onoff.schemes import optimal, race
+from onoff.schemes import SCHEMES, optimal, race
 from onoff.schemes.optimal import Progress
 from onoff.schemes.race import Race
+from onoff.schemes.search.clock import Stop, never
 from onoff.tables.table import QueryTable
 
 NAME = "auto"
-BUDGET = 30.0
-"""Seconds that the search for the optimum may take."""
 MOST_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
 MUCH_CHEAPER = 0.8
@@ -28,18 +27,19 @@ MUCH_CHEAPER = 0.8
 def build(
     rows: Rows | SparseRows,
     *,
-    budget: float = BUDGET,
+    budget: float = SCHEMES[NAME].budget or 0.0,
     seed: int = 0,
     future: Rows | None = None,
     progress: Progress | None = None,
+    stop: Stop = never,
 ) -> QueryTable | Race:
     """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
 
-    future, progress: as for `optimal`.
+    future, progress, stop: as for `optimal`.
     """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
         return race.build(rows, seed=seed)
-    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress)
+    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
     if not table.optimal:
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:

@@ -20,6 +20,7 @@ rebuild, so that each is a check of the other.
 
 from __future__ import annotations
 
+from fractions import Fraction
 from itertools import combinations
 from math import comb
 from typing import Any
@@ -27,8 +28,10 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.model.rows import Floats, Rows
-from onoff.schemes.search.certificate import from_coupling
+from onoff.model.bounds import simplest
+from onoff.model.certificate import SCALE
+from onoff.model.rows import UNIT, Floats, Rows
+from onoff.schemes.search import proofs
 from onoff.schemes.search.hall import TOLERANCE, Sets
 from onoff.schemes.search.rebuild import rebuild
 from onoff.tables.table import QueryTable
@@ -49,12 +52,24 @@ def build(rows: Rows, *, c: int | None = None) -> QueryTable:
     masses, w = _solve(rows, sets)
     used = np.flatnonzero(masses > 0)
     table = rebuild(rows, [rows.columns[s].tolist() for s in sets[used]], masses[used], scheme=NAME)
-    proof = from_coupling(w, sets)
-    bound = min(float(proof.bound(rows)), table.cost)
-    details = {"sets": len(sets), "unknowns": rows.distinct * int(sets.sum()), "certificate": proof}
-    if len(sets) < 2 ** len(rows.columns) - 1:  # a bound for tables of these sizes only
-        return table.labelled(details={**details, "restricted_bound": bound})
-    return table.labelled(lower_bound=bound, details=details)
+    details = {"sets": len(sets), "unknowns": rows.distinct * int(sets.sum())}
+    if len(sets) < 2 ** len(rows.columns) - 1:  # w proves a bound for tables of these sizes only
+        return table.labelled(details={**details, "restricted_bound": _restricted_bound(rows, w, sets)})
+    found = proofs.best(rows, [simplest(rows), proofs.from_coupling(w)])
+    return table.labelled(certificate=found, details=details)
+
+
+def _restricted_bound(rows: Rows, w: Floats, sets: Sets) -> float:
+    """What w proves for tables whose queries are among `sets`: every one of them is looked at, in integers."""
+    units = np.floor(w * SCALE).astype(np.int64)
+    never = -(2**62) // (2 * len(units))
+    excess = sum(np.where(sets, line, never).max(axis=1) for line in units) - SCALE * sets.sum(axis=1)
+    total = sum(
+        f * p
+        for line, row in zip(units.tolist(), rows.weights.tolist(), strict=True)
+        for f, p in zip(line, row, strict=True)
+    )
+    return float(Fraction(total - max(int(excess.max()), 0) * UNIT, SCALE * UNIT))
 
 
 def _listed(rows: int, reach: int, c: int | None) -> Sets:

@@ -14,7 +14,7 @@ too many to write down, and few of either matter.
 4. Stop when no row is short and the value meets the bound, or when nothing improves and exact pricing proves it.
    Out of time: keep the best masses that all rows can follow, and let exact pricing say how far they may be off.
    Few rows over many sources are solved outright instead, by the program of `blocks`.
-5. Rebuild in integers. The proof is kept as a `Certificate`, which `certificate.check` verifies independently.
+5. Rebuild in integers. The bound is the best one whose certificate `onoff.model.certificate.check` accepts.
 
 Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
 seconds to a minute; the program is where the time goes. Deterministic for a given seed unless the time runs out.
@@ -25,17 +25,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from time import monotonic
 
 import numpy as np
 
+from onoff.model.bounds import simplest
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check
 from onoff.model.rows import UNIT, Floats, Rows
-from onoff.schemes import greedy
-from onoff.schemes.search import blocks
-from onoff.schemes.search import certificate as proofs
-from onoff.schemes.search.certificate import Certificate, CouplingCertificate
+from onoff.schemes import SCHEMES, greedy
+from onoff.schemes.search import blocks, proofs
+from onoff.schemes.search.branching import branch
+from onoff.schemes.search.clock import Clock, Stop, never
 from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
-from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing, by_program
+from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import races, systematic
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
@@ -43,8 +44,6 @@ from onoff.schemes.search.successors import SuccessorCost
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
 
 NAME = "optimal"
-BUDGET = 120.0
-"""Seconds that the search may take unless told otherwise."""
 MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the program counts as solved."""
 FOR_THE_PROOF = 0.25
@@ -77,25 +76,46 @@ class Proposal:
 def build(
     rows: Rows,
     *,
-    budget: float = BUDGET,
+    budget: float = SCHEMES[NAME].budget or 0.0,
     gap: float = MET,
     seed: int = 0,
     future: Rows | None = None,
     progress: Progress | None = None,
+    stop: Stop = never,
 ) -> QueryTable:
-    """The cheapest table for `rows` that `budget` seconds can find, with a proven lower bound on every table.
+    """The cheapest table for `rows` that the budget can find, with a certificate of a lower bound on every table.
 
-    gap: stop where cost / lower bound - 1 is at most this. seed: of the search; it decides nothing but speed and
-    ties. future: the row P_x of every source x of the chain, to prefer among optimal tables those whose queries have
-    cheap successors. progress: told now and then how far the search has come.
+    Parameters
+    ----------
+    rows
+        p(x|u).
+    budget
+        Seconds of processor time that the search may take.
+    gap
+        Stop where cost / lower bound - 1 is at most this.
+    seed
+        Of the search; it decides nothing but speed and ties.
+    future
+        The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
+        successors.
+    progress
+        Told now and then how far the search has come.
+    stop
+        Asked now and then whether to give up.
+
+    Raises
+    ------
+    Stopped
+        where `stop` said so.
     """
     if rows.distinct == 1:
         return _plain(rows)
+    clock = Clock(budget, stop)
     few = ALL_SUBSETS if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
-    outright = _outright(rows, few)
+    outright = _outright(rows, few, clock)
     if outright is not None and future is None:
         return outright
-    search = _Search(rows, budget, gap, np.random.default_rng(seed), progress)
+    search = _Search(rows, clock, gap, np.random.default_rng(seed), progress)
     if outright is None:
         search.run()
     elif search.central and rows.distinct > 2:  # few rows give few cuts a round: looking ahead would take too long
@@ -110,44 +130,41 @@ def build(
 def _plain(rows: Rows) -> QueryTable:
     """One row: nothing to hide, ask for what is wanted."""
     cells = [(k, 0, int(x), int(rows.weights[0, k])) for k, x in enumerate(rows.columns)]
-    table = QueryTable.from_cells(rows, rows.columns.reshape(-1, 1).tolist(), cells, scheme=NAME)
-    return table.labelled(lower_bound=1.0, details={"certificate": Certificate(proofs.SCALE, (), ())})
+    queries = rows.columns.reshape(-1, 1).tolist()
+    return QueryTable.from_cells(rows, queries, cells, scheme=NAME, certificate=SimpleBound("outer"))
 
 
-def _outright(rows: Rows, few: int) -> QueryTable | None:
+def _outright(rows: Rows, few: int, clock: Clock) -> QueryTable | None:
     """The optimum without a search: Algorithm 1 where it is proved optimal; `blocks` for few rows and many sources."""
-    started = monotonic()
-    proof: Certificate | CouplingCertificate = proofs.simplest(rows)
+    found = [simplest(rows)]
     if greedy.is_optimal(rows):
         table = greedy.build(rows)
     elif len(rows.columns) > few and blocks.fits(rows):
         sets, masses, phi = blocks.solve(rows)
         table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
-        if proof.bound(rows) * (1 + Fraction(MET)) < table.exact_cost:
-            proof = max(proof, proofs.from_coupling(phi), key=lambda one: one.bound(rows))
+        if check(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:
+            found.append(proofs.from_coupling(phi))
     else:
         return None
-    details = {"rounds": 0, "sets": len(table), "seconds": monotonic() - started, "certificate": proof}
-    return table.labelled(scheme=NAME, lower_bound=min(float(proof.bound(rows)), table.cost), details=details)
+    details = {"rounds": 0, "sets": len(table), "seconds": clock.spent}
+    return table.labelled(scheme=NAME, certificate=proofs.best(rows, found), details=details)
 
 
 class _Search:
     """One run of the search: the program, the best proposal and the best proof so far."""
 
-    def __init__(self, rows: Rows, budget: float, gap: float, rng: np.random.Generator, progress: Progress | None):
+    def __init__(self, rows: Rows, clock: Clock, gap: float, rng: np.random.Generator, progress: Progress | None):
         self.rows = rows
-        self.started = monotonic()
-        self.deadline = self.started + budget
-        self.search_until = self.started + budget * (1 - FOR_THE_PROOF)
+        self.clock = clock
         self.gap = gap
         self.rng = rng
         self.progress = progress
         self.best: Proposal | None = None
-        self.proof: Certificate | CouplingCertificate = proofs.simplest(rows)
-        self.lower = float(self.proof.bound(rows))
+        self.proof: Certificate = simplest(rows)
+        self.lower = float(check(rows, self.proof))
         self.softness = SOFTNESS
         size = len(rows.columns)
-        bound_size = 1 if proofs.outer(rows) == self.proof else size - 1
+        bound_size = 1 if self.proof == SimpleBound("outer") else size - 1
         self.program = HallProgram(rows, self.softness, bound_size)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
@@ -158,14 +175,14 @@ class _Search:
     def run(self) -> None:
         """Search until the bound is met, the optimum proved, or the time up."""
         self._start()
-        told = self.started
-        while monotonic() < self.search_until and not self._round():
-            if monotonic() > told + TELL_EVERY:
+        told = self.clock.elapsed
+        while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
+            if self.clock.elapsed > told + TELL_EVERY:
                 self._tell()
-                told = monotonic()
-        if not self._met():
+                told = self.clock.elapsed
+        if not self._met() and self.promising is not None:
             self._tell("looking for a better bound: ")
-            self._prove(max(self.deadline - monotonic(), 1.0))
+            self._prove_by(self.promising[1])
 
     def adopt(self, table: QueryTable) -> None:
         """Begin from a table that is optimal already, and its proof."""
@@ -175,7 +192,8 @@ class _Search:
         sets[owner, np.searchsorted(self.rows.columns, table.items)] = True
         self.program.add_sets(sets)
         self.best = Proposal(table.cost, sets, table.mass / UNIT)
-        self.proof, self.lower = table.details["certificate"], float(table.lower_bound or 0.0)
+        if table.certificate is not None:
+            self.proof, self.lower = table.certificate, float(table.lower_bound or 0.0)
 
     def _start(self) -> None:
         p, size = self.program.p, self.program.size
@@ -195,7 +213,7 @@ class _Search:
     def _round(self) -> bool:
         """Solve, separate, price; whether the search is over."""
         program = self.program
-        if not program.solve(self.search_until - monotonic()):
+        if not program.solve(self._searched):
             return True
         self.rounds += 1
         missing, violated = program.short_rows()
@@ -242,40 +260,42 @@ class _Search:
     def _price_exactly(self) -> int:
         """Add sets until it is proved that none is cheap; how many."""
         program = self.program
-        duals = Duals.of(program.t, program.y, program.cuts)
-        if program.size <= ALL_SUBSETS:
-            sets, gains = by_all_subsets(duals)
-            most = float(gains[0])
-        else:
+        if proofs.needs_tree(self.rows):
             self._tell("exact pricing: ")
-            sets, most = by_program(duals, self.deadline - monotonic())
-        added = program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
-        self._prove_with(duals, most)
-        return added
+        duals = Duals.of(program.t, program.y, program.cuts)
+        sets = self._prove_by(duals)
+        return program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
 
-    def _prove(self, seconds: float) -> None:
-        """A better lower bound from the most promising duals, if the time allows."""
-        if self.promising is not None:
-            _, duals = self.promising
-            _, most = by_program(duals, seconds)
-            self._prove_with(duals, most)
+    def _prove_by(self, duals: Duals) -> Sets:
+        """Adopt the bound that the duals prove, if it is a better one; sets that gain by them."""
+        if not proofs.needs_tree(self.rows):
+            sets, gains = by_all_subsets(duals)
+            self._adopt_proof(proofs.from_duals(self.rows, duals, float(gains[0])))
+            return sets
+        tree = branch(duals, self.clock.is_over)
+        self.clock.left()
+        if duals.value(self.program.p) - max(tree.most, 0.0) > self.lower:
+            self._adopt_proof(proofs.from_tree(self.rows, duals, tree))
+        return tree.sets
 
-    def _prove_with(self, duals: Duals, most: float) -> None:
-        """Adopt the bound that the duals prove, given that no set gains more than `most`."""
-        proof = proofs.from_duals(self.rows, duals.t - max(most, 0.0), duals.y, duals.inside)
-        bound = float(proof.bound(self.rows))
-        if bound > self.lower:
-            self.lower, self.proof = bound, proof
+    def _adopt_proof(self, proof: SetCertificate) -> None:
+        """Adopt a proof if it is a better one and the checker accepts it."""
+        if float(proof.bound(self.rows)) > self.lower:
+            self.proof = proofs.best(self.rows, [proof, self.proof])
+            self.lower = float(check(self.rows, self.proof))
+
+    def _searched(self) -> bool:
+        return self.clock.is_over(1 - FOR_THE_PROOF)
 
     def look_ahead(self, future: SuccessorCost) -> None:
         """Among masses as cheap as the best, those with the cheapest successors, as far as a few rounds find them."""
         if self.best is None:
             return
-        program, until = self.program, self.deadline
+        program = self.program
         program.add_sets(systematic(program.p, 8, self.rng))
         program.prefer(future, max(self.best.value, self.lower) * (1 + SAME_COST))
         for _ in range(MOST_LOOKS):
-            if monotonic() > until or not program.solve(until - monotonic()):
+            if self.clock.left() < 0 or not program.solve(self.clock.is_over):
                 return
             missing, violated = program.short_rows()
             cuts = program.add_cuts(violated[missing > NOTICED])
@@ -310,15 +330,14 @@ class _Search:
             "iterations": program.iterations,
             "sets": len(program.sets),
             "cuts": len(program.cuts),
-            "seconds": monotonic() - self.started,
-            "certificate": self.proof,
+            "seconds": self.clock.spent,
         }
-        return table.labelled(scheme=NAME, lower_bound=min(self.lower, table.cost), details=details)
+        return table.labelled(scheme=NAME, certificate=self.proof, details=details)
 
     def _tell(self, what: str = "") -> None:
         if self.progress is None:
             return
-        spent = monotonic() - self.started
+        spent = self.clock.elapsed
         program = self.program
         self.progress(
             f"{what}{spent:.0f} s, round {self.rounds}, {len(program.sets)} sets, {len(program.cuts)} cuts, "

@@ -11,8 +11,9 @@ mean 1 whoever wins, and given that x won at T the others are exponential again 
     E_x = T p_u(x),    E_z = T p_u(z) + (a fresh exponential)    for z != x
 
 so one pass over the rows draws an exact sample. Rows that agree tend to have the same winner: the cost is at most
-1 + sum of 2d/(1+d) over any tree on the rows, d their total variation distances; 1.01 to 1.5 times the optimum in
-practice. Time and memory are those of the touched rows; nothing is built ahead but their reciprocals.
+1 + sum of 2d/(1+d) over any tree on the rows, d their total variation distances. It was 1.01 to 1.5 times the optimum
+on the families of `benchmarks/optimal.py`, but 1.72 times on a 7-cube and 1.95 on a 10 x 10 torus. Time and memory are
+those of the touched rows; nothing is built ahead but their reciprocals.
 
 What is idealised. Exponentials are -log of uniforms of 53 bits, in floats, so that E_z is off by at most about 2**-52.
 A row's winner changes only where its two smallest times are closer than the errors; after the first arrival the next

@@ -20,15 +20,13 @@ from typing import Any
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
 from onoff.model.rows import Rows, SparseRows
-from onoff.schemes import design, known
+from onoff.schemes import design, find_scheme
 from onoff.session.memory import Memory
 from onoff.tables.files import load_table, save_table, table_path
 from onoff.tables.table import QuerySource, QueryTable
 
 LIMIT_BYTES = 256 * 2**20
 """How much memory the kept tables of one chain may take."""
-LOOK_AHEAD = ("optimal", "auto")
-"""Schemes that can choose among optimal tables."""
 MOST_TO_LOOK_AT = 300
 """Sources of a chain up to which they are told its rows."""
 
@@ -48,8 +46,8 @@ class TableCache:
     ) -> None:
         self.model = model
         self.store = store
-        self.look_ahead = look_ahead and scheme in LOOK_AHEAD and self._looks_ahead
-        self.scheme = known(scheme)
+        self.scheme = find_scheme(scheme).name
+        self.look_ahead = look_ahead and find_scheme(scheme).looks_ahead and self._looks_ahead
         self.options = options
         self.limit_bytes = limit_bytes
         self._kept: OrderedDict[Hashable, QuerySource] = OrderedDict()

@@ -3,7 +3,8 @@
 A kernel is an ordinary function of numbers and numpy arrays. `@kernel` leaves it as it is until its calls, one or
 many together, have enough work to pay for loading numba (about a second) and compiling (cached on disk); from
 then on the compiled form is used. Both forms are the same source, so there is nothing to keep in step, and
-`kernel.python` is always there to compare with.
+`kernel.python` is always there to compare with. A kernel may call other kernels of its own module, which is how long
+ones are split by phase: compiled it calls their compiled form, in Python their plain one.
 
     @kernel
     def flow(...): ...
@@ -16,6 +17,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
+from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
 WORTH_COMPILING = 20_000
@@ -33,7 +35,8 @@ class Kernel(Generic[Parameters, Result]):
         self._spent = 0
         update_wrapper(self, function)
 
-    def __call__(self, *args: Any, effort: int = WORTH_COMPILING) -> Result:
+    def __call__(self, *args: Any, effort: int = 0) -> Result:
+        """Call it; effort: about how many steps the inner loop takes."""
         self._spent += effort
         if self._spent >= WORTH_COMPILING or "numba" in sys.modules:
             return self.compiled(*args)
@@ -46,13 +49,25 @@ class Kernel(Generic[Parameters, Result]):
             import numba
         except ImportError:
             return self.python
+        source = self._calling_compiled()
         try:
-            compiled = numba.njit(cache=True, nogil=True)(self.python)
+            compiled = numba.njit(cache=True, nogil=True)(source)
         except RuntimeError:  # nowhere to keep it: a read-only installation, and a user without a home
-            compiled = numba.njit(nogil=True)(self.python)
+            compiled = numba.njit(nogil=True)(source)
         return cast("Callable[..., Result]", compiled)
+
+    def _calling_compiled(self) -> Callable[Parameters, Result]:
+        """The function with the compiled form of every kernel that it calls in the place of the kernel."""
+        function = cast("FunctionType", self.python)
+        called = {name: function.__globals__.get(name) for name in function.__code__.co_names}
+        kernels = {name: value.compiled for name, value in called.items() if isinstance(value, Kernel)}
+        if not kernels:
+            return self.python
+        copy = FunctionType(function.__code__, {**function.__globals__, **kernels}, function.__name__)
+        copy.__doc__, copy.__qualname__, copy.__module__ = function.__doc__, function.__qualname__, function.__module__
+        return cast("Callable[Parameters, Result]", copy)
 
 
 def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
-    """Mark a function of numbers and arrays as a kernel. It stands alone: a kernel calls no other function of ours."""
+    """Mark a function of numbers and arrays as a kernel. Of our functions it calls kernels of its own module only."""
     return Kernel(function)

@@ -1,9 +1,15 @@
-"""Tables on disk: what took long to build is built once.
+"""Tables on disk: what took long to build is built once, and can be checked by anybody.
 
-A file holds one query table in integers, named by what it was built from. It is only a cache: nothing in it is secret
-(a table follows from the chain), and no query is drawn on trust. A file that cannot be read, is of another version, or
-does not verify against the rows at hand to the last unit is as good as none, and is written anew. The lower bound alone
-is taken at its word as far as it can be true, not above the cost: it is shown, and nothing is decided by it.
+A file holds one query table in integers and its certificate, which proves a lower bound on the cost of every table for
+the same rows. Nothing in it is secret (a table follows from the chain), and nothing in it is trusted: `read_table`
+checks every identity of the table and the certificate against the rows at hand, and knows nothing of how either was
+made.
+
+As a cache (`save_table`, `load_table`) a file is named by what it was built from; one that cannot be read, is of
+another version, or does not verify to the last unit is as good as none, and is written anew.
+
+    version 1   no certificate: its tables have no proven lower bound
+    version 2   label: {"version", "scheme", "certificate", "lower_bound" (exact, as "a/b")}
 """
 
 from __future__ import annotations
@@ -11,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +25,12 @@ import numpy as np
 
 from onoff import __version__
 from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.model.certificate import from_json, to_json
 from onoff.model.rows import Rows
 from onoff.system.atomic import atomic_write
-from onoff.tables.table import OPTIMAL_GAP, QueryTable
+from onoff.tables.table import QueryTable
 
-VERSION = 1
+VERSION = 2
 ARRAYS = ("offsets", "items", "mass", "starts", "slots", "weights")
 
 
@@ -39,30 +47,64 @@ def table_path(store: Path, digest: str, scheme: str, options: dict[str, Any]) -
     return store / f"{hashlib.sha256(made.encode()).hexdigest()[:32]}.npz"
 
 
-def save_table(path: Path, table: QueryTable) -> None:
-    """Write `table`, all or nothing; where the disk refuses, the cache is simply not there."""
-    arrays = {name: getattr(table, name) for name in ARRAYS}
-    label = json.dumps({"version": VERSION, "lower_bound": table.lower_bound, "scheme": table.scheme})
-    with suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with atomic_write(path, mode=0o600) as file:
-            np.savez_compressed(file, label=np.array(label), **arrays)
+def write_table(path: Path, table: QueryTable) -> None:
+    """Write `table` and its certificate, all or nothing. Raises OSError where the disk refuses."""
+    certificate = None if table.certificate is None else to_json(table.certificate)
+    label = {
+        "version": VERSION,
+        "scheme": table.scheme,
+        "certificate": certificate,
+        "lower_bound": None if table.proven_bound is None else str(table.proven_bound),
+    }
+    with atomic_write(path, mode=0o600) as file:
+        arrays = {name: getattr(table, name) for name in ARRAYS}
+        np.savez_compressed(file, label=np.array(json.dumps(label)), **arrays)
 
 
-def load_table(path: Path, rows: Rows) -> QueryTable | None:
-    """The table of that file, if it is one for these rows; else None."""
+def read_table(path: Path, rows: Rows) -> QueryTable:
+    """The table of that file for these rows, every identity and its certificate checked.
+
+    Raises InvalidTable where the file is none, is for other rows, or has a certificate that does not prove what the
+    file says; PrivacyBreach where its table is not private.
+    """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             label = json.loads(str(stored["label"]))
             arrays = {name: stored[name].astype(np.int64) for name in ARRAYS}
-        version, bound, scheme = label["version"], label["lower_bound"], str(label["scheme"])
+        version, scheme = label["version"], str(label["scheme"])
+    except FileNotFoundError:
+        raise InvalidTable(f"{path}: no such file", hint="`onoff design --save` writes one") from None
     except Exception:  # zipfile, zlib, numpy and its parser each have their own for a damaged file
-        return None
-    if version != VERSION or not (bound is None or isinstance(bound, float)):
-        return None
-    table = QueryTable(rows, **arrays, lower_bound=bound, scheme=scheme)
+        raise InvalidTable(f"{path}: not a file of a table", hint="`onoff design --save` writes one") from None
+    if version not in (1, VERSION):
+        raise InvalidTable(f"{path}: a table of version {version!r}", hint=f"1 to {VERSION} are known")
+    table = QueryTable(rows, **arrays, scheme=scheme)
     try:
         table.verify()
-    except (InvalidTable, PrivacyBreach, ValueError, IndexError):  # the last two for arrays of another shape
+    except (ValueError, IndexError) as error:  # arrays of another shape; our own InvalidTable is a ValueError
+        raise InvalidTable(f"{path}: not a table for these rows: {error}") from None
+    if version == 1 or label.get("certificate") is None:
+        return table
+    proved = table.labelled(certificate=from_json(label["certificate"]))
+    try:
+        said = Fraction(label["lower_bound"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        raise InvalidTable(f"{path}: a certificate without its lower bound") from None
+    if proved.proven_bound != said:
+        raise InvalidTable(f"{path}: the certificate proves {float(proved.proven_bound or 0)}, not {float(said)}")
+    return proved
+
+
+def save_table(path: Path, table: QueryTable) -> None:
+    """Keep `table` in a cache; where the disk refuses, the cache is simply not there."""
+    with suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        write_table(path, table)
+
+
+def load_table(path: Path, rows: Rows) -> QueryTable | None:
+    """The table of that file of a cache, if it is one for these rows; else None."""
+    try:
+        return read_table(path, rows)
+    except (InvalidTable, PrivacyBreach):
         return None
-    return table if bound is None or 0 <= bound <= table.cost * (1 + OPTIMAL_GAP) else None

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from onoff.errors import InvalidTable, PrivacyBreach
+from onoff.model.certificate import Certificate, check
 from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 if TYPE_CHECKING:
@@ -66,9 +67,9 @@ class QuerySource(Protocol):
 class QueryTable:
     """A private, decodable table of queries for `rows`, exact in integers.
 
-    lower_bound: a proven lower bound on the cost of every table for these rows, where the scheme knows one.
+    certificate: the proof of a lower bound on the cost of every table for these rows, where there is one.
     scheme: the name of the construction, for reports only.
-    details: what the construction has to say about itself (iterations, certificate, ...).
+    details: what the construction has to say about itself (rounds, seconds, ...).
 
     >>> from onoff.schemes import design
     >>> table = design([[0.75, 0.25], [0.25, 0.75]], "greedy")
@@ -84,7 +85,7 @@ class QueryTable:
     starts: Integers
     slots: Integers
     weights: Integers
-    lower_bound: float | None = None
+    certificate: Certificate | None = None
     scheme: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -160,7 +161,7 @@ class QueryTable:
         return replace(table, mass=table.mass_seen_by(0))
 
     def labelled(self, **labels: Any) -> QueryTable:
-        """The same table with other labels (scheme, lower_bound, details)."""
+        """The same table with other labels (scheme, certificate, details)."""
         return replace(self, **labels)
 
     # -- reading -------------------------------------------------------------------------------------------
@@ -203,10 +204,23 @@ class QueryTable:
         arrays = (self.offsets, self.items, self.mass, self.starts, self.slots, self.weights, self.rows.weights)
         return sum(array.nbytes for array in arrays)
 
+    @cached_property
+    def proven_bound(self) -> Fraction | None:
+        """The lower bound that the certificate proves, as the checker finds it; None without a certificate.
+
+        Raises InvalidTable where the certificate proves nothing.
+        """
+        return None if self.certificate is None else check(self.rows, self.certificate)
+
+    @property
+    def lower_bound(self) -> float | None:
+        """`proven_bound` as a float."""
+        return None if self.proven_bound is None else float(self.proven_bound)
+
     @property
     def gap(self) -> float | None:
-        """How far the cost may be from the least possible, relative to the lower bound; None where none is known."""
-        return None if self.lower_bound is None else max(0.0, self.cost / self.lower_bound - 1)
+        """How far the cost may be from the least possible, relative to the lower bound; None where none is proved."""
+        return None if self.proven_bound is None else float(self.exact_cost / self.proven_bound - 1)
 
     @property
     def optimal(self) -> bool:
@@ -381,7 +395,7 @@ class QueryTable:
         return "\n".join(lines)
 
     def __repr__(self) -> str:
-        bound = "" if self.lower_bound is None else f", lower_bound={self.lower_bound:.6g}"
+        bound = "" if self.certificate is None else f", lower_bound={self.lower_bound:.6g}"
         return f"<QueryTable {self.scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from onoff.experiments import families
 from onoff.model.rows import Rows
+from onoff.schemes.search.clock import never
 from onoff.schemes.search.hall import NOTICED, HallProgram, meets
 from onoff.schemes.search.pricing import Duals
 
@@ -18,7 +19,7 @@ def solved(rows, **options):
     program.add_sets(all_subsets(program.size))
     program.add_cuts(np.eye(program.size, dtype=bool))
     while True:
-        assert program.solve(60)
+        assert program.solve(never)
         missing, violated = program.short_rows()
         if not program.add_cuts(violated[missing > NOTICED]):
             if program.missed <= NOTICED:
@@ -52,7 +53,7 @@ def test_the_middle_has_the_value_of_the_corners_and_uses_every_set_it_may():
     program = solved(rows)
     value, corner = program.value, np.count_nonzero(program.masses > NOTICED)
     program.aim(central=True)
-    assert program.solve(60)
+    assert program.solve(never)
     assert program.value == pytest.approx(value, abs=1e-8)
     assert np.count_nonzero(program.masses > NOTICED) > corner
 
@@ -70,6 +71,6 @@ def test_a_preference_keeps_the_value():
     program = solved(rows, softness=2.0)
     value = program.value
     program.prefer(lambda sets: sets[:, 0].astype(float), value + 1e-9)  # ask for source 0 as rarely as can be
-    assert program.solve(60)
+    assert program.solve(never)
     assert program.masses @ program.sets.sum(axis=1) <= value + 1e-7
     assert program.value >= program.p[:, 0].max() - 1e-7

@@ -11,8 +11,9 @@ Row u can send all it has exactly where every set C of sources is met by enough 
 A maximum flow decides it. Where units are missing, the sources that the last search could still reach are a C
 that violates it most: all S that meet C are full, and p_u(C) exceeds them by just the missing units.
 
-Dinic's algorithm, levels and current arcs, one row after the other on the same arrays; int64 throughout.
-Both `rebuild` (flows decide the table) and `optimal` (violated sets become cuts) run on this kernel.
+Dinic's algorithm, one row after the other on the same arrays, int64 throughout: `_levels` looks for sets with room,
+layer by layer, `_blocking_flow` pushes along the levels until nothing fits, and again until no set with room is found.
+Both `rebuild` (flows decide the table) and `optimal` (violated sets become cuts) run on these kernels.
 """
 
 from __future__ import annotations
@@ -35,12 +36,47 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
     """
     m, n = weights.shape
     k = len(offsets) - 1
+    owner, first, touching = _by_source(offsets, items, n)
+    flow = np.empty(len(items), np.int64)
+    source_level, set_level = np.empty(n, np.int64), np.empty(k, np.int64)
+    cells = np.empty((3, n + k), np.int64)
+    kept = 0
+    missing = np.zeros(m, np.int64)
+    violated = np.zeros((m, n), np.bool_)
+    for r in range(m):
+        left = weights[r].copy()
+        room = units.copy()
+        flow[:] = 0
+        while _levels(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):
+            _blocking_flow(left, room, flow, offsets, items, owner, first, touching, source_level, set_level)
+        for x in range(n):
+            missing[r] += left[x]
+            violated[r, x] = source_level[x] >= 0  # what the last search could reach: the source side of a least cut
+        if lower:
+            for s in range(k):
+                units[s] -= room[s]
+            used = np.count_nonzero(flow)
+            if kept + used > cells.shape[1]:
+                larger = np.empty((3, 2 * (kept + used)), np.int64)
+                larger[:, :kept] = cells[:, :kept]
+                cells = larger
+            for e in range(len(items)):
+                if flow[e] > 0:
+                    cells[0, kept], cells[1, kept], cells[2, kept] = r, e, flow[e]
+                    kept += 1
+    kept = _cut_to(cells, kept, owner, units)
+    return cells[0, :kept].copy(), cells[1, :kept].copy(), cells[2, :kept].copy(), missing, violated
+
+
+@kernel
+def _by_source(offsets, items, n):  # type: ignore[no-untyped-def]
+    """The set of each edge, and the edges of each source as CSR: (owner, first, touching)."""
     edges = len(items)
     owner = np.empty(edges, np.int64)
-    for s in range(k):
+    for s in range(len(offsets) - 1):
         for e in range(offsets[s], offsets[s + 1]):
             owner[e] = s
-    first = np.zeros(n + 1, np.int64)  # the edges of each source, as CSR
+    first = np.zeros(n + 1, np.int64)
     for e in range(edges):
         first[items[e] + 1] += 1
     for x in range(n):
@@ -50,139 +86,111 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
     for e in range(edges):
         touching[fill[items[e]]] = e
         fill[items[e]] += 1
+    return owner, first, touching
 
-    flow = np.empty(edges, np.int64)
-    source_level, set_level = np.empty(n, np.int64), np.empty(k, np.int64)
-    source_arc, set_arc = np.empty(n, np.int64), np.empty(k, np.int64)
+
+@kernel
+def _levels(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):  # type: ignore[no-untyped-def]
+    """Levels of sources and sets, layer by layer, until a layer of sets has room; whether one has. -1: not reached."""
+    n = len(left)
     frontier, following = np.empty(n, np.int64), np.empty(n, np.int64)
-    layer = np.empty(k, np.int64)
-    sources, into, back = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
-
-    cell_row = np.empty(n + k, np.int64)
-    cell_edge = np.empty(n + k, np.int64)
-    cell_weight = np.empty(n + k, np.int64)
-    cells = 0
-    missing = np.zeros(m, np.int64)
-    violated = np.zeros((m, n), np.bool_)
-    for r in range(m):
-        left = weights[r].copy()
-        room = units.copy()
-        flow[:] = 0
-        while True:
-            # Levels, layer by layer, until a layer of sets has room.
-            source_level[:] = -1
-            set_level[:] = -1
-            reached = 0
-            for x in range(n):
-                if left[x] > 0:
-                    source_level[x] = 0
-                    frontier[reached] = x
+    layer = np.empty(len(room), np.int64)
+    source_level[:] = -1
+    set_level[:] = -1
+    reached = 0
+    for x in range(n):
+        if left[x] > 0:
+            source_level[x] = 0
+            frontier[reached] = x
+            reached += 1
+    level = 0
+    while reached > 0:
+        room_found = False
+        sets_reached = 0
+        for at in range(reached):
+            x = frontier[at]
+            for a in range(first[x], first[x + 1]):
+                s = owner[touching[a]]
+                if set_level[s] < 0:
+                    set_level[s] = level + 1
+                    layer[sets_reached] = s
+                    sets_reached += 1
+                    room_found = room_found or room[s] > 0
+        if room_found:
+            return True
+        level += 2
+        reached = 0
+        for at in range(sets_reached):
+            s = layer[at]
+            for e in range(offsets[s], offsets[s + 1]):
+                if flow[e] > 0 and source_level[items[e]] < 0:
+                    source_level[items[e]] = level
+                    following[reached] = items[e]
                     reached += 1
-            level = 0
-            room_found = False
-            while reached > 0 and not room_found:
-                sets_reached = 0
-                for at in range(reached):
-                    x = frontier[at]
-                    for a in range(first[x], first[x + 1]):
-                        s = owner[touching[a]]
-                        if set_level[s] < 0:
-                            set_level[s] = level + 1
-                            layer[sets_reached] = s
-                            sets_reached += 1
-                            room_found = room_found or room[s] > 0
-                reached = 0
-                level += 2
-                if not room_found:
-                    for at in range(sets_reached):
-                        s = layer[at]
-                        for e in range(offsets[s], offsets[s + 1]):
-                            if flow[e] > 0 and source_level[items[e]] < 0:
-                                source_level[items[e]] = level
-                                following[reached] = items[e]
-                                reached += 1
-                    frontier, following = following, frontier
-            if not room_found:
-                break
+        frontier, following = following, frontier
+    return False
 
-            # A blocking flow: depth first along the levels, every arc given up for good once it leads nowhere.
-            for x in range(n):
-                source_arc[x] = first[x]
-            for s in range(k):
-                set_arc[s] = offsets[s]
-            for start in range(n):
-                if left[start] == 0:
-                    continue
-                sources[0] = start
+
+@kernel
+def _blocking_flow(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):  # type: ignore[no-untyped-def]
+    """Push along the levels, depth first, every arc given up for good once it leads nowhere."""
+    n = len(left)
+    source_arc, set_arc = first[:-1].copy(), offsets[:-1].copy()
+    sources, into, back = np.empty(n + 1, np.int64), np.empty(n + 1, np.int64), np.empty(n + 1, np.int64)
+    for start in range(n):
+        sources[0] = start
+        depth = 0
+        while left[start] > 0:
+            x = sources[depth]
+            while source_arc[x] < first[x + 1]:
+                if set_level[owner[touching[source_arc[x]]]] == source_level[x] + 1:
+                    break
+                source_arc[x] += 1
+            if source_arc[x] == first[x + 1]:
+                if depth == 0:
+                    break
+                depth -= 1
+                set_arc[owner[into[depth]]] += 1
+                continue
+            into[depth] = touching[source_arc[x]]
+            s = owner[into[depth]]
+            if room[s] > 0:
+                push = min(left[start], room[s])
+                for d in range(depth):
+                    push = min(push, flow[back[d]])
+                for d in range(depth):
+                    flow[back[d]] -= push
+                    flow[into[d]] += push
+                flow[into[depth]] += push
+                left[start] -= push
+                room[s] -= push
                 depth = 0
-                while True:
-                    x = sources[depth]
-                    while source_arc[x] < first[x + 1]:
-                        if set_level[owner[touching[source_arc[x]]]] == source_level[x] + 1:
-                            break
-                        source_arc[x] += 1
-                    if source_arc[x] == first[x + 1]:
-                        if depth == 0:
-                            break
-                        depth -= 1
-                        set_arc[owner[into[depth]]] += 1
-                        continue
-                    into[depth] = touching[source_arc[x]]
-                    s = owner[into[depth]]
-                    if room[s] > 0:
-                        push = min(left[start], room[s])
-                        for d in range(depth):
-                            push = min(push, flow[back[d]])
-                        for d in range(depth):
-                            flow[back[d]] -= push
-                            flow[into[d]] += push
-                        flow[into[depth]] += push
-                        left[start] -= push
-                        room[s] -= push
-                        if left[start] == 0:
-                            break
-                        depth = 0
-                        continue
-                    while set_arc[s] < offsets[s + 1]:
-                        e = set_arc[s]
-                        if flow[e] > 0 and source_level[items[e]] == set_level[s] + 1:
-                            break
-                        set_arc[s] += 1
-                    if set_arc[s] == offsets[s + 1]:
-                        source_arc[x] += 1
-                    else:
-                        back[depth] = set_arc[s]
-                        depth += 1
-                        sources[depth] = items[back[depth - 1]]
+                continue
+            while set_arc[s] < offsets[s + 1]:
+                e = set_arc[s]
+                if flow[e] > 0 and source_level[items[e]] == set_level[s] + 1:
+                    break
+                set_arc[s] += 1
+            if set_arc[s] == offsets[s + 1]:
+                source_arc[x] += 1
+            else:
+                back[depth] = set_arc[s]
+                depth += 1
+                sources[depth] = items[back[depth - 1]]
 
-        for x in range(n):
-            missing[r] += left[x]
-            violated[r, x] = source_level[x] >= 0  # what the last search could reach: the source side of a least cut
-        if not lower:
-            continue
-        for s in range(k):
-            units[s] -= room[s]
-        for e in range(edges):
-            if flow[e] > 0:
-                if cells == len(cell_row):
-                    cell_row = np.append(cell_row, np.empty(cells, np.int64))
-                    cell_edge = np.append(cell_edge, np.empty(cells, np.int64))
-                    cell_weight = np.append(cell_weight, np.empty(cells, np.int64))
-                cell_row[cells] = r
-                cell_edge[cells] = e
-                cell_weight[cells] = flow[e]
-                cells += 1
 
-    # Cut every row to the final masses. The cells of one row and one set lie side by side.
+@kernel
+def _cut_to(cells, count, owner, units):  # type: ignore[no-untyped-def]
+    """Cut the cells of every row to the final masses, in place; how many are left. Those of one set are together."""
     kept = 0
     row_before, set_before, allowed = -1, -1, 0
-    for c in range(cells):
-        r, e = cell_row[c], cell_edge[c]
+    for c in range(count):
+        r, e = cells[0, c], cells[1, c]
         if r != row_before or owner[e] != set_before:
             row_before, set_before, allowed = r, owner[e], units[owner[e]]
-        weight = min(cell_weight[c], allowed)
+        weight = min(cells[2, c], allowed)
         allowed -= weight
         if weight > 0:
-            cell_row[kept], cell_edge[kept], cell_weight[kept] = r, e, weight
+            cells[0, kept], cells[1, kept], cells[2, kept] = r, e, weight
             kept += 1
-    return cell_row[:kept].copy(), cell_edge[:kept].copy(), cell_weight[:kept].copy(), missing, violated
+    return kept

@@ -41,7 +41,6 @@ import numpy.typing as npt
 
 from onoff.model.rows import UNIT, Floats, Integers, Rows
 from onoff.schemes.search.flow import flows
-from onoff.system.shutdown import check
 
 Sets: TypeAlias = npt.NDArray[np.bool_]
 """Sets of columns, one per line, as truth values."""
@@ -96,6 +95,9 @@ class HallProgram:
         # Most sets are equally cheap here: made-up differences in cost only send the simplex from corner to corner.
         self._set_options(dual_simplex_cost_perturbation_multiplier=0.0)
         self._cost: Cost = _sizes
+        self._is_over: Callable[[], bool] = lambda: False
+        for event in (self._model.cbSimplexInterrupt, self._model.cbIpmInterrupt):
+            event.subscribe(lambda event: event.interrupt() if self._is_over() else None)
         for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
             self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
 
@@ -200,14 +202,14 @@ class HallProgram:
         for option, setting in options.items():
             self._model.setOptionValue(option, setting)
 
-    def solve(self, seconds: float) -> bool:
-        """Masses and duals of the present pools; False where the time was too short."""
+    def solve(self, is_over: Callable[[], bool]) -> bool:
+        """Masses and duals of the present pools; False where it `is_over` before they were found."""
         from highspy import HighsModelStatus as Status
 
-        check()
+        self._is_over = is_over
+
         if self._central:
             self._model.clearSolver()  # with an old solution at hand it would not presolve
-        self._model.setOptionValue("time_limit", self._model.getRunTime() + max(seconds, 0.1))
         self._model.run()
         if self._model.getModelStatus() == Status.kUnknown:  # it could not meet its own tolerance: start afresh
             self.aim(central=False)

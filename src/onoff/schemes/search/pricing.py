@@ -1,4 +1,4 @@
-"""Sets that would make the master program cheaper: by climbing, by all subsets, or by a small integer program.
+"""Sets that would make the master program cheaper: by climbing, or by looking at all subsets.
 
 Given the duals t and y_A >= 0 over sets A of columns (see `hall`), a set S not in the pool is worth adding where
 
@@ -8,7 +8,7 @@ To gain, S must leave many A: adding x to S leaves every A that does not hold x.
 
     climbing    from many starts, add the best x as long as it gains, swap or drop one; quick, no proof
     all subsets the sums over A containing S for all S at once (a transform over the lattice of subsets): small C
-    program     an integer program in HiGHS; its bound on the largest gain is a proof at any time
+    branching   branch and bound, in a module of its own: sets, and a proof at any time
 
 The largest gain g over all S makes the duals a proof: value - max(g, 0) is a lower bound on the optimum.
 """
@@ -22,7 +22,6 @@ import numpy as np
 from onoff.model.rows import Floats
 from onoff.schemes.search.hall import Sets
 from onoff.system.kernels import kernel
-from onoff.system.shutdown import check, is_shutting_down
 
 ALL_SUBSETS = 14
 """Columns up to which all subsets are looked at."""
@@ -43,6 +42,10 @@ class Duals:
         """The duals of cuts, without those that say nothing."""
         used = y > 0
         return cls(t, y[used], ~cuts[: len(y)][used])
+
+    def value(self, p: Floats) -> float:
+        """What the duals prove for rows p if no set gains: t less the sum of y_A low(A)."""
+        return float(self.t - self.y @ (p @ self.inside.T).min(axis=0))
 
     def gains(self, sets: Sets) -> Floats:
         """gain(S) for each of `sets`."""
@@ -88,42 +91,6 @@ def by_all_subsets(duals: Duals) -> tuple[Sets, Floats]:
     return members[order], gains[order]
 
 
-def by_program(duals: Duals, seconds: float) -> tuple[Sets, float]:
-    """The best sets that an integer program finds in the time, and a proven bound on every gain.
-
-    maximise t - sum of y_A - sum of s_x + sum of y_A e_A   where s_x: x is in S;  e_A <= sum of s_x over x not in A: S
-    leaves A.
-    """
-    import highspy
-
-    count, columns = duals.inside.shape
-    model = highspy.Highs()
-    model.silent()
-    for option, setting in {"threads": 1, "time_limit": max(seconds, 0.1), "mip_rel_gap": 0.0}.items():
-        model.setOptionValue(option, setting)
-    one = np.ones(columns)
-    none, nothing = np.zeros(0, dtype=np.int32), np.zeros(0)
-    model.addCols(columns, one, 0 * one, one, 0, none, none, nothing)
-    kinds = np.full(columns, highspy.HighsVarType.kInteger)
-    model.changeColsIntegrality(columns, np.arange(columns, dtype=np.int32), kinds)
-    ones = np.ones(count)
-    model.addCols(count, -duals.y, 0 * ones, ones, 0, none, none, nothing)
-    for at, inside in enumerate(duals.inside):
-        outside = np.flatnonzero(~inside)
-        indices = np.append(outside, columns + at).astype(np.int32)
-        model.addRow(0.0, highspy.kHighsInf, len(indices), indices, np.append(np.ones(len(outside)), -1.0))
-    model.addRow(1.0, highspy.kHighsInf, columns, np.arange(columns, dtype=np.int32), one)
-    model.cbMipInterrupt.subscribe(lambda event: event.interrupt() if is_shutting_down() else None)
-    model.run()
-    check()
-    constant = duals.t - float(duals.y.sum())
-    bound = constant - float(model.getInfo().mip_dual_bound)
-    found = [np.array(model.getSolution().col_value[:columns])] if model.getSolution().value_valid else []
-    found += [np.array(saved.col_value[:columns]) for saved in model.getSavedMipSolutions()]
-    sets = np.array(found).reshape(-1, columns) > 0.5
-    return np.unique(sets[sets.any(axis=1)], axis=0), bound
-
-
 @kernel
 def _climb(offsets, members, by_members, shaken, chosen):  # type: ignore[no-untyped-def]
     """Climb from each line of `chosen`, in place: add while it gains, then swap or drop one element, and again.
@@ -131,112 +98,97 @@ def _climb(offsets, members, by_members, shaken, chosen):  # type: ignore[no-unt
     A is given by its members or by what it leaves out. left[A] counts the elements of S that are not in A, so S lies in
     A where it is 0; worth[x] + base is what adding x gains: the y of all A that contain S but not x, less 1.
     """
-    count = len(offsets) - 1
-    columns = chosen.shape[1]
-    first = np.zeros(columns + 1, np.int64)  # which A list each element, as CSR
+    count, columns = len(offsets) - 1, chosen.shape[1]
+    first, listed = _listing(offsets, members, columns)
+    worth = np.empty(columns)
+    left = np.empty(count, np.int64)
+    named = np.zeros(count, np.bool_)
+    for at in range(len(chosen)):
+        y = shaken[at % len(shaken)]
+        inside = chosen[at]
+        base = _empty_set(offsets, members, by_members, y, left, worth)
+        start = np.flatnonzero(inside)
+        inside[:] = False
+        for x in start:
+            base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
+        steps = 0
+        improved = True
+        while improved and steps < 50 * columns:
+            x = _best_outside(inside, worth, base, 1e-9)
+            while x >= 0 and steps < 50 * columns:
+                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
+                x = _best_outside(inside, worth, base, 1e-9)
+                steps += 1
+            improved = False
+            for x in np.flatnonzero(inside):  # out on trial: does another do better, or none at all?
+                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
+                steps += 1
+                back = worth[x] + base
+                if back < -1e-9 or _best_outside(inside, worth, base, max(back, 0.0) + 1e-9) >= 0:
+                    improved = True
+                    break
+                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
+
+
+@kernel
+def _listing(offsets, members, columns):  # type: ignore[no-untyped-def]
+    """Which A list each element, as CSR."""
+    first = np.zeros(columns + 1, np.int64)
     for e in range(len(members)):
         first[members[e] + 1] += 1
     for x in range(columns):
         first[x + 1] += first[x]
     listed = np.empty(len(members), np.int64)
     fill = first[:-1].copy()
-    for a in range(count):
+    for a in range(len(offsets) - 1):
         for e in range(offsets[a], offsets[a + 1]):
             listed[fill[members[e]]] = a
             fill[members[e]] += 1
+    return first, listed
 
-    worth = np.empty(columns)
-    left = np.empty(count, np.int64)
-    named = np.zeros(count, np.bool_)
-    waiting = np.empty(columns, np.int64)
-    for at in range(len(chosen)):
-        y = shaken[at % len(shaken)]
-        inside = chosen[at]
-        left[:] = 0
-        worth[:] = -1.0
-        base = 0.0
-        for a in range(count):
-            if by_members[a]:
-                base += y[a]
+
+@kernel
+def _empty_set(offsets, members, by_members, y, left, worth):  # type: ignore[no-untyped-def]
+    """Fill in `left` and `worth` for the empty S; the base."""
+    left[:] = 0
+    worth[:] = -1.0
+    base = 0.0
+    for a in range(len(y)):
+        if by_members[a]:
+            base += y[a]
+        for e in range(offsets[a], offsets[a + 1]):
+            worth[members[e]] += -y[a] if by_members[a] else y[a]
+    return base
+
+
+@kernel
+def _best_outside(inside, worth, base, least):  # type: ignore[no-untyped-def]
+    """The element outside S whose adding gains most, if more than `least`; else -1."""
+    best, found = least, -1
+    for x in range(len(inside)):
+        if not inside[x] and worth[x] + base > best:
+            best, found = worth[x] + base, x
+    return found
+
+
+@kernel
+def _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base):  # type: ignore[no-untyped-def]
+    """Take x into S or out of it; the new base."""
+    adding = not inside[x]
+    inside[x] = adding
+    for i in range(first[x], first[x + 1]):
+        named[listed[i]] = True
+    for a in range(len(y)):
+        if named[a] != by_members[a]:  # A does not hold x
+            before = left[a]
+            left[a] += 1 if adding else -1
+            if before == 0 or left[a] == 0:
+                share = -y[a] if adding else y[a]
+                if by_members[a]:
+                    base += share
+                    share = -share
                 for e in range(offsets[a], offsets[a + 1]):
-                    worth[members[e]] -= y[a]
-            else:
-                for e in range(offsets[a], offsets[a + 1]):
-                    worth[members[e]] += y[a]
-        entering = 0  # the elements of the start come in one after the other
-        for x in range(columns):
-            if inside[x]:
-                waiting[entering] = x
-                entering += 1
-                inside[x] = False
-        trying = -1  # the place among `waiting` of the element that is out on trial, when swapping
-        change = -1
-        steps = 0
-        while steps < 50 * columns:
-            steps += 1
-            if entering > 0:
-                entering -= 1
-                change = waiting[entering]
-                trial = False
-            elif trying < 0 or change < 0:
-                trial = False
-                change = -1
-                best = 1e-9
-                for x in range(columns):
-                    if not inside[x] and worth[x] + base > best:
-                        best = worth[x] + base
-                        change = x
-                if change < 0:  # nothing to add: take elements out on trial, one after the other
-                    if trying < 0:
-                        trying = 0
-                        size = 0
-                        for x in range(columns):
-                            if inside[x]:
-                                waiting[size] = x
-                                size += 1
-                    if trying >= size:
-                        break
-                    change = waiting[trying]
-                    trying += 1
-                    trial = True
-                else:
-                    trying = -1
-            else:
-                trial = False
-
-            # Toggle `change`.
-            adding = not inside[change]
-            inside[change] = adding
-            for i in range(first[change], first[change + 1]):
-                named[listed[i]] = True
-            for a in range(count):
-                if named[a] != by_members[a]:  # A does not hold `change`
-                    before = left[a]
-                    left[a] += 1 if adding else -1
-                    if before == 0 or left[a] == 0:
-                        share = -y[a] if adding else y[a]
-                        if by_members[a]:
-                            base += share
-                            share = -share
-                        for e in range(offsets[a], offsets[a + 1]):
-                            worth[members[e]] += share
-            for i in range(first[change], first[change + 1]):
-                named[listed[i]] = False
-
-            if trial:  # `change` is out: does another do better, or none at all?
-                back = worth[change] + base
-                best = max(back, 0.0) + 1e-9
-                other = -1
-                for x in range(columns):
-                    if not inside[x] and worth[x] + base > best:
-                        best = worth[x] + base
-                        other = x
-                if other >= 0:
-                    trying = -1  # `other` is added in the next step, as the best there is
-                    change = -1
-                elif back < -1e-9:
-                    trying = -1
-                    change = -1
-                # else it comes back in: `change` is toggled again in the next step, and the trials go on
-            else:
-                change = -1
+                    worth[members[e]] += share
+    for i in range(first[x], first[x + 1]):
+        named[listed[i]] = False
+    return base

@@ -1,0 +1,50 @@
+"""How long a search may go on: a budget of processor time, and somebody who may call it off.
+
+The budget counts the processor time of the searching thread, so that a busy machine changes how long a search takes and
+not what it finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from time import monotonic, thread_time
+from typing import TypeAlias
+
+from onoff.errors import Stopped
+
+Stop: TypeAlias = Callable[[], bool]
+"""Asked now and then: whether the result is no longer wanted."""
+
+
+def never() -> bool:
+    """The search is never called off."""
+    return False
+
+
+class Clock:
+    """A budget of seconds that begins now."""
+
+    def __init__(self, budget: float, stop: Stop = never) -> None:
+        self.budget = budget
+        self.stop = stop
+        self._began, self._began_on_the_wall = thread_time(), monotonic()
+
+    @property
+    def spent(self) -> float:
+        """Seconds of processor time so far."""
+        return thread_time() - self._began
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of wall time so far."""
+        return monotonic() - self._began_on_the_wall
+
+    def left(self, part: float = 1.0) -> float:
+        """Seconds of processor time that are left of `part` of the budget. Raises Stopped where it was called off."""
+        if self.stop():
+            raise Stopped("the search was told to stop", hint="give it time, or a smaller budget")
+        return self.budget * part - self.spent
+
+    def is_over(self, part: float = 1.0) -> bool:
+        """Whether that part of the budget is spent or the search called off; never raises, for use inside solvers."""
+        return self.spent >= self.budget * part or self.stop()

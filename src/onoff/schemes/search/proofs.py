@@ -1,0 +1,90 @@
+"""Certificates from the duals of a search: floats in, integers out. What they prove is for `check` to say.
+
+from_tree      the duals of the Hall program, and the tree of `branching` that bounds what any set gains by them
+from_coupling  the duals of a program over couplings of rows
+best           the first of some certificates that the checker accepts, by what they claim
+
+Rounding. Each y is rounded down to units, so that no inequality is missed but for t; then t is lowered by the most that
+any leaf of the tree still misses, in integers. Whatever the floats were, the result holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from onoff.errors import InvalidTable
+from onoff.model.certificate import (
+    FEW_SOURCES,
+    LEAF,
+    SCALE,
+    Certificate,
+    RowCertificate,
+    SetCertificate,
+    SimpleBound,
+    check,
+    leaf_bound,
+    row_excess,
+)
+from onoff.model.rows import Floats, Rows
+from onoff.schemes.search.branching import Tree
+from onoff.schemes.search.pricing import Duals
+
+LARGEST = 2**50
+"""The largest dual of a coupling: the sums over a thousand rows fit in 64 bits."""
+
+
+def from_duals(rows: Rows, duals: Duals, most: float) -> SetCertificate:
+    """For few sources, where no tree is needed: t lowered by `most`, the largest gain of any set."""
+    units = np.floor(duals.y * SCALE).astype(np.int64)
+    kept = np.flatnonzero(units)
+    sets = tuple(tuple(rows.columns[duals.inside[a]].tolist()) for a in kept)
+    lost = len(units)  # each y lost less than one unit, and t - sum y must not exceed what it was
+    t = int(np.floor((duals.t - max(most, 0.0)) * SCALE)) - lost
+    return SetCertificate(t, sets, tuple(units[kept].tolist()))
+
+
+def from_tree(rows: Rows, duals: Duals, tree: Tree) -> SetCertificate:
+    """The certificate of duals whose gains `tree` has bounded."""
+    y = np.floor(duals.y * SCALE).astype(np.int64)
+    kept = np.flatnonzero(y)
+    y, inside = y[kept], duals.inside[kept]
+    place = {int(a): at for at, a in enumerate(kept)}
+    t = int(np.floor(duals.t * SCALE))
+    worst, leaves = 0, []
+    for leaf in tree.leaves:
+        w = np.clip(np.floor(leaf.w[kept] * SCALE), 0, y).astype(np.int64)
+        if leaf.free.any() or leaf.taken.any():
+            worst = max(worst, leaf_bound(t, y, w, inside, leaf.free, leaf.taken, SCALE))
+        leaves.append(tuple((place[int(kept[a])], int(w[a])) for a in np.flatnonzero(w)))
+    sets = tuple(tuple(rows.columns[line].tolist()) for line in inside)
+    nodes = tuple(LEAF if x == LEAF else int(rows.columns[x]) for x in tree.nodes)
+    return SetCertificate(t - worst, sets, tuple(y.tolist()), nodes, tuple(leaves))
+
+
+def from_coupling(phi: Floats) -> RowCertificate:
+    """The duals of a coupling of all rows, lowered alike in every row until (**) holds."""
+    units = np.clip(np.floor(phi * SCALE), -LARGEST, LARGEST).astype(np.int64)
+    less = -(-max(row_excess(units, SCALE), 0) // len(units))
+    return RowCertificate(tuple(range(len(units))), tuple(map(tuple, (units - less).tolist())))
+
+
+def best(rows: Rows, certificates: Iterable[Certificate]) -> Certificate:
+    """The certificate with the largest bound that the checker accepts; the outer bound where it accepts none.
+
+    >>> best(Rows.of([[0.5, 0.5], [0.25, 0.75]]), [SetCertificate(5 * SCALE, (), ())]).name
+    'outer'
+    """
+    accepted: list[tuple[object, int, Certificate]] = []
+    for at, certificate in enumerate((*certificates, SimpleBound("outer"))):
+        try:
+            accepted.append((check(rows, certificate), -at, certificate))
+        except InvalidTable:
+            continue
+    return max(accepted, key=lambda one: one[:2])[2]
+
+
+def needs_tree(rows: Rows) -> bool:
+    """Whether there are too many sources to look at every set of them."""
+    return len(rows.columns) > FEW_SOURCES

@@ -1,0 +1,245 @@
+"""certificate: the check is exact, agrees with looking at every set, and refuses what is wrong by one unit."""
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from tests.support.matrices import many
+
+from onoff.errors import InvalidTable
+from onoff.experiments import families
+from onoff.model import certificate as module
+from onoff.model.bounds import lambda_units, simplest
+from onoff.model.certificate import (
+    LEAF,
+    SCALE,
+    RowCertificate,
+    SetCertificate,
+    SimpleBound,
+    check,
+    from_json,
+    row_excess,
+    to_json,
+)
+from onoff.model.rows import UNIT, Rows
+from onoff.schemes import design
+from onoff.schemes.search.branching import branch
+from onoff.schemes.search.pricing import Duals
+from onoff.schemes.search.proofs import best, from_coupling, from_tree
+
+
+def largest_violation(certificate, n):
+    """max over all non-empty S of t - |S| - sum of y_A over A that contain S, by looking at each."""
+    sets = [set(members) for members in certificate.sets]
+    return max(
+        certificate.t
+        - size * certificate.scale
+        - sum(y for inside, y in zip(sets, certificate.weights, strict=True) if inside.issuperset(chosen))
+        for size in range(1, n + 1)
+        for chosen in combinations(range(n), size)
+    )
+
+
+def test_the_simple_bounds_are_what_they_say():
+    for rows in many(51, 60, 9):
+        lambdas = lambda_units(rows)
+        assert check(rows, SimpleBound("outer")) == Fraction(lambdas[-1], UNIT)
+        assert check(rows, SimpleBound("doeblin")) == 2 - Fraction(lambdas[0], UNIT)
+        if len(rows.columns) > 2:
+            low = {
+                (x, z): Fraction(int((rows.weights[:, x] + rows.weights[:, z]).min()), UNIT)
+                for x, z in combinations(range(len(rows.columns)), 2)
+            }
+            assert check(rows, SimpleBound("pairs")) == 3 - sum(low.values())
+            x = int(rows.columns[1])
+            through = sum(value for pair, value in low.items() if 1 in pair)
+            largest = Fraction(int(rows.weights[:, 1].max()), UNIT)
+            assert check(rows, SimpleBound("pencil", x)) == 2 + largest - through
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [SimpleBound("inner"), SimpleBound("pencil"), SimpleBound("pencil", 7), SimpleBound("outer", 1)],
+    ids=str,
+)
+def test_a_bound_that_does_not_exist_is_refused(wrong):
+    with pytest.raises(InvalidTable):
+        check(Rows.of([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]), wrong)
+    with pytest.raises(InvalidTable, match="2 sources"):
+        check(Rows.of([[0.5, 0.5], [0.25, 0.75]]), SimpleBound("pairs"))
+
+
+@pytest.fixture(params=[False, True], ids=["every set", "tree"])
+def by_tree(request, monkeypatch):
+    """With a tree and without: few sources are looked at one by one unless told otherwise."""
+    if request.param:
+        monkeypatch.setattr(module, "FEW_SOURCES", 0)
+    return request.param
+
+
+def with_tree(rows, certificate):
+    """The certificate with a tree grown for it."""
+    inside = np.array([np.isin(rows.columns, members) for members in certificate.sets], dtype=bool)
+    duals = Duals(certificate.t / SCALE, np.array(certificate.weights) / SCALE, inside)
+    grown = from_tree(rows, duals, branch(duals, lambda: False))
+    return replace(certificate, tree=grown.tree, leaves=grown.leaves)
+
+
+def test_random_certificates_are_judged_as_by_looking_at_every_set(by_tree):
+    rng = np.random.default_rng(2)
+    verdicts = set()
+    for _ in range(60):
+        n = int(rng.integers(2, 8))
+        rows = Rows.of(families.dirichlet(n, 1.0, rng))
+        sets = tuple(tuple(np.flatnonzero(rng.random(n) < 0.6).tolist()) for _ in range(int(rng.integers(1, 9))))
+        weights = tuple(int(y) for y in rng.integers(1, SCALE, size=len(sets)))
+        shape = SetCertificate(0, sets, weights)
+        right = replace(shape, t=-largest_violation(shape, n))  # the largest t for which it holds
+        if by_tree:
+            grown = with_tree(rows, right)
+            slack = 100 * len(sets)  # the leaves are rounded
+            assert check(rows, replace(grown, t=right.t - slack)) == replace(right, t=right.t - slack).bound(rows)
+            right = grown
+        else:
+            assert check(rows, right) <= design(rows, "optimal").exact_cost
+        with pytest.raises(InvalidTable, match="wrong by"):
+            check(rows, replace(right, t=right.t + 1))
+        verdicts.add(right.t > 0)
+    assert verdicts == {True}
+
+
+def test_a_tree_that_is_none_is_refused(monkeypatch):
+    monkeypatch.setattr(module, "FEW_SOURCES", 0)
+    rows = Rows.of([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]])
+    proof = with_tree(rows, SetCertificate(2 * SCALE, ((0,), (1,), (2,)), (SCALE, SCALE, SCALE)))
+    assert proof.tree.count(LEAF) == len(proof.leaves) > 1
+    check(rows, replace(proof, t=proof.t - 100))
+    for broken in (
+        replace(proof, tree=proof.tree[:-1]),
+        replace(proof, tree=(*proof.tree, LEAF)),
+        replace(proof, tree=(), leaves=()),
+        replace(proof, leaves=proof.leaves[:-1]),
+        replace(proof, leaves=(*proof.leaves, ())),
+        replace(proof, tree=(3, *proof.tree[1:])),
+        replace(proof, tree=(0, 0, LEAF, LEAF, LEAF), leaves=((), (), ())),
+        replace(proof, leaves=(((3, 1),), *proof.leaves[1:])),
+        replace(proof, leaves=(((0, -1),), *proof.leaves[1:])),
+        replace(proof, leaves=(((0, SCALE + 1),), *proof.leaves[1:])),
+        replace(proof, weights=proof.weights[:-1]),
+        replace(proof, scale=0),
+    ):
+        with pytest.raises(InvalidTable):
+            check(rows, replace(broken, t=broken.t - 100))
+
+
+def test_couplings_are_judged_alike_by_sources_by_rows_and_by_looking(monkeypatch):
+    rng = np.random.default_rng(4)
+    for _ in range(40):
+        m, n = rng.integers(1, 5, size=2).tolist()
+        phi = rng.integers(-SCALE, 2 * SCALE, size=(m, n))
+        taken = product(range(n), repeat=m)
+        worst = max(sum(int(phi[u, x]) for u, x in enumerate(one)) - SCALE * len(set(one)) for one in taken)
+        assert row_excess(phi, SCALE) == worst
+        with monkeypatch.context() as patched:
+            patched.setattr(module, "MOST_ROWS", 0)
+            assert row_excess(phi, SCALE) == worst
+        held = np.array(from_coupling(phi / SCALE).phi)
+        assert -m < row_excess(held, SCALE) <= 0 if worst > 0 else np.array_equal(held, phi)
+
+
+def test_a_proof_of_some_rows_holds_for_all():
+    rows = Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(3)))
+    part = RowCertificate((1, 3), ((SCALE, 0, 0, 0, SCALE), (0, SCALE, SCALE, 0, 0)))
+    assert check(rows, part) <= design(rows, "optimal").exact_cost
+    for wrong in ((1, 1), (1, 5), (-1, 3), ()):
+        with pytest.raises(InvalidTable):
+            check(rows, replace(part, rows=wrong))
+    with pytest.raises(InvalidTable, match="does not fit"):
+        check(rows, replace(part, phi=part.phi[:1]))
+    with pytest.raises(InvalidTable, match="does not fit"):
+        check(rows, replace(part, phi=((0,), (0,))))
+
+
+def test_numbers_that_would_overflow_prove_nothing():
+    rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
+    with pytest.raises(InvalidTable, match="too large"):
+        check(rows, RowCertificate((0, 1), ((2**62, 0), (2**62, 0))))
+    with pytest.raises(InvalidTable, match="too large"):
+        check(rows, SetCertificate(2**62, ((0,),), (2**61,)))
+
+
+def test_more_rows_than_can_be_looked_at_prove_nothing():
+    m = module.MOST_ROWS + 1
+    rows = Rows.of(families.dirichlet(module.FEW_SOURCES + 1, 1.0, np.random.default_rng(1), rows=m))
+    nothing = ((0,) * len(rows.columns),) * m
+    with pytest.raises(InvalidTable, match="too many"):
+        check(rows, RowCertificate(tuple(range(m)), nothing))
+
+
+def test_negative_weights_prove_nothing():
+    rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
+    with pytest.raises(InvalidTable, match="negative"):
+        check(rows, SetCertificate(SCALE, ((0,),), (-1,)))
+
+
+def test_the_best_that_the_checker_accepts_is_taken():
+    rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
+    wrong, weak = SetCertificate(9 * SCALE, (), ()), SetCertificate(SCALE, (), ())
+    assert best(rows, [wrong, weak]) == SimpleBound("outer")
+    assert best(rows, [wrong, SimpleBound("doeblin"), weak]) == SimpleBound("doeblin")  # both are 1.25; the first
+
+
+def test_duals_of_a_program_above_the_simple_bounds_are_proved():
+    found = 0
+    for seed in range(30):
+        rows = Rows.of(families.dirichlet(6, 50.0, np.random.default_rng(seed)))
+        table = design(rows, "optimal")
+        if isinstance(table.certificate, SetCertificate):
+            found += 1
+            assert largest_violation(table.certificate, 6) <= 0
+            assert float(check(rows, table.certificate)) == pytest.approx(table.cost, abs=1e-8)
+    assert found > 3
+
+
+def birth_and_death(n, rng):
+    """A walk on a line with random chances to go left, stay and go right."""
+    matrix = np.zeros((n, n))
+    for x, chances in enumerate(rng.dirichlet(np.ones(3), size=n)):
+        for step, chance in zip((-1, 0, 1), chances, strict=True):
+            matrix[x, min(max(x + step, 0), n - 1)] += chance
+    return matrix
+
+
+def test_a_birth_and_death_chain_of_60_is_proved():
+    table = design(birth_and_death(60, np.random.default_rng(0)), "optimal")
+    assert isinstance(table.certificate, SetCertificate)
+    assert len(table.certificate.tree) > 1
+    assert table.optimal
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        SimpleBound("outer"),
+        SimpleBound("pencil", 3),
+        SetCertificate(5, ((0, 1), ()), (1, 2), (1, LEAF, LEAF), (((0, 1), (1, 2)), ()), 3),
+        RowCertificate((0, 2), ((1, -2), (3, 4))),
+    ],
+    ids=str,
+)
+def test_json_gives_the_same_back(certificate):
+    assert from_json(json.loads(json.dumps(to_json(certificate)))) == certificate
+
+
+@pytest.mark.parametrize("given", [None, [], {}, {"kind": "other"}, {"kind": "simple", "name": 3, "source": None}])
+def test_what_is_no_certificate_is_refused(given):
+    with pytest.raises(InvalidTable, match="not a certificate"):
+        from_json(given)
+
+
+def test_the_simplest_is_accepted_whatever_the_rows():
+    for rows in many(52, 60, 9):
+        assert check(rows, simplest(rows)) <= design(rows, "greedy").exact_cost

@@ -1,0 +1,39 @@
+"""clock: the budget counts the thread's own processor time, and whoever may stop the search is asked."""
+
+import time
+
+import pytest
+
+from onoff.errors import Stopped
+from onoff.schemes.search.clock import Clock
+
+
+def test_only_the_threads_own_work_counts(monkeypatch):
+    now = [10.0]
+    monkeypatch.setattr("onoff.schemes.search.clock.thread_time", lambda: now[0])
+    clock = Clock(2.0)
+    now[0] += 0.5
+    assert (clock.spent, clock.left(), clock.left(0.5)) == (0.5, 1.5, 0.5)
+    assert not clock.is_over()
+    now[0] += 0.5
+    assert clock.is_over(0.5)
+    assert not clock.is_over()
+    now[0] += 1.0
+    assert clock.is_over()
+    assert clock.left() == 0
+
+
+def test_waiting_costs_nothing_of_the_budget():
+    clock = Clock(1.0)
+    before = time.monotonic()
+    while time.monotonic() < before + 0.02:
+        time.sleep(0.001)
+    assert clock.elapsed >= 0.02
+    assert clock.spent < clock.elapsed
+
+
+def test_called_off_it_raises_outside_solvers_and_says_so_inside():
+    clock = Clock(100.0, stop=lambda: True)
+    assert clock.is_over()
+    with pytest.raises(Stopped):
+        clock.left()
