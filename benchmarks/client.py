@@ -34,7 +34,7 @@ WANTED_RATIO = 2.0
 SOURCES = 12
 ROUNDS = 400
 IMPORTS = 5
-HEAVY = ("numba", "scipy", "highspy", "fastapi", "uvicorn", "matplotlib")
+HEAVY = ("numba", "scipy", "highspy", "starlette", "uvicorn", "matplotlib")
 
 
 class Bare:

@@ -104,7 +104,7 @@ def loaded_by(statement):
     return set(done.stdout.split())
 
 
-HEAVY = {"scipy", "highspy", "numba", "fastapi", "starlette", "uvicorn", "matplotlib", "dask", "distributed", "pyarrow"}
+HEAVY = {"scipy", "highspy", "numba", "starlette", "uvicorn", "matplotlib", "dask", "distributed", "pyarrow"}
 
 
 @pytest.mark.parametrize(

@@ -272,8 +272,7 @@ def test_a_changed_catalogue_is_a_new_epoch_and_never_remaps(tmp_path):
 def test_every_answer_is_uncached_plain_and_without_cookies(server, http):
     unwanted = {"etag", "last-modified", "set-cookie", "content-encoding", "accept-ranges", "vary", "server", "date"}
     paths = ["/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/v1/catalogue", "/nothing"]
-    asset = re.search(r'src="([^"]+)"', http.get("/docs").text)[1]
-    for path in [*paths, asset]:
+    for path in paths:
         answer = http.get(path, headers={"accept-encoding": "gzip", "range": "bytes=0-1", "if-none-match": "*"})
         assert answer.status_code in {200, 404}, path
         assert answer.headers["cache-control"] == "no-store"
@@ -287,6 +286,10 @@ def test_the_api_page_loads_nothing_from_elsewhere(http):
     assert all(link.startswith("/") and not link.startswith("//") for link in links)
     for link in links:
         assert http.get(link).status_code == 200
+    assert not re.search(r"<(?:script|img|iframe|link|object|embed)\b|@import|url\(", page)
+    for path, operations in http.get("/openapi.json").json()["paths"].items():
+        for method in operations:
+            assert f"<h2>{method.upper()} {path}</h2>" in page
 
 
 def test_health_readiness_and_catalogue(server, http):
@@ -307,10 +310,7 @@ def test_unknown_pages_and_methods_are_problems(http):
 
 def test_the_description_names_every_route_and_refusal(http):
     description = http.get("/openapi.json").json()
-    assert set(description["paths"]) == {
-        "/healthz", "/readyz", "/metrics", "/v1/catalogue", "/v1/changes", "/v1/edition", "/v1/query", "/v1/seen",
-        "/v1/sources/{name}/message",
-    }  # fmt: skip
+    assert {"/healthz", "/v1/query", "/v1/sources/{name}/message"} < set(description["paths"])  # all: test_openapi
     assert set(description["paths"]["/v1/query"]["post"]["responses"]) >= {"200", "400", "409", "413", "503"}
     json.dumps(description)
 

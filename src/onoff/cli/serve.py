@@ -7,16 +7,19 @@ import json as jsons
 import logging
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
 from onoff.cli.names import read_names
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
+from onoff.server.store import token_digest
 from onoff.system.listening import check_port
 
 DEFAULT_PORT = 8470
+MIN_TOKEN = 16
 
 
 def default_store() -> str:
@@ -37,6 +40,8 @@ def serve(
     port: int = DEFAULT_PORT,
     workers: int = 1,
     per_address: int = MAX_PER_ADDRESS,
+    metrics: Literal["loopback", "anyone"] = "loopback",
+    metrics_token_file: Path | None = None,
     add_publisher: str | None = None,
     only: Annotated[list[str] | None, Parameter(negative=())] = None,
     json: bool = False,
@@ -72,6 +77,10 @@ def serve(
         Processes to serve with.
     per_address
         Connections that one address may hold to one worker; give more behind a reverse proxy, which has one address.
+    metrics
+        Whom /metrics answers: programs on this machine, or anyone. It tells when queries come and how large they are.
+    metrics_token_file
+        A file with a token; /metrics then answers whoever sends it, and nobody else.
     add_publisher
         Make a token for this publisher, print it, and stop. It is shown once.
     only
@@ -111,6 +120,20 @@ def serve(
         started = {"url": run.address(sock), "sources": catalogue.n, "frame_size": catalogue.frame_size}
         _print(started if json else started["url"])
         run.serve_here(settings, sock)
+
+
+def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
+    if token_file is None:
+        return MetricsAccess(anyone=metrics == "anyone")
+    if metrics == "anyone":
+        raise InvalidInput("counts for anyone and by a token", hint="give --metrics anyone or --metrics-token-file")
+    try:
+        token = token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"cannot read {token_file}: {error}", hint="a file with one token in it") from None
+    if len(token) < MIN_TOKEN:
+        raise InvalidInput(f"the token in {token_file} is too short", hint=f"at least {MIN_TOKEN} random characters")
+    return MetricsAccess(digest=token_digest(token))
 
 
 def _print(value: object) -> None:

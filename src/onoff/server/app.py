@@ -9,10 +9,8 @@
     GET  /healthz /readyz /metrics    alive; store answers and what it promises; counts
     GET  /openapi.json /docs          the description, and a page that loads nothing from elsewhere
 
-Queries and messages take a short way, plain ASGI functions before the framework, because they are nearly all of
-the traffic. The framework serves the rest, and describes it all. Every refusal is problem+json with a hint;
-every answer is `Cache-Control: no-store`; nothing sets a cookie, a validator or a range, and
-nothing but changes an encoding.
+Plain ASGI functions, and no framework. Every refusal is problem+json with a hint; every answer is
+`Cache-Control: no-store`; nothing sets a cookie, a validator or a range, and nothing but changes an encoding.
 """
 
 from __future__ import annotations
@@ -27,6 +25,7 @@ from typing import Any
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
+from onoff.server.access import MetricsAccess, bearer_digest
 from onoff.server.answer import Answer, Answerer, unavailable
 from onoff.server.changes import Changes
 from onoff.server.exchange import (
@@ -46,9 +45,9 @@ from onoff.server.exchange import (
 )
 from onoff.server.head import check_body_headers, check_query_headers
 from onoff.server.metrics import Count, Metrics
-from onoff.server.pages import build_pages, serve_page
+from onoff.server.pages import Pages
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
-from onoff.server.store import Publisher, Store, token_digest
+from onoff.server.store import Publisher, Store
 from onoff.wire import CHANGES_PATH, QUERY_PATH, Problem
 
 log = logging.getLogger("onoff.server")
@@ -68,12 +67,13 @@ class MessageServer:
         max_in_flight: int = MAX_IN_FLIGHT,
         max_connections: int = MAX_CONNECTIONS,
         max_per_address: int = MAX_PER_ADDRESS,
+        access: MetricsAccess | None = None,
     ) -> None:
         self.store = store
         self.metrics = metrics
         self.answerer = Answerer(store)
         self.changes = Changes(store, self.answerer.shelf)
-        self.pages = build_pages(store, metrics, self.changes)
+        self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
@@ -94,7 +94,7 @@ class MessageServer:
             elif source := SOURCE_PATH.fullmatch(scope["path"]):
                 await self.publish(source[1], scope, receive, send)
             else:
-                await serve_page(self.pages, scope, receive, send)
+                await self.pages(scope, receive, send)
         finally:
             self._in_flight -= 1
 
@@ -174,7 +174,7 @@ def overloaded() -> Problem:
 
 async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> dict[str, Any]:
     headers = request_headers(scope)
-    publisher = await authenticate(store, headers.get(b"authorization", b"").decode("latin-1"))
+    publisher = await authenticate(store, headers.get(b"authorization", b""))
     try:
         wire.check_name(name)
     except InvalidWire as error:
@@ -198,10 +198,9 @@ async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> d
     return {"source": name, "version": message.version, "published": message.published}
 
 
-async def authenticate(store: Store, authorization: str) -> Publisher:
+async def authenticate(store: Store, authorization: bytes) -> Publisher:
     """Whose token it is. Every publisher is compared, in constant time, whichever matches."""
-    scheme, _, token = authorization.partition(" ")
-    digest = token_digest(token) if scheme.lower() == "bearer" else bytes(32)
+    digest = bearer_digest(authorization)
     found: Publisher | None = None
     for publisher in await store.publishers():
         if hmac.compare_digest(publisher.digest, digest):

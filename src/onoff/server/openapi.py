@@ -1,38 +1,22 @@
-"""What `/openapi.json` says beyond what the framework finds by itself: the query, publishing, refusals."""
+"""The description that `/openapi.json` serves, as a plain document. Tests send generated requests to hold it to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-from fastapi import FastAPI
-from fastapi.openapi.utils import get_openapi
-
+import onoff
 from onoff import wire
 
 DESCRIPTION = (
     "Keeps the latest message of each of N sources and answers queries for sets of them. "
-    "An answer is one frame of fixed size for each asked source and depends on nothing else."
+    "An answer is one frame for each asked source and depends on nothing else."
 )
-
-PROBLEM_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["type", "title", "status", "hint"],
-    "properties": {
-        "type": {"type": "string"},
-        "title": {"type": "string"},
-        "status": {"type": "integer"},
-        "hint": {"type": "string", "description": "how to mend it"},
-        "epoch": {"type": "integer", "description": f"with {wire.EPOCH_CHANGED}: the epoch that now holds"},
-        "step": {"type": "integer", "description": f"with {wire.STEP_CONFLICT}: the last step of the session"},
-        "sha256": {"type": "string", "description": f"with {wire.STEP_CONFLICT}: the digest of its bytes"},
-    },
-}
+PUBLISH_PATH = "/v1/sources/{name}/message"
 
 _MEANINGS = {
     400: "Not in the one form that is allowed",
-    401: "No publisher has this token",
-    403: "This publisher may not write that source",
+    401: "Nobody has this token",
+    403: "Not for whoever asks",
     404: "No source of that name",
     408: "The body came too slowly",
     409: "The catalogue has changed, or the session has sent another query for this step",
@@ -42,111 +26,176 @@ _MEANINGS = {
     503: "Overload, or the store does not answer; try again after Retry-After",
 }
 
-
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The description of the refusals that an operation can end with; 422 is none of ours."""
-    content = {wire.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    return {status: {"description": _MEANINGS[status], "content": content} for status in statuses}
-
-
-def metrics() -> dict[int | str, dict[str, Any]]:
-    text = {"text/plain": {"schema": {"type": "string"}}}
-    return {200: {"description": "Counts", "content": text}, **refusals(503)}
-
-
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
+_INTEGER = {"type": "integer"}
+_STRING = {"type": "string"}
 
-PUBLISH: dict[str, Any] = {
-    "summary": "Publish",
-    "description": "Make the body the latest message of a source. It is durable, as /readyz says, once this returns.",
-    "operationId": "publish_v1_sources__name__message_put",
-    "security": [{"publisher": []}],
-    "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
-    "requestBody": {"required": True, "content": {"application/octet-stream": _BINARY, "text/plain": _BINARY}},
-    "responses": {
-        "200": {
-            "description": "Its version and time",
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Receipt"}}},
-        },
-        **{str(k): v for k, v in refusals(400, 401, 403, 404, 408, 411, 413, 415, 503).items()},
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "Health": {"status": {"enum": ["ok"]}},
+    "Readiness": {
+        "status": {"enum": ["ready"]},
+        "store": _STRING,
+        "durable": {"type": "boolean"},
+        "promise": {"type": "string", "description": "what an acknowledged message survives"},
     },
-}
-
-RECEIPT_SCHEMA: dict[str, Any] = {
-    "type": "object",
-    "required": ["source", "version", "published"],
-    "additionalProperties": False,
-    "properties": {
-        "source": {"type": "string"},
+    "Catalogue": {
+        "epoch": _INTEGER,
+        "frame_size": {"type": "integer", "description": "bytes of every frame, where answers are padded"},
+        "limit": {"type": "integer", "description": "bytes of the longest message, where they are not"},
+        "sources": {"type": "array", "items": _STRING},
+    },
+    "Edition": {
+        "epoch": _INTEGER,
+        "life": _STRING,
+        "edition": _INTEGER,
+        "digest": _STRING,
+        "changed_per_hour": {"type": "integer", "description": "bytes of frames, as a mean over the last day"},
+    },
+    "Seen": {"step": {"type": ["integer", "null"]}, "sha256": {"type": ["string", "null"]}},
+    "Receipt": {
+        "source": _STRING,
         "version": {"type": "integer", "minimum": 1},
         "published": {"type": "integer", "description": "milliseconds since 1970"},
     },
-}
-
-SEEN: dict[str, Any] = {
-    "requestBody": {
-        "required": True,
-        "description": f"a session id of {wire.SESSION_BYTES} bytes",
-        "content": {wire.ANY_TYPE: _BINARY},
+    "Problem": {
+        "type": _STRING,
+        "title": _STRING,
+        "status": _INTEGER,
+        "hint": {"type": "string", "description": "how to mend it"},
+        "epoch": {"type": "integer", "description": f"with {wire.EPOCH_CHANGED}: the epoch that now holds"},
+        "step": {"type": "integer", "description": f"with {wire.STEP_CONFLICT}: the last step of the session"},
+        "sha256": {"type": "string", "description": f"with {wire.STEP_CONFLICT}: the digest of its bytes"},
+        "edition": {"type": "integer", "description": f"with {wire.EDITION_GONE}: the newest that is held"},
     },
 }
-
-QUERY: dict[str, Any] = {
-    "summary": "Query",
-    "description": "The latest messages of a set of sources, one frame each, ascending.",
-    "operationId": "query_v1_query_post",
-    "requestBody": {
-        "required": True,
-        "description": "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8); see the wire format",
-        "content": {wire.QUERY_TYPE: _BINARY},
-    },
-    "responses": {
-        "200": {"description": "The frames", "content": {wire.ANSWER_TYPE: _BINARY}},
-        **{str(k): v for k, v in refusals(400, 408, 409, 411, 413, 415, 503).items()},
-    },
-}
+_OPTIONAL = {"Catalogue": {"frame_size", "limit"}, "Problem": {"epoch", "step", "sha256", "edition"}}
 
 
-_HEX = "^[0-9a-f]{%d}$"
-
-CHANGES: dict[str, Any] = {
-    "summary": "Changes",
-    "description": "Every message whose last change is after an edition, each once, and the edition they lead to. "
-    "Everything, if the edition is 0 or not of this life and digest.",
-    "operationId": "changes_v1_changes_get",
-    "parameters": [
-        {
-            "name": "since",
-            "in": "query",
-            "required": True,
-            "schema": {"type": "integer", "minimum": 0, "maximum": wire.VERSION_LIMIT - 1},
+def describe() -> dict[str, Any]:
+    """The whole document."""
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "onoff message server", "version": onoff.__version__, "description": DESCRIPTION},
+        "paths": {path: {method: operation} for path, method, operation in _operations()},
+        "components": {
+            "schemas": {name: _schema(name, properties) for name, properties in _SCHEMAS.items()},
+            "securitySchemes": {
+                "publisher": {"type": "http", "scheme": "bearer"},
+                "operator": {"type": "http", "scheme": "bearer"},
+            },
         },
-        {"name": "life", "in": "query", "schema": {"type": "string", "pattern": _HEX % (2 * wire.LIFE_BYTES)}},
-        {"name": "digest", "in": "query", "schema": {"type": "string", "pattern": _HEX % (2 * wire.DIGEST_BYTES)}},
-    ],
-    "responses": {
-        "200": {"description": "Head, frames, trailer", "content": {wire.CHANGES_TYPE: _BINARY}},
-        **{str(k): v for k, v in refusals(400, 503).items()},
-    },
-}
+    }
 
 
-def describe(app: FastAPI) -> Callable[[], dict[str, Any]]:
-    """A function that gives the whole description, made once."""
+def _schema(name: str, properties: dict[str, Any]) -> dict[str, Any]:
+    required = [key for key in properties if key not in _OPTIONAL.get(name, ())]
+    return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
 
-    def description() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            whole = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-            for operations in whole["paths"].values():
-                for operation in operations.values():
-                    operation["responses"].pop("422", None)  # names are judged by us, with 400
-            whole["paths"][wire.CHANGES_PATH] = {"get": CHANGES}
-            whole["paths"][wire.QUERY_PATH] = {"post": QUERY}
-            whole["paths"]["/v1/sources/{name}/message"] = {"put": PUBLISH}
-            components = whole.setdefault("components", {})
-            components.setdefault("schemas", {}).update(Problem=PROBLEM_SCHEMA, Receipt=RECEIPT_SCHEMA)
-            components["securitySchemes"] = {"publisher": {"type": "http", "scheme": "bearer"}}
-            app.openapi_schema = whole
-        return app.openapi_schema
 
-    return description
+def _operations() -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        ("/healthz", "get", _get("Alive", "This process serves. It asks nothing of the store.", _json("Health"))),
+        (
+            "/readyz",
+            "get",
+            _get("Ready", "A query would be answered and a publish kept; else 503 says which not.", _json("Readiness")),
+        ),
+        (
+            "/metrics",
+            "get",
+            _get(
+                "Counts",
+                "Counts in Prometheus' text form, none by source, session or client; for the operator alone.",
+                {"text/plain": {"schema": _STRING}},
+                401,
+                403,
+                security="operator",
+            ),
+        ),
+        (
+            wire.CATALOGUE_PATH,
+            "get",
+            _get("Catalogue", "The sources in the order of their indices, the framing, the epoch.", _json("Catalogue")),
+        ),
+        (wire.EDITION_PATH, "get", _get("Edition", "The newest edition of the store.", _json("Edition"))),
+        (wire.CHANGES_PATH, "get", _changes()),
+        (
+            wire.QUERY_PATH,
+            "post",
+            _post(
+                "Query",
+                "The latest messages of a set of sources, one frame each, ascending.",
+                {wire.QUERY_TYPE: _BINARY},
+                "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8); see the wire format",
+                {wire.ANSWER_TYPE: _BINARY},
+                409,
+            ),
+        ),
+        (
+            wire.SEEN_PATH,
+            "post",
+            _post(
+                "Seen",
+                "The last step under a session id, so that a client put back to an earlier state can know.",
+                {wire.ANY_TYPE: _BINARY},
+                f"a session id of {wire.SESSION_BYTES} bytes",
+                _json("Seen"),
+            ),
+        ),
+        (PUBLISH_PATH, "put", _publish()),
+    ]
+
+
+def _json(name: str) -> dict[str, Any]:
+    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _responses(content: dict[str, Any], *statuses: int) -> dict[str, Any]:
+    problem = {wire.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    refusals = {str(status): {"description": _MEANINGS[status], "content": problem} for status in sorted(statuses)}
+    return {"200": {"description": "Done", "content": content}, **refusals}
+
+
+def _get(summary: str, text: str, content: dict[str, Any], *statuses: int, security: str = "") -> dict[str, Any]:
+    operation = {"summary": summary, "description": text, "responses": _responses(content, 503, *statuses)}
+    return operation | ({"security": [{}, {security: []}]} if security else {})
+
+
+def _post(
+    summary: str, text: str, body: dict[str, Any], form: str, content: dict[str, Any], *statuses: int
+) -> dict[str, Any]:
+    return {
+        "summary": summary,
+        "description": text,
+        "requestBody": {"required": True, "description": form, "content": body},
+        "responses": _responses(content, 400, 408, 411, 413, 415, 503, *statuses),
+    }
+
+
+def _changes() -> dict[str, Any]:
+    def hexadecimal(name: str, size: int) -> dict[str, Any]:
+        return {"name": name, "in": "query", "schema": {"type": "string", "pattern": f"^[0-9a-f]{{{2 * size}}}$"}}
+
+    since = {"type": "integer", "minimum": 0, "maximum": wire.VERSION_LIMIT - 1}
+    text = (
+        "Every message whose last change is after an edition, each once, and the edition they lead to. "
+        "Everything, if the edition is 0 or not of this life and digest."
+    )
+    return _get("Changes", text, {wire.CHANGES_TYPE: _BINARY}, 400) | {
+        "parameters": [
+            {"name": "since", "in": "query", "required": True, "schema": since},
+            hexadecimal("life", wire.LIFE_BYTES),
+            hexadecimal("digest", wire.DIGEST_BYTES),
+        ]
+    }
+
+
+def _publish() -> dict[str, Any]:
+    return {
+        "summary": "Publish",
+        "description": "Make the body the latest message of a source; durable, as /readyz says, once this returns.",
+        "security": [{"publisher": []}],
+        "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
+        "requestBody": {"required": True, "content": {wire.ANY_TYPE: _BINARY, "text/plain": _BINARY}},
+        "responses": _responses(_json("Receipt"), 400, 401, 403, 404, 408, 411, 413, 415, 503),
+    }

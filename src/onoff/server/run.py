@@ -31,6 +31,7 @@ from urllib.request import urlopen
 
 import uvicorn
 
+from onoff.server.access import MetricsAccess
 from onoff.server.admin import edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_IN_FLIGHT, MessageServer
 from onoff.server.feeds import Feed, poll_feeds
@@ -59,6 +60,7 @@ class Settings:
     max_connections: int = MAX_CONNECTIONS
     max_per_address: int = MAX_PER_ADDRESS
     max_in_flight: int = MAX_IN_FLIGHT
+    access: MetricsAccess = field(default_factory=MetricsAccess)
 
 
 async def prepare(where: str, names: Sequence[str], frame_size: int | None) -> Catalogue:
@@ -98,6 +100,7 @@ async def serve(
             max_in_flight=settings.max_in_flight,
             max_connections=settings.max_connections,
             max_per_address=settings.max_per_address,
+            access=settings.access,
         )
         await app.answerer.shelf.refresh(store)
         server = uvicorn.Server(_uvicorn_config(app))
