@@ -85,14 +85,23 @@ def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
         (["serve", "--store", "{}/m.db", "--sources", "{}/none"], 3, "cannot read"),
         (["serve", "--store", "gopher://x"], 3, "no store"),
         (["serve", "--store", "unix://{}/nothing", "--source", "a"], 1, "cannot reach"),
+        (["serve", "--store", "redis://localhost/0?bad=1", "--source", "a"], 3, "not an address of a store"),
+        (["serve", "--store", "redis://[", "--source", "a"], 3, "not an address of a store"),
+        (["serve", "--store", "redis://localhost:port/0", "--source", "a"], 3, "not an address of a store"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--limit", "0"], 3, "messages of up to 0 bytes"),
+        (["serve", "--store", "{}/m.db", "--source", "a", "--padding", "fixed", "--limit", "9"], 3, "--padding none"),
+        (["serve", "--store", "{}/m.db", "--restore", "{}/none"], 3, "cannot restore"),
+        (["serve", "--store", "{}/m.db", "--backup", "{}/no/backup"], 3, "cannot write"),
         (["serve", "--nonsense"], 2, "nonsense"),
         (["publish", "news", "{}/none", "--token", "x"], 3, "cannot read"),
         (["publish", "news", "/dev/null"], 3, "token"),
-        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://127.0.0.1:1"], 4, "does not answer"),
-        (["publish", "news", "/dev/null", "--token", "x", "--server", "nonsense"], 4, "does not answer"),
+        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://127.0.0.1:1"], 4, "connection refused"),
+        (["publish", "news", "/dev/null", "--token", "x", "--server", "nonsense"], 3, "not the address of a server"),
+        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://["], 3, "not the address of a server"),
+        (["catalogue", "--server", "http://["], 3, "not the address of a server"),
         (["publish", "a/b", "/dev/null", "--token", "x"], 3, "path"),
         (["publish", "a", "/dev/null", "--token", "x", "--media-type", "y"], 3, "media type"),
-        (["catalogue", "--server", "http://127.0.0.1:1"], 4, "does not answer"),
+        (["catalogue", "--server", "http://127.0.0.1:1"], 4, "connection refused"),
         (["catalogue", "--add", "x"], 3, "--store"),
     ],
 )
@@ -141,3 +150,30 @@ def test_a_message_is_read_from_standard_input(server, tmp_path, capsys, monkeyp
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"from a pipe")))
     code, _, err = command(capsys, "publish", "news", "-", "--server", server.url, "--token", server.token)
     assert (code, err) == (0, "")
+
+
+def test_a_backup_is_made_and_put_back(server, tmp_path, capsys):
+    store = ["--store", server.settings.store]
+    backup = str(tmp_path / "backup")
+    assert command(capsys, "serve", *store, "--backup", backup) == (0, f"saved 2 messages to {backup}\n", "")
+    server.publish("news", b"later")
+    code, told, _ = command(capsys, "serve", *store, "--restore", backup, "--json")
+    assert (code, told) == (0, {"restored": 2})
+    code, told, _ = command(capsys, "serve", *store, "--backup", backup + "2", "--json")
+    assert (code, told) == (0, {"file": backup + "2", "messages": 2})
+    assert (tmp_path / "backup").read_bytes() != (tmp_path / "backup2").read_bytes()  # another life
+    assert server.publish("news", b"next") == 2
+
+
+def test_a_new_store_pads_nothing_unless_told(tmp_path, capsys):
+    for name, said, framing in [
+        ("plain", [], {"limit": 1024 * 1024}),
+        ("small", ["--limit", "5000"], {"limit": 5000}),
+        ("padded", ["--padding", "fixed"], {"frame_size": 65536}),
+        ("frames", ["--frame-size", "512"], {"frame_size": 512}),
+    ]:
+        store = ["--store", str(tmp_path / name)]
+        code, _, _ = command(capsys, "serve", *store, "--source", "a", *said, "--add-publisher", "p")
+        assert code == 0
+        found = command(capsys, "catalogue", *store, "--json")[1]
+        assert {key: found[key] for key in found if key not in {"epoch", "sources"}} == framing

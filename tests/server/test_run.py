@@ -64,7 +64,7 @@ def test_workers_share_the_store_and_are_replaced_when_killed(tmp_path):
     store = tmp_path / "m.db"
     with served(store, "--workers", "2", "--source", "a", "--source", "b", "--frame-size", "512") as (process, started):
         url = started["url"]
-        assert started == {"url": url, "sources": 2, "frame_size": 512}
+        assert started == {"url": url, "sources": 2, "frame_size": 512, "limit": wire.capacity(512)}
         until(lambda: answers(url) == 2)
         known = catalogue(url)
         token = make_token(store)
@@ -171,7 +171,7 @@ def test_running_hands_out_a_server_that_works_and_ends():
     with running({"a": b"1", "b": b"2"}) as server:
         assert server.publish("b", b"3") == 2
         known = catalogue(server.url)
-        assert known.frame_size == wire.DEFAULT_FRAME_SIZE
+        assert (known.frame_size, known.limit) == (None, wire.DEFAULT_LIMIT)
     with pytest.raises(OSError):  # noqa: PT011
         Line(server.url)
 

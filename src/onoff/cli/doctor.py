@@ -58,7 +58,7 @@ def _examine(server: str, chain: Path, journal: Path, scheme: str, work: Work) -
         work.now(f"waiting for {server}")
         catalogue = fetch_catalogue(server)
         names.append(catalogue.names)
-        return f"{catalogue.n} sources, frames of {catalogue.frame_size} bytes"
+        return f"{catalogue.n} sources, messages of up to {catalogue.limit} bytes"
 
     yield _checked("chain", read_chain)
     if loaded:

@@ -33,7 +33,9 @@ def serve(
     store: Annotated[str | None, Parameter(env_var="ONOFF_STORE")] = None,
     source: Annotated[list[str] | None, Parameter(negative=())] = None,
     sources: Path | None = None,
+    padding: Literal["fixed", "none"] | None = None,
     frame_size: int | None = None,
+    limit: int | None = None,
     feeds: Path | None = None,
     feed_seconds: float = 300.0,
     host: str = "127.0.0.1",
@@ -44,6 +46,8 @@ def serve(
     metrics_token_file: Path | None = None,
     add_publisher: str | None = None,
     only: Annotated[list[str] | None, Parameter(negative=())] = None,
+    backup: Path | None = None,
+    restore: Path | None = None,
     json: bool = False,
 ) -> None:
     """Serve the latest messages of many sources.
@@ -53,6 +57,7 @@ def serve(
     onoff serve --feeds feeds.opml --workers 2
     onoff serve --store redis://localhost:6379/0 --host 0.0.0.0
     onoff serve --add-publisher alice --only news
+    onoff serve --store messages.db --backup messages.backup
     ```
 
     Parameters
@@ -63,8 +68,13 @@ def serve(
         A source to add to the catalogue; may be given many times. Those already there stay.
     sources
         A file with one name of a source per line, to add.
+    padding
+        none: each message at its own length (the default of a new store). fixed: all frames of an answer equally long,
+        so that an eavesdropper cannot tell from lengths what is asked while privacy is OFF. A change makes a new epoch.
     frame_size
-        Bytes per message in every answer; longer messages are refused. A change makes a new epoch.
+        With --padding fixed: bytes of every frame, 64 KiB if not given; longer messages are refused.
+    limit
+        With --padding none: bytes of the longest message, 1 MiB if not given; longer messages are refused.
     feeds
         An OPML file, or a list of RSS or Atom addresses: each becomes a source.
     feed_seconds
@@ -85,8 +95,12 @@ def serve(
         Make a token for this publisher, print it, and stop. It is shown once.
     only
         With --add-publisher: a source it may write; may be given many times. Default: all.
+    backup
+        Write all messages of the store to this file, and stop.
+    restore
+        Put what is in this file, which --backup wrote, in place of catalogue and messages of the store, and stop.
     json
-        Print the address, or the token, as JSON.
+        Print the address, the token, or what was saved, as JSON.
     """
     if workers < 1:
         raise InvalidInput(f"{workers} workers cannot serve", hint="give --workers a number from 1 up")
@@ -95,6 +109,8 @@ def serve(
     check_port(port)
     if frame_size is not None and frame_size < 1:
         raise InvalidInput(f"frames of {frame_size} bytes", hint="give --frame-size the bytes of the longest message")
+    if limit is not None and limit < 1:
+        raise InvalidInput(f"messages of up to {limit} bytes", hint="give --limit the bytes of the longest message")
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
@@ -105,7 +121,15 @@ def serve(
     where = store or default_store()
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *(read_names(sources) if sources else ()), *(feed.name for feed in listed)]
-    catalogue = asyncio.run(run.prepare(where, names, frame_size))
+    if restore is not None:
+        restored = asyncio.run(run.restore(where, restore))
+        _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
+        return
+    catalogue = asyncio.run(run.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
+    if backup is not None:
+        saved = asyncio.run(run.backup(where, backup))
+        _print({"file": str(backup), "messages": saved} if json else f"saved {saved} messages to {backup}")
+        return
     if add_publisher is not None:
         token = asyncio.run(run.add_publisher(where, add_publisher, only or []))
         _print({"publisher": add_publisher, "token": token} if json else token)
@@ -117,7 +141,12 @@ def serve(
         where, feeds=listed, feed_seconds=feed_seconds, workers=workers, max_per_address=per_address
     )
     with run.listen(host, port, workers=workers) as sock:
-        started = {"url": run.address(sock), "sources": catalogue.n, "frame_size": catalogue.frame_size}
+        started = {
+            "url": run.address(sock),
+            "sources": catalogue.n,
+            "frame_size": catalogue.frame_size,
+            "limit": catalogue.limit,
+        }
         _print(started if json else started["url"])
         run.serve_here(settings, sock)
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator, Sequence
+from typing import Literal
 
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.server.store import Publisher, Store, token_digest
-from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue, check_name
+from onoff.wire import DEFAULT_FRAME_SIZE, DEFAULT_LIMIT, Catalogue, check_name
 
 TOKEN_PREFIX = "onoff_"
 
+Padding = Literal["fixed", "none"]
+
 
 @contextlib.asynccontextmanager
-async def opened(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> AsyncIterator[Store]:
+async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -> AsyncIterator[Store]:
     """The store at `where`, closed at the end of the block."""
     store = await open_store(where, frame_size=frame_size, limit=limit)
     try:
@@ -23,7 +26,7 @@ async def opened(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, lim
         await store.close()
 
 
-async def open_store(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> Store:
+async def open_store(where: str, *, frame_size: int | None = None, limit: int = 0) -> Store:
     """The store at a file path, or at a redis://, rediss://, valkey:// or unix:// address.
 
     `frame_size` and `limit` (as for `Catalogue`) are for a store that is new.
@@ -42,17 +45,82 @@ async def open_store(where: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE,
     raise InvalidInput(f"no store at {scheme}:// addresses", hint="give a file path or a redis:// address")
 
 
-async def edit_catalogue(
-    store: Store, *, add: Sequence[str] = (), drop: Sequence[str] = (), frame_size: int | None = None
+def reframed(
+    old: Catalogue, *, padding: Padding | None = None, frame_size: int | None = None, limit: int | None = None
 ) -> Catalogue:
-    """Append the names that are new, take out the dropped ones, set the frame size; return what now holds."""
+    """The same names, framed otherwise.
+
+    Parameters
+    ----------
+    old
+        The catalogue as it is; what is not said stays as there.
+    padding
+        `fixed`: all frames equally long. `none`: each message at its own length.
+    frame_size
+        The bytes of a frame; implies `fixed`.
+    limit
+        The bytes of the longest message; implies `none`.
+
+    Raises
+    ------
+    InvalidInput
+        If these contradict each other or are out of range.
+    """
+    fixed = frame_size is not None or (limit is None and old.frame_size is not None)
+    if padding is not None:
+        fixed = padding == "fixed"
+    if (fixed and limit is not None) or (not fixed and frame_size is not None):
+        raise InvalidInput(
+            "a frame size is for padded answers, a limit for those that are not",
+            hint="give --frame-size with --padding fixed, or --limit with --padding none",
+        )
+    if fixed:
+        return Catalogue(old.names, frame_size or old.frame_size or DEFAULT_FRAME_SIZE)
+    kept = old.limit if old.frame_size is None else max(DEFAULT_LIMIT, old.limit)
+    return Catalogue(old.names, None, limit or kept)
+
+
+async def edit_catalogue(
+    store: Store,
+    *,
+    add: Sequence[str] = (),
+    drop: Sequence[str] = (),
+    padding: Padding | None = None,
+    frame_size: int | None = None,
+    limit: int | None = None,
+) -> Catalogue:
+    """Change names and framing of a store.
+
+    Parameters
+    ----------
+    store
+        The store to change.
+    add
+        Names to append, unless they are there.
+    drop
+        Names to take out, with their messages.
+    padding, frame_size, limit
+        How messages are framed, as for `reframed`; as before where None.
+
+    Returns
+    -------
+    Catalogue
+        What now holds.
+
+    Raises
+    ------
+    InvalidInput
+        If a name or size cannot be used, or a message that stays would be too long.
+    UnknownSource
+        If a name to drop is not there.
+    """
     while True:
         old = await store.catalogue()
         for name in drop:
             old.source(name)
         kept = [name for name in old.names if name not in set(drop)]
         names = tuple(dict.fromkeys([*kept, *add]))
-        new = Catalogue(names, frame_size) if frame_size else old.with_names(names)
+        new = reframed(old, padding=padding, frame_size=frame_size, limit=limit).with_names(names)
         if new == old or await store.replace_catalogue(new, expected=old):
             return new
 

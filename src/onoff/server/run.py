@@ -32,14 +32,15 @@ from urllib.request import urlopen
 import uvicorn
 
 from onoff.server.access import MetricsAccess
-from onoff.server.admin import edit_catalogue, new_publisher, opened
+from onoff.server.admin import Padding, edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_IN_FLIGHT, MessageServer
+from onoff.server.backup import restore_backup, write_backup
 from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.metrics import Metrics
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
-from onoff.wire import DEFAULT_FRAME_SIZE, Catalogue
+from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.server")
 
@@ -63,10 +64,29 @@ class Settings:
     access: MetricsAccess = field(default_factory=MetricsAccess)
 
 
-async def prepare(where: str, names: Sequence[str], frame_size: int | None) -> Catalogue:
+async def prepare(
+    where: str,
+    names: Sequence[str],
+    *,
+    padding: Padding | None = None,
+    frame_size: int | None = None,
+    limit: int | None = None,
+) -> Catalogue:
     """Make sure that the store is there and its catalogue has these names; return the catalogue."""
-    async with opened(where, frame_size=frame_size or DEFAULT_FRAME_SIZE) as store:
-        return await edit_catalogue(store, add=names, frame_size=frame_size)
+    async with opened(where) as store:
+        return await edit_catalogue(store, add=names, padding=padding, frame_size=frame_size, limit=limit)
+
+
+async def backup(where: str, path: Path) -> int:
+    """Write a backup of the store at `where`; return the number of messages in it."""
+    async with opened(where) as store:
+        return await write_backup(store, path)
+
+
+async def restore(where: str, path: Path) -> Catalogue:
+    """Put a backup in place of what is in the store at `where`; return its catalogue."""
+    async with opened(where) as store:
+        return await restore_backup(store, path)
 
 
 async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
@@ -235,7 +255,7 @@ def running(
     sources: Sequence[str] | Mapping[str, bytes],
     *,
     store: str | Path | None = None,
-    frame_size: int = DEFAULT_FRAME_SIZE,
+    frame_size: int | None = None,
     host: str = "127.0.0.1",
     port: int = 0,
     feeds: Sequence[Feed] = (),
@@ -283,7 +303,7 @@ def running(
             raise failed[0]
 
 
-async def _prepare(where: str, sources: Sequence[str] | Mapping[str, bytes], frame_size: int) -> str:
+async def _prepare(where: str, sources: Sequence[str] | Mapping[str, bytes], frame_size: int | None) -> str:
     async with opened(where, frame_size=frame_size) as store:
         await edit_catalogue(store, add=list(sources), frame_size=frame_size)
         if isinstance(sources, Mapping):

@@ -29,7 +29,6 @@ from onoff.server.editions import changed_per_hour, check_message, check_total, 
 from onoff.server.steps import StepTable
 from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
 from onoff.wire import (
-    DEFAULT_FRAME_SIZE,
     FRAME_OVERHEAD,
     Catalogue,
     Edition,
@@ -61,7 +60,7 @@ _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_S
 class SQLiteStore:
     """A store in one file."""
 
-    def __init__(self, path: str | Path, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> None:
+    def __init__(self, path: str | Path, *, frame_size: int | None = None, limit: int = 0) -> None:
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)

@@ -36,7 +36,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from valkey.asyncio import BlockingConnectionPool, Valkey
+from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from valkey.exceptions import OutOfMemoryError, ResponseError, ValkeyError
+from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
 from onoff.errors import InvalidInput, OnOffError, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server import valkey_scripts as scripts
@@ -51,7 +53,6 @@ from onoff.server.editions import (
 from onoff.server.steps import BUCKETS, bucket_number, find_slot
 from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
 from onoff.wire import (
-    DEFAULT_FRAME_SIZE,
     FRAME_OVERHEAD,
     Catalogue,
     Edition,
@@ -106,7 +107,7 @@ class ValkeyStore:
         }
 
     @classmethod
-    async def open(cls, url: str, *, frame_size: int | None = DEFAULT_FRAME_SIZE, limit: int = 0) -> ValkeyStore:
+    async def open(cls, url: str, *, frame_size: int | None = None, limit: int = 0) -> ValkeyStore:
         """Connect; an empty store gets an empty catalogue, one of version 0.1 its first edition.
 
         Parameters
@@ -167,8 +168,12 @@ class ValkeyStore:
             return await work
         except OutOfMemoryError as error:
             raise StoreFull(f"the store is full: {error}", hint="raise its maxmemory, or make room") from error
-        except (ValkeyError, OSError, TimeoutError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}", hint="is its server running?") from error
+        except (ValkeyConnectionError, ValkeyTimeoutError, OSError, TimeoutError) as error:
+            raise StoreUnavailable(f"cannot reach the store: {error}", hint="is its server running?") from error
+        except ValkeyError as error:
+            raise StoreUnavailable(
+                f"the store refuses: {error}", hint="is it a replica, read-only, or used by something else?"
+            ) from error
 
     async def _run_script(self, text: str, *args: Any, more_keys: Sequence[bytes] = ()) -> Any:
         return await self._ask(self._scripts[text](keys=[*scripts.KEYS, *more_keys], args=args))
@@ -370,11 +375,11 @@ class ValkeyStore:
     async def promise(self) -> Promise:
         await self.catalogue()
         try:
-            config = await self._client.config_get("append*")
-        except ResponseError:
+            config = await self._ask(self._client.config_get("append*"))
+        except StoreUnavailable as error:
+            if not isinstance(error.__cause__, ResponseError):
+                raise
             return Promise("valkey", False, "unknown: the store does not tell how it writes its log")
-        except (ValkeyError, OSError) as error:
-            raise StoreUnavailable(f"the store does not answer: {error}", hint="is its server running?") from error
         if config.get("appendonly") != "yes":
             return Promise("valkey", False, "no log: a crash of the store loses all since its last snapshot")
         match config.get("appendfsync"):

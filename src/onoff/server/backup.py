@@ -1,0 +1,86 @@
+"""Backups of a store: its catalogue and all its messages, as a reader gets them who has nothing yet.
+
+    file    gzip of: catalogue, as on the wire | line feed | changes since 0, as on the wire
+
+Publishers and sessions are not in it. Restoring puts catalogue and messages in place of those in a store, versions
+included; the store begins a new life, so that every reader fetches everything once.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from onoff.errors import InvalidInput, InvalidWire
+from onoff.server.answer import Shelf
+from onoff.server.changes import Changes
+from onoff.server.store import Store
+from onoff.system.atomic import atomic_write
+from onoff.wire import (
+    MAX_NAME_BYTES,
+    MAX_SOURCES,
+    Catalogue,
+    ChangesDecoder,
+    Message,
+    Since,
+    decode_catalogue,
+    encode_catalogue,
+)
+
+PIECE_BYTES = 1024 * 1024
+_MAX_LINE = MAX_SOURCES * (6 * MAX_NAME_BYTES + 3) + 100  # of the longest catalogue
+
+
+async def write_backup(store: Store, path: Path) -> int:
+    """Write all messages of the store to `path`, whole or not at all; return how many.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be written.
+    """
+    shelf = Shelf()
+    reply = await Changes(store, shelf).reply(Since(0), gzip=False)
+    try:
+        with (
+            atomic_write(path, mode=0o600, durable=True) as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as out,
+        ):
+            out.write(encode_catalogue(shelf.catalogue) + b"\n")
+            for part in reply.parts:
+                out.write(part)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}", hint="is there room, and may you?") from None
+    return len(reply.parts) - 2  # head and trailer
+
+
+async def restore_backup(store: Store, path: Path) -> Catalogue:
+    """Put catalogue and messages of a backup in place of those in the store; return the catalogue.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is not a backup, or not whole; the store is then as it was.
+    """
+    catalogue, messages = read_backup(path)
+    await store.restore(catalogue, messages)
+    return catalogue
+
+
+def read_backup(path: Path) -> tuple[Catalogue, dict[str, Message]]:
+    """Catalogue and messages of a backup, all checked."""
+    messages: dict[str, Message] = {}
+    try:
+        with gzip.open(path, "rb") as file:
+            catalogue = decode_catalogue(file.readline(_MAX_LINE).removesuffix(b"\n"))
+            decoder = ChangesDecoder(catalogue)
+            while piece := file.read(PIECE_BYTES):
+                messages.update((catalogue.names[source], message) for source, message in decoder.feed(piece))
+            decoder.finish()
+    except (OSError, EOFError, zlib.error, InvalidWire) as error:
+        reason = error.message if isinstance(error, InvalidWire) else getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(
+            f"cannot restore {path}: {reason}", hint="give a file that `onoff serve --backup` wrote"
+        ) from None
+    return catalogue, messages
