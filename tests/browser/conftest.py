@@ -107,12 +107,13 @@ class Elsewhere:
     """A web server of somebody else: serves `pages`, and writes down who asked for what."""
 
     def __init__(self):
-        self.pages, self.requests = {}, []
+        self.pages, self.requests, self.headers = {}, [], []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self):
                 outer.requests.append(self.path)
+                outer.headers.extend(self.headers.items())
                 page = outer.pages.get(self.path)
                 self.send_response(404 if page is None else 200)
                 self.send_header("Content-Type", "text/html; charset=utf-8")

@@ -1,6 +1,8 @@
 """The gateway as an app sees it: ordinary downloads, one step each, and a switch."""
 
+import gc
 import json
+import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -404,3 +406,26 @@ def test_a_message_of_any_kind_is_a_valid_feed(shared, media_type, body, title, 
 def test_a_feed_without_a_message_is_empty_and_valid(local):
     local.world.messages["alpha"] = wire.NOTHING
     assert subscribe(local, "alpha").entries == []
+
+
+# -- closing tabs ------------------------------------------------------------------------------------------
+
+
+def test_a_closed_page_leaves_no_task_behind(local, caplog):
+    """asyncio complains when a task is dropped unfinished; with many streams cut at once it did."""
+    lines = [socket.create_connection(("127.0.0.1", local.port), timeout=30) for _ in range(20)]
+    for line in lines:
+        line.sendall(
+            f"GET /v1/events HTTP/1.1\r\nHost: {local.host}\r\nAuthorization: Bearer {local.token}\r\n\r\n".encode()
+        )
+        heard = b""
+        while b"event: state" not in heard:
+            heard += line.recv(1 << 16)
+    for line in lines:
+        line.close()
+    for private in (False, True) * 5:  # news for readers that are gone
+        assert local.turn(private=private).status == 200
+    while local.engine._watchers:  # until each stream has noticed
+        local.turn(private=True)
+    gc.collect()
+    assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

@@ -101,16 +101,26 @@ def test_the_file_is_for_its_owner_and_replaced_whole(path, clock):
     assert os.listdir(path.parent) == [path.name]
 
 
-def test_the_token_for_apps_stays(path, clock):
-    token = Switch(path, clock).app_token
+def test_the_tokens_stay(path, clock):
+    tokens = Switch(path, clock).tokens
     switch = Switch(path, clock)
     switch.turn(private=False)
-    assert switch.app_token == token == Switch(path, clock).app_token
+    assert switch.tokens == tokens == Switch(path, clock).tokens
+    assert tokens.page != tokens.app
+    assert tokens.page not in repr(tokens)
     path.unlink()
-    assert Switch(path, clock).app_token != token
+    assert not {tokens.page, tokens.app} & {Switch(path, clock).tokens.page, Switch(path, clock).tokens.app}
 
 
-GOOD = {"version": 1, "private": False, "until": None, "app_token": "x" * 32}
+def test_a_file_without_a_page_token_is_given_one_that_stays(path, clock):
+    path.parent.mkdir()
+    path.write_text(json.dumps({name: value for name, value in GOOD.items() if name != "page_token"}))
+    switch = Switch(path, clock)
+    assert (switch.tokens.app, switch.note) == ("x" * 32, None)
+    assert Switch(path, clock).tokens == switch.tokens
+
+
+GOOD = {"version": 1, "private": False, "until": None, "app_token": "x" * 32, "page_token": "y" * 32}
 
 
 @pytest.mark.parametrize(
@@ -136,9 +146,11 @@ GOOD = {"version": 1, "private": False, "until": None, "app_token": "x" * 32}
                 {"app_token": ""},
                 {"app_token": None},
                 {"app_token": "short"},
+                {"page_token": "short"},
+                {"page_token": 1},
             )
         ),
-        *(json.dumps({k: v for k, v in GOOD.items() if k != gone}).encode() for gone in GOOD),
+        *(json.dumps({k: v for k, v in GOOD.items() if k != gone}).encode() for gone in GOOD if gone != "page_token"),
     ],
 )
 def test_what_cannot_be_read_is_on_and_put_aside(path, clock, content):
@@ -157,7 +169,8 @@ def test_the_good_file_is_good(path, clock):
     path.parent.mkdir()
     path.write_text(json.dumps(GOOD))
     switch = Switch(path, clock)
-    assert (switch.position, switch.app_token, switch.note) == (Position(private=False), "x" * 32, None)
+    assert (switch.position, switch.note) == (Position(private=False), None)
+    assert (switch.tokens.app, switch.tokens.page) == ("x" * 32, "y" * 32)
 
 
 def test_a_turn_that_cannot_be_kept_is_not_made(path, clock):

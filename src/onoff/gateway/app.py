@@ -2,12 +2,13 @@
 
     GET /v1/sources            the names of the sources                                      app or page token
     GET /v1/sources/NAME       the latest message of a source: one request, one step         app or page token
+    GET /v1/entries/NAME       the same as entries to read, in JSON, their HTML cleaned      app or page token
     GET /v1/feeds/NAME         the same as an Atom feed                                      app or page token
     GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
     GET /v1/log                what the server saw, as JSON lines                            page token
     GET /v1/state              all that the page shows                                       page token
     GET /v1/events             the same whenever it changes (server-sent events)             page token
-    GET / /limits /static/...  the page                                                      page token
+    GET / /limits /static/...  the page, which holds nothing by itself                       no token
 
 Downloads take two optional headers: `Idempotency-Key`, which gives the same step back, and `X-Privacy-Expected: on`
 or `off`, without which the switch decides alone. They answer with `X-Privacy-Mode`, `X-Cost-Messages`,
@@ -19,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -38,7 +39,7 @@ from starlette.staticfiles import StaticFiles
 import onoff
 from onoff.client import Message
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
-from onoff.gateway import feed
+from onoff.gateway import feed, present
 from onoff.gateway.engine import Busy, Changed, Engine, Superseded
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, App, Guard, guarded
 
@@ -70,10 +71,27 @@ class Turn(BaseModel):
 
 
 class Streams:
-    """The open event streams, which all end when the gateway does."""
+    """The open event streams, which all end when the gateway does. Used on one event loop."""
 
     def __init__(self) -> None:
-        self.closing = asyncio.Event()
+        self.closing = False
+        self._waiting: set[asyncio.Event] = set()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[asyncio.Event]:
+        """An event for a new stream, which is also set when everything closes."""
+        news = asyncio.Event()
+        self._waiting.add(news)
+        try:
+            yield news
+        finally:
+            self._waiting.discard(news)
+
+    def close(self) -> None:
+        """End all streams."""
+        self.closing = True
+        for news in self._waiting:
+            news.set()
 
 
 def build(engine: Engine, guard: Guard, streams: Streams) -> App:
@@ -81,7 +99,7 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
     pages = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 
     def page(name: str) -> HTMLResponse:
-        return HTMLResponse(pages.get_template(name).render(server=engine.url, version=onoff.__version__))
+        return HTMLResponse(pages.get_template(name).render(version=onoff.__version__))
 
     async def home(_: Request) -> Response:
         return page("page.html")
@@ -93,13 +111,20 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         return JSONResponse({"sources": list(engine.chain.names)})
 
     async def message(request: Request) -> Response:
-        return message_response(await fetch(request))
+        return message_response(await fetch(request), browser=request.headers.get("sec-fetch-dest") is not None)
+
+    async def entries(request: Request) -> Response:
+        found = await fetch(request)
+        listed = await asyncio.to_thread(present.entries_of, found)  # cleaning takes time, and others are served
+        body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
+        return JSONResponse(body, headers=message_headers(found))
 
     async def message_feed(request: Request) -> Response:
         found = await fetch(request)
         path = quote(f"{request.scope[PREFIX_KEY]}/v1/feeds/{request.path_params['name']}")
         address = f"http://{request.headers['host']}{path}"
-        return Response(feed.atom(found, address), headers={"content-type": feed.ATOM_TYPE, **message_headers(found)})
+        body = await asyncio.to_thread(feed.atom, found, address)
+        return Response(body, headers={"content-type": feed.ATOM_TYPE, **message_headers(found)})
 
     async def fetch(request: Request) -> Message:
         expected = request.headers.get("x-privacy-expected")
@@ -116,7 +141,7 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         return JSONResponse(privacy_dict(engine))
 
     async def turn(request: Request) -> Response:
-        body = await read(request)
+        body = await read_json(request)
         try:
             asked = Turn.model_validate_json(body)
             until = None if asked.until is None else moment(asked.until)
@@ -142,6 +167,7 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         Route("/limits", limits),
         Route("/v1/sources", sources),
         Route("/v1/sources/{name}", message),
+        Route("/v1/entries/{name}", entries),
         Route("/v1/feeds/{name}", message_feed),
         Route("/v1/privacy", read_privacy, methods=["GET"]),
         Route("/v1/privacy", turn, methods=["PUT"]),
@@ -159,34 +185,33 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
 async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
     """The state now and after every change; a comment now and then, so that a lost reader is noticed."""
     loop = asyncio.get_running_loop()
-    news = asyncio.Event()
+    with streams.open() as news:
 
-    def tell() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is over, and with it this reader
-            loop.call_soon_threadsafe(news.set)
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is over, and with it this reader
+                loop.call_soon_threadsafe(news.set)
 
-    stop = engine.watch(tell)
-    closing = asyncio.create_task(streams.closing.wait())
-    shown = -1
-    try:
-        while not streams.closing.is_set():
-            news.clear()
-            position = engine.position  # a timer that ran out counts as a change
-            if engine.revision == shown:
-                yield ":\n\n"
-            else:
-                state = engine.snapshot()
-                shown = state["revision"]
-                yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
-            patience = KEEP_ALIVE_SECONDS
-            if position.until is not None:
-                patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
-            waiting = asyncio.create_task(news.wait())
-            await asyncio.wait({waiting, closing}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            waiting.cancel()
-    finally:
-        stop()
-        closing.cancel()
+        stop = engine.watch(tell)
+        shown = -1
+        try:
+            while not streams.closing:
+                news.clear()
+                position = engine.position  # a timer that ran out counts as a change
+                if engine.revision == shown:
+                    yield ":\n\n"
+                else:
+                    state = engine.snapshot()
+                    shown = state["revision"]
+                    yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
+                patience = KEEP_ALIVE_SECONDS
+                if position.until is not None:
+                    patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
+                # No task is made here: whoever closes the page cancels this coroutine, and nothing is left behind.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience):
+                        await news.wait()
+        finally:
+            stop()
 
 
 # -- forms -------------------------------------------------------------------------------------------------
@@ -206,16 +231,18 @@ def message_headers(message: Message) -> dict[str, str]:
     if sent.note is not None:
         headers["x-note"] = sent.note
     if message.version:
-        published = feed.time_of(message)
+        published = present.moment_of(message.published)
         headers["x-message-time"] = published.isoformat(timespec="milliseconds")
         headers["last-modified"] = format_datetime(published, usegmt=True)
     return headers
 
 
-def message_response(message: Message) -> Response:
+def message_response(message: Message, *, browser: bool) -> Response:
+    """A message as a download, or in a form that a browser may show."""
     if not message.version:
         return Response(status_code=204, headers=message_headers(message))  # nothing was published yet
-    return Response(message.payload, headers={"content-type": message.media_type, **message_headers(message)})
+    body, headers = present.for_browser(message) if browser else present.for_program(message)
+    return Response(body, headers={**headers, **message_headers(message)})
 
 
 def privacy_dict(engine: Engine) -> dict[str, Any]:
@@ -236,7 +263,10 @@ def moment(text: str) -> float:
     return found.timestamp()
 
 
-async def read(request: Request) -> bytes:
+async def read_json(request: Request) -> bytes:
+    """The body of a request that says that it is JSON. Raises HTTPException with 415 otherwise."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "the body is not JSON")
     body = b""
     async for piece in request.stream():
         body += piece

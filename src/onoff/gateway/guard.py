@@ -8,15 +8,15 @@ was rebound to 127.0.0.1, from another port of this machine. So before anything 
    (an address that was typed). Nothing is prefetched.
 3. There is a token, compared in constant time:
 
-       Authorization: Bearer T    programs
+       Authorization: Bearer T    the page's script, and programs
        /t/T/...                   feed readers, which know nothing but addresses; only for downloads
-       cookie                     the page, after /t/T/ was opened; HttpOnly, SameSite=Strict, one per port
 
-   The **page token** is new at every start and may do everything. The **app token** is kept, so that a feed has a
-   stable address, and may only download: it can neither turn the switch nor read what was asked.
-4. A cookie is sent along by the browser, whoever asks; SameSite does not tell two ports of one host apart. So with a
-   cookie Sec-Fetch-Site must be there and say `same-origin`; only pages, which send no query, may also be typed.
-5. Whatever changes something is JSON; from a browser it has an Origin and Sec-Fetch-Site `same-origin`.
+   The **page token** may do everything. The **app token** may only download: it can neither turn the switch nor read
+   what was asked. Both are kept beside the journal, so that addresses stay the same from one start to the next.
+4. Only the page itself needs none: its HTML, style and script are the same for everybody and hold nothing. The script
+   finds the page token behind the # of the address that was printed, which browsers send to nobody, and keeps it in the
+   storage of its origin, port included. There is **no cookie**: browsers send one to every port of this machine.
+5. Whatever changes something is JSON; from a browser it has Sec-Fetch-Site `same-origin`.
 6. A download is for a program or for a person who typed its address, not for an image, a script or a frame.
 
 Nothing here knows what a request means; a download sends a query, so rules 2 to 6 are what keeps pages from it.
@@ -40,10 +40,10 @@ TOKEN_BYTES: Final = 24
 PREFIX: Final = "/t/"
 PREFIX_KEY: Final = "onoff.prefix"
 """In the scope that goes on: what was taken off the path, so that a feed can name its own address."""
-PAGES: Final = frozenset({"/", "/limits"})
-DOWNLOADS: Final = ("/v1/sources", "/v1/feeds/")
-METHODS: Final = frozenset({"GET", "PUT"})
-SAFE: Final = frozenset({"GET"})
+PAGES: Final = frozenset({"/", "/limits", "/api"})
+STATIC: Final = "/static/"
+DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds")
+SAFE: Final = frozenset({"GET", "HEAD"})
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; frame-src 'none'; "
@@ -69,49 +69,33 @@ def new_token() -> str:
 
 
 @dataclass(frozen=True)
-class Admitted:
-    """A request that may go on: its path without a token, and whether it opens the page for a browser."""
-
-    path: str
-    opens: bool = False
-
-
-@dataclass(frozen=True)
 class Guard:
     """Decides for one address. `hosts` are the exact values of Host; `page` and `app` are the tokens."""
 
     hosts: frozenset[str]
-    port: int
     page: str = field(default_factory=new_token, repr=False)
     app: str = field(default_factory=new_token, repr=False)
 
-    @property
-    def cookie(self) -> str:
-        """The cookie's name. Ports share cookies, so it names the port."""
-        return f"onoff-{self.port}"
-
-    def admit(self, method: str, path: str, headers: Iterable[Header]) -> Admitted | None:
-        """The request as it may go on, or None."""
+    def admit(self, method: str, path: str, headers: Iterable[Header]) -> str | None:
+        """The path without its token if the request may go on, or None."""
         found = _Headers(headers)
         host, origin, site = found.one("host"), found.one("origin"), found.one("sec-fetch-site")
+        if host not in self.hosts or found.repeated or found.prefetch:
+            return None
+        if origin not in {None, f"http://{host}"} or site not in {None, "none", "same-origin"}:
+            return None
+        if method == "GET" and (path in PAGES or path.startswith(STATIC)):
+            return path
         place, inside, token = self._credential(path, found)
         full, apps = _equal(token, self.page), _equal(token, self.app)
-        if host not in self.hosts or method not in METHODS or not (full or apps) or found.repeated:
-            return None
-        if origin not in {None, f"http://{host}"} or site not in {None, "none", "same-origin"} or found.prefetch:
-            return None
-        if place == "path" and inside == "/":
-            return Admitted("/", opens=True) if full and method == "GET" else None
-        download = method == "GET" and inside.startswith(DOWNLOADS)
-        if not download and (place == "path" or not full):
+        download = method in SAFE and inside.startswith(DOWNLOADS)
+        if not (full or apps) or (not download and (place == "path" or not full)):
             return None
         if download and found.one("sec-fetch-dest") not in {None, "empty", "document"}:
             return None
-        if place == "cookie" and not (full and _from_our_page(method, inside, origin, site, found)):
+        if method not in SAFE and site not in {None, "same-origin"}:
             return None
-        if method not in SAFE and not (site in {None, "same-origin"} and found.json):
-            return None
-        return Admitted(inside)
+        return inside
 
     def _credential(self, path: str, found: _Headers) -> tuple[str, str, str]:
         """Where the token was, the path without it, and the token; the empty one if there is none."""
@@ -119,16 +103,7 @@ class Guard:
             token, slash, rest = path.removeprefix(PREFIX).partition("/")
             return "path", slash + rest, token
         scheme, _, token = (found.one("authorization") or "").partition(" ")
-        if scheme.lower() == "bearer":
-            return "bearer", path, token
-        return "cookie", path, found.cookie(self.cookie)
-
-
-def _from_our_page(method: str, path: str, origin: str | None, site: str | None, found: _Headers) -> bool:
-    """Whether a request with the cookie comes from the page itself, or is a person who opens it."""
-    if method not in SAFE:
-        return origin is not None and site == "same-origin"
-    return site == "same-origin" or (site == "none" and path in PAGES and found.one("sec-fetch-mode") == "navigate")
+        return "bearer", path, token if scheme.lower() == "bearer" else ""
 
 
 def _equal(given: str, token: str) -> bool:
@@ -143,7 +118,6 @@ class _Headers:
             "host",
             "origin",
             "authorization",
-            "cookie",
             "content-type",
             "sec-fetch-site",
             "sec-fetch-mode",
@@ -162,16 +136,6 @@ class _Headers:
     def one(self, name: str) -> str | None:
         return self._values.get(name)
 
-    def cookie(self, name: str) -> str:
-        """The value of a cookie; empty unless it is there once."""
-        pairs = (part.strip().partition("=") for part in self._values.get("cookie", "").split(";"))
-        values = [value for key, _, value in pairs if key == name]
-        return values[0] if len(values) == 1 else ""
-
-    @property
-    def json(self) -> bool:
-        return self._values.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
-
     @property
     def prefetch(self) -> bool:
         """Asked ahead of time by a browser, without anybody wanting it yet."""
@@ -184,15 +148,12 @@ def guarded(app: App, guard: Guard) -> App:
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError("only HTTP is served")
-        admitted = guard.admit(scope["method"], scope["path"], scope["headers"])
-        if admitted is None:
-            await _answer(_protected(send), 403, [(b"content-type", b"text/plain; charset=utf-8")], REFUSAL)
-        elif admitted.opens:
-            jar = f"{guard.cookie}={guard.page}; Path=/; HttpOnly; SameSite=Strict"
-            await _answer(_protected(send), 303, [(b"location", b"/"), (b"set-cookie", jar.encode())], b"")
+        path = guard.admit(scope["method"], scope["path"], scope["headers"])
+        if path is None:
+            await _refuse(_protected(send))
         else:
-            prefix = scope["path"].removesuffix(admitted.path)
-            inner = {**scope, "path": admitted.path, "raw_path": admitted.path.encode(), PREFIX_KEY: prefix}
+            prefix = scope["path"].removesuffix(path)
+            inner = {**scope, "path": path, "raw_path": path.encode(), PREFIX_KEY: prefix}
             await app(inner, receive, _protected(send))
 
     return respond
@@ -208,7 +169,7 @@ def _protected(send: Send) -> Send:
     return sending
 
 
-async def _answer(send: Send, status: int, headers: list[Header], body: bytes) -> None:
-    headers = [*headers, (b"content-length", b"%d" % len(body))]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse(send: Send) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", b"%d" % len(REFUSAL))]
+    await send({"type": "http.response.start", "status": 403, "headers": headers})
+    await send({"type": "http.response.body", "body": REFUSAL})

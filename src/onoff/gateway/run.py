@@ -46,12 +46,13 @@ class Address:
     @classmethod
     def of(cls, sock: socket.socket, engine: Engine) -> Address:
         shown, port = listening.authority(sock), sock.getsockname()[1]
-        guard = Guard(frozenset({shown, f"localhost:{port}"}), port, app=engine.switch.app_token)
+        tokens = engine.switch.tokens
+        guard = Guard(frozenset({shown, f"localhost:{port}"}), page=tokens.page, app=tokens.app)
         return cls(f"http://{shown}", guard)
 
     @property
     def page(self) -> str:
-        return f"{self.base}{PREFIX}{self.guard.page}/"
+        return f"{self.base}/#{self.guard.page}"
 
     @property
     def apps(self) -> str:
@@ -86,7 +87,7 @@ class Server(uvicorn.Server):
         self.up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.streams.closing.set()
+        self.streams.close()
         await super().shutdown(sockets)
 
 

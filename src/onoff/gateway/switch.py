@@ -6,8 +6,8 @@ A turn is on disk before it is reported. The timer is a moment, not a count, so 
 run: whoever looks first after that moment finds the switch turned, and that the timer ran out. What cannot be read
 is ON: in doubt, hidden.
 
-The file stands beside the journal, for its owner only, and is replaced whole. It also keeps the token for apps, so
-that the address of a feed stays the same from one start to the next; without the file there is a new one.
+The file stands beside the journal, for its owner only, and is replaced whole. It also keeps the tokens of the page and
+of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,6 +53,14 @@ class Position:
         return {"private": self.private, "until": self.until, "ran_out": self.ran_out}
 
 
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """The tokens of the page and of apps; see `guard`."""
+
+    page: str = field(default_factory=new_token, repr=False)
+    app: str = field(default_factory=new_token, repr=False)
+
+
 class Switch:
     """The switch that is kept at `path`. Threads may share it."""
 
@@ -61,7 +69,7 @@ class Switch:
         self.note: str | None = None
         self._clock = clock
         self._lock = threading.Lock()
-        self._position, self.app_token = self._load()
+        self._position, self.tokens = self._load()
 
     @property
     def position(self) -> Position:
@@ -80,26 +88,35 @@ class Switch:
             raise InvalidInput("a timer must end in the future, within a year", hint="give seconds, or a later time")
         with self._lock:
             position = Position(private, end)
-            self._save(position)
+            self._save(position, self.tokens)
             self._position, self.note = position, None
             return position
 
-    def _load(self) -> tuple[Position, str]:
+    def _load(self) -> tuple[Position, Tokens]:
         try:
             kept = json.loads(self.path.read_bytes())
-            return _position(kept), _token(kept)
+            position, tokens = _position(kept), Tokens(_token(kept, "page_token"), _token(kept, "app_token"))
+            if "page_token" not in kept:  # a file of version 0.1
+                self._save(position, tokens)
+            return position, tokens
         except FileNotFoundError:
             pass
         except (OSError, ValueError, KeyError, TypeError, RecursionError):
             self.note = UNREADABLE
             with suppress(OSError):
                 os.replace(self.path, f"{self.path}.damaged")
-        self.app_token = new_token()
-        self._save(Position())
-        return Position(), self.app_token
+        tokens = Tokens()
+        self._save(Position(), tokens)
+        return Position(), tokens
 
-    def _save(self, position: Position) -> None:
-        kept = {"version": VERSION, "private": position.private, "until": position.until, "app_token": self.app_token}
+    def _save(self, position: Position, tokens: Tokens) -> None:
+        kept = {
+            "version": VERSION,
+            "private": position.private,
+            "until": position.until,
+            "app_token": tokens.app,
+            "page_token": tokens.page,
+        }
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with atomic_write(self.path, mode=0o600, durable=True) as file:
@@ -119,8 +136,8 @@ def _position(kept: dict[str, Any]) -> Position:
     return Position(private, until)
 
 
-def _token(kept: dict[str, Any]) -> str:
-    token = kept["app_token"]
+def _token(kept: dict[str, Any], name: str) -> str:
+    token = kept[name] if name != "page_token" else kept.get(name, new_token())
     if not isinstance(token, str) or len(token) < len(new_token()) or not token.isascii():
         raise ValueError("not a token")
     return token

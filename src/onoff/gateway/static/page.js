@@ -1,11 +1,15 @@
 // The page shows what the engine says and nothing of its own: every event carries the whole state, and is drawn whole.
 
+import { call, known as hasToken, listen, put } from "./api.js";
+import { framed, leave, leavingDialog } from "./message.js";
+
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 const ROW = 24, TOP = 26, FEW = 64, MANY_TILES = 24, SHOWN = 40;
 
 let state = null; // as the engine told it last
 let reachable = false; // the gateway, not the server
+let refused = !hasToken(); // the gateway does not know this page's token
 let skew = 0; // the engine's clock minus ours, in seconds
 let last = null; // the last request from this page: {name, key}
 let offered = null; // the position for which the timer's choice was made
@@ -82,7 +86,8 @@ function showSwitch() {
 function sentence(name, known) {
   if (name === "on") return "Hidden. The server cannot tell which source you want.";
   if (name === "off") return "Asking openly, the past stays hidden.";
-  if (!known) return "The gateway does not answer. If it was started again, open the address that it printed.";
+  if (refused) return "This page has no token, or an old one. Open the address that `onoff gateway` printed.";
+  if (!known) return "The gateway does not answer. It may have been stopped; this page looks for it every second.";
   const why = state.connected === null ? "Looking for the server." : `The server does not answer: ${state.problem}.`;
   return `${why} The switch is set to ${mode(state.privacy.private)}.`;
 }
@@ -101,9 +106,7 @@ function showTimer() {
 }
 
 async function turn(body) {
-  const answer = await fetch("/v1/privacy", {
-    method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
-  }).catch(() => null);
+  const answer = await put("/v1/privacy", body).catch(() => null);
   if (answer !== null && !answer.ok) {
     const problem = await answer.json();
     $("notice").textContent = `${problem.title}. ${problem.hint ?? ""}`;
@@ -153,7 +156,7 @@ async function ask(name, key = crypto.randomUUID()) {
   showTiles();
   $("again").hidden = true;
   try {
-    const answer = await fetch(`/v1/sources/${encodeURIComponent(name)}`, {
+    const answer = await call(`/v1/entries/${encodeURIComponent(name)}`, {
       headers: { "Idempotency-Key": key, "X-Privacy-Expected": state.privacy.private ? "on" : "off" },
     });
     if (answer.ok) await showMessage(name, answer);
@@ -168,6 +171,7 @@ async function ask(name, key = crypto.randomUUID()) {
 async function showMessage(name, answer) {
   const head = (field) => answer.headers.get(field);
   const on = head("x-privacy-mode") === "on";
+  $("message-body").dataset.ready = "false";
   $("message-title").textContent = name;
   const time = head("x-message-time");
   const published = time === null ? "nothing published yet" : `published ${new Date(time).toLocaleString()}`;
@@ -176,30 +180,24 @@ async function showMessage(name, answer) {
     element("li", {}, `${head("x-cost-messages")} of ${head("x-sources")} messages downloaded`),
     element("li", {}, published),
     ...(head("x-note") ? [element("li", {}, head("x-note"))] : [])));
-  const kind = (head("content-type") ?? "").split(";")[0].trim();
-  $("message-body").replaceChildren(...content(kind, new Uint8Array(await answer.arrayBuffer())));
+  const { entries } = await answer.json();
+  const shown = entries.map(shownEntry);
+  const frames = shown.flatMap((article) => [...article.querySelectorAll("iframe")]);
+  const loaded = Promise.all(frames.map((frame) => new Promise((done) => frame.addEventListener("load", done))));
+  $("message-body").replaceChildren(...shown);
+  await loaded;
+  $("message-body").dataset.ready = "true";
 }
 
-function content(kind, bytes) {
-  const text = new TextDecoder().decode(bytes);
-  if (kind === "text/html") return [framed(text)];
-  if (kind === "application/vnd.onoff.entry+json") {
-    try {
-      const entry = JSON.parse(text);
-      const body = typeof entry.html === "string" ? framed(entry.html) : element("pre", {}, String(entry.text ?? ""));
-      return [element("h3", {}, String(entry.title ?? "")), body, element("p", { class: "hint" }, String(entry.link ?? ""))];
-    } catch { /* shown as the text it is */ }
-  }
-  if (kind.startsWith("text/") || kind.endsWith("json") || kind.endsWith("xml")) return [element("pre", {}, text)];
-  return bytes.length ? [element("p", { class: "hint" }, `${bytes.length} bytes of ${kind}`)] : [];
-}
-
-// What a publisher wrote as HTML: no script, no origin, and by its own policy nothing is loaded, not even from here.
-function framed(html) {
-  const frame = element("iframe", { sandbox: "", referrerpolicy: "no-referrer", title: "message" });
-  frame.srcdoc = `<!doctype html><meta http-equiv="Content-Security-Policy" content="default-src 'none'; form-action 'none'">`
-    + `<meta name="color-scheme" content="light dark">${html}`;
-  return frame;
+function shownEntry(entry) {
+  const title = element("h3", {});
+  if (entry.link) {
+    const link = element("button", { type: "button", class: "link" }, entry.title || entry.link);
+    link.addEventListener("click", () => leave(entry.link));
+    title.append(link);
+  } else if (entry.html !== undefined) title.append(entry.title);
+  const body = entry.html === undefined ? element("pre", {}, entry.text) : framed(entry.html, entry.title || "message");
+  return element("article", {}, ...(title.hasChildNodes() ? [title] : []), body);
 }
 
 async function showProblem(name, answer) {
@@ -332,15 +330,18 @@ function show() {
   showTiles(); showSeen(); showCost(); showBelief(); showProgress();
 }
 
-function listen() {
-  const events = new EventSource("/v1/events");
-  events.addEventListener("state", (event) => {
-    state = JSON.parse(event.data);
-    reachable = true;
-    skew = state.now - Date.now() / 1000;
-    show();
-  });
-  events.addEventListener("error", () => { reachable = false; showSwitch(); });
+function heard(told) {
+  state = told;
+  reachable = true;
+  refused = false;
+  skew = state.now - Date.now() / 1000;
+  show();
+}
+
+function lost(status) {
+  reachable = false;
+  refused = status === 403;
+  showSwitch();
 }
 
 $("switch").addEventListener("click", () => state !== null && turn({ private: !state.privacy.private }));
@@ -350,4 +351,6 @@ $("timer-for").addEventListener("change", () => { $("timer-until-label").hidden 
 $("filter").addEventListener("input", showTiles);
 $("again").addEventListener("click", () => last !== null && ask(last.name, last.key));
 setInterval(() => { if (reachable && state !== null) { showTimer(); showProgress(); } }, 250);
-listen();
+leavingDialog();
+showSwitch();
+if (hasToken()) listen(heard, lost);
