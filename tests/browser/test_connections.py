@@ -143,7 +143,7 @@ def reading(tmp_path, listener, wanted=lambda name: True, ways=WAYS):
         )
         with contextlib.closing(context):
             page = context.new_page()
-            page.set_default_timeout(PATIENCE)
+            page.set_default_timeout(1000 * PATIENCE)
             yield local, page, netlog
             page.goto(f"http://{CANARY}:{listener.port}/")
             listener.wait_for(CANARY)

@@ -1,0 +1,86 @@
+"""What is shown of a message: entries, clean, and nothing that a browser would do more with than show it."""
+
+import json
+
+import pytest
+
+from onoff import wire
+from onoff.client import Message, Sent
+from onoff.gateway.present import MOST_ENTRIES, Entry, entries_of, for_browser, for_program, leads_to_a_page, moment_of
+
+
+def message(kind, body, version=1):
+    text = body if isinstance(body, str) else json.dumps(body)
+    found = wire.Message(version, 5000, kind, text.encode()) if version else wire.NOTHING
+    return Message.of("paper", found, Sent("s", 0, (0,), 1, private=True))
+
+
+FRAME = "<p>Hi</p><iframe src='http://x.example/'></iframe>"
+
+
+def test_entries_come_in_their_order_with_clean_html():
+    entry = {"title": "<b>T</b>", "link": "https://x.example/1", "time": 7, "html": FRAME}
+    second = {"title": "U", "link": "javascript:x", "time": None, "text": "<p>"}
+    assert entries_of(message(wire.ENTRY_TYPE, {"entries": [entry, second]})) == (
+        Entry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
+        Entry("U", "", None, text="<p>"),
+    )
+    assert entries_of(message(wire.ENTRY_TYPE, entry)) == (
+        Entry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
+    )
+    many = {"entries": [second] * (MOST_ENTRIES + 1)}
+    assert len(entries_of(message(wire.ENTRY_TYPE, many))) == MOST_ENTRIES
+    assert entries_of(message("text/plain", "", version=0)) == ()
+
+
+@pytest.mark.parametrize("body", ["not json", "[1]", "null", '{"entries": 3}', '{"entries": [1]}', "[" * 100_000])
+def test_an_entry_that_is_none_is_its_text(body):
+    assert entries_of(message(wire.ENTRY_TYPE, body)) == (Entry("", "", None, text=body),)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "expected"),
+    [
+        ("text/plain", "first\nsecond", Entry("first", "", 5000, text="first\nsecond")),
+        ("text/plain", "x" * 200, Entry("x" * 119 + "…", "", 5000, text="x" * 200)),
+        ("text/html", FRAME, Entry("", "", 5000, html="<p>Hi</p>")),
+        ("application/xml", "<x/>", Entry("", "", 5000, text="<x/>")),
+        ("image/svg+xml", FRAME, Entry("", "", 5000, text=FRAME)),
+        ("image/png", "1234", Entry("", "", 5000, text="4 bytes of image/png")),
+    ],
+)
+def test_a_message_of_any_kind_is_an_entry(kind, body, expected):
+    assert entries_of(message(kind, body)) == (expected,)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("text/html; charset=utf-8", "text/html; charset=utf-8"),
+        ("text/plain", "text/plain; charset=utf-8"),
+        ("application/json", "text/plain; charset=utf-8"),
+        (wire.ENTRY_TYPE, "text/plain; charset=utf-8"),
+        ("image/png", "image/png"),
+        *((kind, None) for kind in ("image/svg+xml", "text/xml", "application/pdf", "application/xhtml+xml", "x/y")),
+    ],
+)
+def test_a_browser_gets_what_it_can_only_show_and_the_rest_as_a_file(kind, shown):
+    body, headers = for_browser(message(kind, FRAME))
+    if shown is None:
+        assert headers == {"content-type": wire.ANY_TYPE, "content-disposition": "attachment"}
+    else:
+        assert headers == {"content-type": shown}
+    assert (b"iframe" in body) == (not kind.startswith("text/html"))
+
+
+@pytest.mark.parametrize("kind", ["text/html", "image/svg+xml", "text/plain", "x/y"])
+def test_a_program_gets_the_publishers_bytes_and_type(kind):
+    body, headers = for_program(message(kind, FRAME))
+    assert (body, headers["content-type"]) == (FRAME.encode(), kind)
+    assert ("content-disposition" in headers) == (kind != "text/plain")
+
+
+def test_links_and_times():
+    assert leads_to_a_page("https://x.example/")
+    assert not any(map(leads_to_a_page, ["", "javascript:x", "mailto:x", "http://[", "/x", "data:,x"]))
+    assert moment_of(wire.TIME_LIMIT - 1).year == moment_of(0).year == 1970
