@@ -2,6 +2,8 @@
 
 import os
 import shutil
+import signal
+import threading
 from collections import Counter
 from collections.abc import Iterator
 
@@ -16,6 +18,11 @@ PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+
+
+if threading.current_thread() is threading.main_thread():
+    # A shell starts what runs in the background deaf to Ctrl-C, and children inherit that: some tests send it to them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
