@@ -50,8 +50,3 @@ def test_a_publisher_cannot_command_the_terminal(shown, world):
 def test_what_is_no_text_is_shown_as_far_as_it_goes(shown, world):
     world.publish("beta", b"\xff\xfe half")
     assert "\ufffd\ufffd half" in shown("beta")
-
-
-def test_building_a_table_is_said_where_someone_looks(shown):
-    shown("beta")
-    assert "building the table for 4 sources" in shown("beta", "--open")
