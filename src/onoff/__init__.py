@@ -7,7 +7,8 @@
     onoff.Session(chain).request(x, private=True)   one request in, one query out
     onoff.Client(url, chain).get(x, private=True)   the same against a message server, safe across crashes
 
-Names are loaded when they are first used, so `import onoff` costs nothing, and a server never loads a chain.
+Names are loaded when they are first used, so `import onoff` costs nothing, and a server never loads a chain. Every
+error that onoff raises on purpose is here too; `onoff.errors` draws their tree.
 """
 
 from __future__ import annotations
@@ -15,11 +16,34 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from onoff.errors import (
+    BadAnswer,
+    CatalogueMismatch,
+    InvalidChain,
+    InvalidInput,
+    InvalidModel,
+    InvalidPattern,
+    InvalidTable,
+    InvalidWire,
+    JournalBusy,
+    JournalError,
+    JournalUnusable,
+    JournalWriteFailed,
+    MissingExtra,
+    OnOffError,
+    PrivacyBreach,
+    ServerUnreachable,
+    Stopped,
+    StoreFull,
+    StoreUnavailable,
+    UnknownScheme,
+    UnknownSource,
+)
+
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from onoff.client import AsyncClient, Client, Message
-    from onoff.errors import OnOffError
     from onoff.model.bounds import bounds
     from onoff.model.chain import MarkovChain
     from onoff.model.contexts import RequestModel
@@ -31,15 +55,35 @@ if TYPE_CHECKING:
 __all__ = [
     "UNIT",
     "AsyncClient",
+    "BadAnswer",
+    "CatalogueMismatch",
     "Client",
+    "InvalidChain",
+    "InvalidInput",
+    "InvalidModel",
+    "InvalidPattern",
+    "InvalidTable",
+    "InvalidWire",
+    "JournalBusy",
+    "JournalError",
+    "JournalUnusable",
+    "JournalWriteFailed",
     "MarkovChain",
     "Message",
+    "MissingExtra",
     "OnOffError",
+    "PrivacyBreach",
     "Query",
     "QueryTable",
     "RequestModel",
     "Rows",
+    "ServerUnreachable",
     "Session",
+    "Stopped",
+    "StoreFull",
+    "StoreUnavailable",
+    "UnknownScheme",
+    "UnknownSource",
     "bounds",
     "design",
 ]
@@ -49,7 +93,6 @@ _HOME = {
     "Client": "client",
     "MarkovChain": "model.chain",
     "Message": "client",
-    "OnOffError": "errors",
     "Query": "session",
     "QueryTable": "tables.table",
     "RequestModel": "model.contexts",
@@ -61,11 +104,13 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'onoff' has no attribute {name!r}")
-    return getattr(import_module(f"onoff.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # a type checker reads the imports above, and refuses a name that is not there
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOME:
+            raise AttributeError(f"module 'onoff' has no attribute {name!r}")
+        return getattr(import_module(f"onoff.{_HOME[name]}"), name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted([*__all__, "__version__"])
