@@ -13,8 +13,8 @@ from tests.support.raw import catalogue
 from onoff import wire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.answer import Shelf
 from onoff.server.changes import INLINE_BYTES, Changes
+from onoff.server.shelf import Shelf
 from onoff.server.store import Stamp
 from onoff.wire import ChangesDecoder, Edition, Since
 

@@ -26,7 +26,7 @@ from typing import Any
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.access import MetricsAccess, bearer_digest
-from onoff.server.answer import Answer, Answerer, unavailable
+from onoff.server.answer import Answerer
 from onoff.server.changes import Changes
 from onoff.server.exchange import (
     Receive,
@@ -44,6 +44,7 @@ from onoff.server.exchange import (
     takes_gzip,
 )
 from onoff.server.head import check_body_headers, check_query_headers
+from onoff.server.judge import Answer, unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import Pages
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers

@@ -13,8 +13,8 @@ import zlib
 from pathlib import Path
 
 from onoff.errors import InvalidInput, InvalidWire
-from onoff.server.answer import Shelf
 from onoff.server.changes import Changes
+from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.system.atomic import atomic_write
 from onoff.wire import (

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onoff.server.answer import Shelf
+from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.wire import Edition, EditionReport, Since, encode_changes_head, encode_changes_trailer, strip_padding
 
@@ -97,12 +97,9 @@ class Changes:
 
     async def _refresh(self) -> Edition:
         """Bring the shelf up to the store; forget replies of an older edition."""
-        shelf, nearby = self._shelf, self._store.nearby
-        news = nearby.news_now(shelf.stamp) if nearby is not None else None
-        if nearby is None or (news is not None and news.catalogue != shelf.catalogue):
+        shelf = self._shelf
+        if not shelf.refresh_sync(self._store):
             await shelf.refresh(self._store)
-        elif news is not None:
-            shelf.take(news)
         edition = shelf.edition
         assert edition is not None
         if edition != self._edition:

@@ -12,8 +12,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMappi
 from http import HTTPStatus
 from typing import Any
 
-from onoff.server.answer import RETRY_SECONDS, Answer, answer_headers
+from onoff.server.answer import RETRY_SECONDS, answer_headers
 from onoff.server.changes import Reply
+from onoff.server.judge import Answer
 from onoff.wire import CHANGES_TYPE, PROBLEM_TYPE, Problem, encode_problem
 
 Scope = MutableMapping[str, Any]

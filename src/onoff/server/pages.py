@@ -10,7 +10,6 @@ from typing import NamedTuple
 from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server.access import MetricsAccess
-from onoff.server.answer import unavailable
 from onoff.server.changes import Changes
 from onoff.server.docs_page import docs_page
 from onoff.server.exchange import (
@@ -26,6 +25,7 @@ from onoff.server.exchange import (
     send_problem,
 )
 from onoff.server.head import check_body_headers
+from onoff.server.judge import unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.openapi import describe
 from onoff.server.store import Store

@@ -188,7 +188,7 @@ class SQLiteStore:
     # Reading, on the event loop's own connection.
 
     @property
-    def nearby(self) -> SQLiteStore:
+    def local(self) -> SQLiteStore:
         return self
 
     async def catalogue(self) -> Catalogue:
@@ -221,7 +221,7 @@ class SQLiteStore:
     async def latest(self, after: Stamp) -> Latest:
         return self._latest(after)
 
-    def news_now(self, after: Stamp) -> Latest | None:
+    def changed_since(self, after: Stamp) -> Latest | None:
         if self._steps.bell == self._heard and self._stamp == after:
             return None
         return self._latest(after)
@@ -243,12 +243,12 @@ class SQLiteStore:
             changed={row[0]: row[5] for row in changed},
         )
 
-    def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
+    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         self._queries += 1
         return self._steps.admit(session, step, digest)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        return Admission(self._look(), self.admit_now(session, step, digest))
+        return Admission(self._look(), self.admit_sync(session, step, digest))
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)

@@ -95,21 +95,21 @@ class Readiness:
     reason: str = ""
 
 
-class Nearby(Protocol):
+class LocalStore(Protocol):
     """A store on this machine: it answers without waiting, and just as it would when awaited."""
 
-    def news_now(self, after: Stamp) -> Latest | None:
+    def changed_since(self, after: Stamp) -> Latest | None:
         """What changed after the stamp; None if nothing did."""
         ...
 
-    def admit_now(self, session: bytes, step: int, digest: bytes) -> LastStep | None: ...
+    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None: ...
 
 
 class Store(Protocol):
     """What a message server needs of its store."""
 
     @property
-    def nearby(self) -> Nearby | None: ...
+    def local(self) -> LocalStore | None: ...
 
     async def catalogue(self) -> Catalogue: ...
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:

@@ -88,7 +88,7 @@ class _Waiting:
 class ValkeyStore:
     """A store that many servers share."""
 
-    nearby = None  # every verdict is a round trip
+    local = None  # every verdict is a round trip
 
     def __init__(self, client: Any, *, buckets: int = BUCKETS) -> None:
         self._client = client

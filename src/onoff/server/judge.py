@@ -1,0 +1,69 @@
+"""The verdict on a query, given what is on the shelf: one synchronous function for every way a query comes.
+
+Order of judgement: form of the head, epoch, form of the bitmap. What is refused here leaves no trace in the store; what
+passes is admitted there, once for each step of a session.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+from onoff import wire
+from onoff.errors import InvalidWire, StoreUnavailable
+from onoff.server.shelf import Shelf
+from onoff.server.store import LastStep
+from onoff.wire import QUERY_HEAD_BYTES, Problem
+
+Answer = list[bytes]  # its frames, at least one
+
+
+class Asked(NamedTuple):
+    """A query in its one form: what it wants, and what the store must admit."""
+
+    frames: Answer
+    session: bytes
+    step: int
+    digest: bytes
+
+
+def judge(body: bytes, shelf: Shelf) -> Asked | Problem:
+    """What the query in `body` asks for; or why it is refused."""
+    try:
+        epoch, session, step = wire.decode_query_head(body)
+        if epoch != shelf.epoch:
+            return epoch_changed(shelf.epoch)
+        frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
+    except InvalidWire as error:
+        return invalid(error)
+    return Asked(frames, session, step, hashlib.sha256(body).digest())
+
+
+def invalid(error: InvalidWire) -> Problem:
+    return Problem(400, error.message, error.hint or "")
+
+
+def epoch_changed(epoch: int) -> Problem:
+    return Problem(
+        409,
+        "the catalogue is not the one of the query",
+        "fetch /v1/catalogue and start a new session",
+        wire.EPOCH_CHANGED,
+        epoch=epoch,
+    )
+
+
+def step_conflict(last: LastStep) -> Problem:
+    return Problem(
+        409,
+        "this session has already sent another query for this step, or a later step",
+        "start a new session and ask for everything",
+        wire.STEP_CONFLICT,
+        step=last.step,
+        sha256=last.digest.hex(),
+    )
+
+
+def unavailable(error: StoreUnavailable) -> Problem:
+    del error  # its text may name files and hosts, which are no business of the asker
+    return Problem(503, "the store of messages does not answer", "send the same request again in a moment")

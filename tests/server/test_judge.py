@@ -1,0 +1,45 @@
+"""The verdict on a query, without a store: form, epoch, set."""
+
+import hashlib
+
+import pytest
+from tests.support.raw import query
+
+from onoff import wire
+from onoff.server.judge import Asked, judge
+from onoff.server.shelf import Shelf
+from onoff.server.store import Latest, Stamp
+from onoff.wire import Problem
+
+KNOWN = wire.Catalogue(("a", "b", "c"), 512)
+
+
+@pytest.fixture
+def shelf():
+    life = bytes(16)
+    edition = wire.Edition(KNOWN.epoch, life, 1, bytes(32))
+    shelf = Shelf()
+    shelf.take(Latest(Stamp(life, 1), KNOWN, {"b": wire.Message(1, 1, "a/b", b"B")}, True, edition, {"b": 1}))
+    return shelf
+
+
+def test_a_good_query_asks_for_its_frames_and_names_its_step(shelf):
+    body = query(KNOWN, 1, 2, session=b"s" * 16, step=7)
+    assert judge(body, shelf) == Asked([shelf.frames[1], shelf.frames[2]], b"s" * 16, 7, hashlib.sha256(body).digest())
+
+
+def test_a_query_of_another_catalogue_is_told_the_epoch_that_holds(shelf):
+    problem = judge(query(wire.Catalogue(("a", "b"), 512), 0), shelf)
+    assert isinstance(problem, Problem)
+    assert (problem.status, problem.type, problem.epoch) == (409, wire.EPOCH_CHANGED, KNOWN.epoch)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [lambda q: q[:-1], lambda q: q + b"\0", lambda q: q[:-1] + b"\0", lambda q: q[:-1] + b"\x08", lambda q: b""],
+)
+def test_any_other_form_is_refused(shelf, change):
+    problem = judge(change(query(KNOWN, 1)), shelf)
+    assert isinstance(problem, Problem)
+    assert problem.status == 400
+    assert problem.hint
