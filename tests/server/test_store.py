@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
-from onoff.server.store import LastStep, Publisher, Stamp, token_digest
+from onoff.server.store import LastStep, Publisher, Readiness, Stamp, token_digest
 from onoff.wire import Catalogue, Message, capacity
 
 FRAME = 512
@@ -356,5 +356,58 @@ def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp
             publishing = [asyncio.create_task(store.publish(name, "a/b", b"together", 0)) for name in "abcabc"]
             assert [(await one).version for one in publishing] == [2, 2, 2, 3, 3, 3]
             assert commits == [1, 1, 1, 6]
+
+    asyncio.run(body())
+
+
+def test_every_file_of_a_store_is_for_its_owner_whatever_the_umask(tmp_path):
+    old = os.umask(0)
+    try:
+
+        async def body():
+            async with opened(str(tmp_path / "m.db")) as store:
+                await edit_catalogue(store, add=["a"])
+                await store.publish("a", "a/b", b"x", 0)
+                return {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+
+        modes = asyncio.run(body())
+    finally:
+        os.umask(old)
+    assert set(modes) == {"m.db", "m.db-wal", "m.db-shm", "m.db-steps"}
+    assert set(modes.values()) == {0o600}
+
+
+def test_a_store_that_an_earlier_version_left_open_to_others_is_closed_to_them(tmp_path):
+    path = tmp_path / "m.db"
+    asyncio.run(asyncio.run(open_store(str(path))).close())
+    path.chmod(0o644)
+    asyncio.run(asyncio.run(open_store(str(path))).close())
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, monkeypatch):
+    """Reads go on; readiness says that publishes are not kept."""
+    monkeypatch.setattr("onoff.server.sqlite.PROBE_SECONDS", 0.0)
+
+    async def body():
+        path = tmp_path / "m.db"
+        async with opened(str(path)) as store:
+            await edit_catalogue(store, add=["a"])
+            assert await store.readiness() == Readiness()
+            writer = store._writer
+            store._writer = sqlite3.connect(
+                f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
+            )
+            with pytest.raises(StoreUnavailable):
+                await store.publish("a", "a/b", b"x", 0)
+            readiness = await store.readiness()
+            assert (readiness.answers, readiness.keeps) == (True, False)
+            assert "readonly" in readiness.reason
+            store._writer.close()
+            store._writer = writer
+            assert await store.readiness() == Readiness()
+            writer.execute("DROP TABLE meta")
+            readiness = await store.readiness()
+            assert (readiness.answers, readiness.keeps) == (False, False)
 
     asyncio.run(body())

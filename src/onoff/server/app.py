@@ -24,7 +24,7 @@ from http import HTTPStatus
 from typing import Any
 
 from onoff import wire
-from onoff.errors import InvalidWire, StoreUnavailable, UnknownSource
+from onoff.errors import InvalidWire, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server.access import MetricsAccess, bearer_digest
 from onoff.server.answer import Answerer
 from onoff.server.changes import Changes
@@ -127,7 +127,7 @@ class MessageServer:
         except StoreUnavailable as error:
             self.metrics.add(Count.UNAVAILABLE)
             log.warning("store unavailable: %s", error)
-            await send_problem(send, unavailable(error), close=True)
+            await send_problem(send, not_kept(error), close=True)
         else:
             self.metrics.add(Count.PUBLISHED)
             body = json.dumps(receipt, ensure_ascii=False).encode()
@@ -167,6 +167,13 @@ class MessageServer:
             self.metrics.add(Count.UNAVAILABLE)
         else:
             self.metrics.add(Count.REFUSED)
+
+
+def not_kept(error: StoreUnavailable) -> Problem:
+    """Why a message was not kept: there is no room for it, or the store does not answer."""
+    if isinstance(error, StoreFull):
+        return Problem(507, "the store of messages is full", "tell the operator; then send it again")
+    return unavailable(error)
 
 
 def overloaded() -> Problem:

@@ -24,6 +24,7 @@ _MEANINGS = {
     413: "Too long",
     415: "Not the right media type, or encoded",
     503: "Overload, or the store does not answer; try again after Retry-After",
+    507: "The store is full",
 }
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
@@ -197,5 +198,5 @@ def _publish() -> dict[str, Any]:
         "security": [{"publisher": []}],
         "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
         "requestBody": {"required": True, "content": {wire.ANY_TYPE: _BINARY, "text/plain": _BINARY}},
-        "responses": _responses(_json("Receipt"), 400, 401, 403, 404, 408, 411, 413, 415, 503),
+        "responses": _responses(_json("Receipt"), 400, 401, 403, 404, 408, 411, 413, 415, 503, 507),
     }

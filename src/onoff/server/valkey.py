@@ -237,7 +237,7 @@ class ValkeyStore:
             more_keys=[_OLD_STEP + session.hex().encode()],
         )
         conflict = _readable(lambda: LastStep(*_LAST.unpack(held[0]))) if held else None
-        return Admission(self._stamp(life, int(number)), conflict)
+        return Admission(self._stamp(life, _readable(lambda: int(number))), conflict)
 
     async def last_step(self, session: bytes) -> LastStep | None:
         bucket = await self._ask(self._client.hget(scripts.KEYS[9], str(bucket_number(session, self._buckets))))
@@ -281,9 +281,7 @@ class ValkeyStore:
             edition, catalogue, _ = self._read_state([*got[:4], []])
             if may_overflow(catalogue) and want_total == "0":
                 continue
-            held = {
-                name: (int(version), int(size)) for name, (version, size) in zip(names, _pairs(got[5:]), strict=True)
-            }
+            held = dict(zip(names, _numbers(got[5:]), strict=True))
             args: list[Any] = []
             outcomes, digest, total = {}, edition.digest, int(got[4])
             for k, one in enumerate(batch):
@@ -421,6 +419,10 @@ def _unpack(version: bytes, packed: bytes) -> Message:
 
 def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     return zip(items[::2], items[1::2], strict=True)
+
+
+def _numbers(items: Sequence[Any]) -> list[tuple[int, int]]:
+    return _readable(lambda: [(int(one), int(other)) for one, other in _pairs(items)])
 
 
 def _readable(read: Callable[[], T]) -> T:
