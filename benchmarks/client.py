@@ -25,6 +25,7 @@ from onoff.client.commands import Store
 from onoff.client.core import Core
 from onoff.client.journal import Journal
 from onoff.client.record import Record
+from onoff.client.retrying import Retries
 from onoff.experiments.families import dirichlet
 from onoff.session import Session
 from onoff.wire import Catalogue
@@ -73,7 +74,7 @@ def commits(rounds: int) -> dict[str, float]:
     """Median seconds of a bare commit, of a draw and commit, and of marking it as answered."""
     chain = MarkovChain(dirichlet(SOURCES, 1.0, np.random.default_rng(1)))
     session = Session(chain, "greedy")
-    core = Core(session, server="http://x.test", origin="", new_session=lambda: bytes(16), attempts=1, backoff=0)
+    core = Core(session, Retries("http://x.test"), origin="", new_session=lambda: bytes(16))
     core.catalogue = Catalogue(chain.names)
     times: dict[str, list[float]] = {"bare": [], "request": [], "complete": []}
     with tempfile.TemporaryDirectory(prefix="onoff-", dir=Path.cwd()) as folder:

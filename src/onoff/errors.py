@@ -18,6 +18,8 @@
     │   ├── JournalBusy                       another process, or another client in this one, holds it
     │   ├── JournalUnusable                   not a journal, or one of a newer version
     │   └── JournalWriteFailed                the disk is full, or gives errors
+    ├── MirrorError                  exit 1   the client's copy of the messages cannot be used
+    │   └── MirrorEmpty                       nothing was fetched yet
     ├── ServerUnreachable            exit 4   nobody answers, or not as a message server would
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
@@ -120,6 +122,14 @@ class JournalWriteFailed(JournalError):
 
 class Stopped(OnOffError):
     """A long computation was told to stop before it was done: there is no result."""
+
+
+class MirrorError(OnOffError):
+    """The client's copy of the messages cannot be used; it can always be fetched again."""
+
+
+class MirrorEmpty(MirrorError):
+    """Nothing was fetched yet, so there is nothing to read."""
 
 
 class StoreUnavailable(OnOffError):

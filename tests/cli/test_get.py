@@ -43,18 +43,43 @@ def test_get_prints_the_message_as_it_is(capfd, world):
     world.publish("beta", b"\x00\xff raw \x1b[31m")
     captured = capfd
     assert run(["get", "beta"]) == 0
-    written = captured.readouterr()
-    assert "raw" in written.out
-    assert "there was no journal: everything was asked" in written.err
+    assert "raw" in captured.readouterr().out
+    assert run(["get", "beta", "--open"]) == 0
+    assert "the server does not know this session: everything was asked" in captured.readouterr().err
 
 
 def test_get_as_json_tells_the_message_and_what_was_seen(capfd):
-    out_of(capfd, "get", "alpha")
+    out_of(capfd, "get", "alpha", "--open")
     told = json.loads(out_of(capfd, "get", "beta", "--open", "--json").out)
     assert (told["source"], told["text"], told["version"]) == ("beta", "first of beta", 1)
     assert told["sent"]["step"] == 1
     assert told["sent"]["private"] is False
     assert 1 in told["sent"]["sources"]
+    assert (told["body"], told["messages"], told["edition"]) == ("first of beta", len(told["sent"]["sources"]), None)
+    assert told["bytes_received"] == told["messages"] * 256
+
+
+def test_get_in_private_as_json_tells_the_edition(capfd, world):
+    told = json.loads(out_of(capfd, "get", "beta", "--json").out)
+    assert (told["source"], told["body"], told["edition"], told["messages"]) == ("beta", "first of beta", 4, 4)
+    assert told["bytes_received"] > 0
+    assert told["sent"]["mirror"] is True
+    world.publish("alpha", b"second of alpha")
+    again = json.loads(out_of(capfd, "get", "beta", "--json").out)
+    assert (again["edition"], again["messages"]) == (5, 1)
+    fresh = json.loads(out_of(capfd, "get", "beta", "--json", "--max-age", "3600").out)
+    assert (fresh["messages"], fresh["bytes_received"]) == (0, 0)
+
+
+def test_a_dry_run_says_what_it_would_cost_and_asks_for_no_message(capfd, world):
+    out_of(capfd, "get", "beta")
+    world.requests.clear()
+    told = json.loads(out_of(capfd, "get", "beta", "--dry-run", "--json").out)
+    assert told.keys() == {"hour_on", "refresh_now", "open_now", "everything", "used_today"}
+    assert told["hour_on"] == 3600
+    assert told["everything"] == 4 * 256
+    assert [path for _, path, _, _ in world.requests] == ["/v1/edition"]
+    assert "an hour of ON: 3.5 KiB" in out_of(capfd, "get", "beta", "--dry-run").out
 
 
 def test_a_source_without_a_message_is_said_to_be_empty(capfd, world):
@@ -67,7 +92,8 @@ def test_a_source_without_a_message_is_said_to_be_empty(capfd, world):
 def test_get_is_private_unless_told_otherwise(capfd, world):
     for _ in range(3):
         assert json.loads(out_of(capfd, "get", "beta", "--json").out)["sent"]["private"] is True
-    assert world.sets() == [NAMES] * 3
+    assert world.queries == []
+    assert [path.partition("?")[0] for _, path, _, _ in world.requests].count("/v1/changes") == 3
 
 
 def test_a_name_can_come_from_standard_input(capfd, monkeypatch):
@@ -144,7 +170,7 @@ def test_state_shows_verifies_and_resets(capfd, tmp_path):
     assert "there is no journal" in out_of(capfd, "state", "show", "--json").out
     out_of(capfd, "state", "verify", code=1)
     assert not (tmp_path / "journal").exists()
-    out_of(capfd, "get", "gamma")
+    out_of(capfd, "get", "gamma", "--open")
     shown = json.loads(out_of(capfd, "state", "show", "--json").out)
     assert shown["doubt"] is None
     assert shown["last"]["step"] == 0

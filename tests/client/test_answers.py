@@ -64,7 +64,7 @@ def test_a_fault_at_every_byte(fault):
     refused = 0
     with listening(world, deliver) as server:
         settings = {"tick": 0, "attempts": 1, "background": False, "timeout": PATIENCE}
-        with Client(server.url, CHAIN, MemoryJournal(), "single", **settings) as client:
+        with Client(server.url, CHAIN, MemoryJournal(), "single", mirror=False, **settings) as client:
             for offset in range(LENGTH):
                 at = offset
                 name = NAMES[offset % 4]
@@ -94,7 +94,7 @@ def test_an_answer_byte_by_byte_is_put_together():
 
     with (
         listening(world, deliver) as server,
-        Client(server.url, CHAIN, MemoryJournal(), "single", tick=0, attempts=1) as client,
+        Client(server.url, CHAIN, MemoryJournal(), "single", mirror=False, tick=0, attempts=1) as client,
     ):
         assert client.get("delta", private=True) == b"first of delta"
 
@@ -116,7 +116,7 @@ def test_an_answer_that_never_ends_is_given_up_in_time(part):
 
     with (
         listening(world, deliver) as server,
-        Client(server.url, CHAIN, MemoryJournal(), "single", tick=0, attempts=1, timeout=1.5) as client,
+        Client(server.url, CHAIN, MemoryJournal(), "single", mirror=False, tick=0, attempts=1, timeout=1.5) as client,
     ):
         while not client.pending:  # on a machine so busy that the catalogue takes as long, once more
             with pytest.raises(ServerUnreachable, match=r"no whole answer within 1\.5 s"):
@@ -171,7 +171,7 @@ def test_a_wrong_answer_is_refused_by_name_and_the_same_bytes_are_sent_again(kin
         return WRONG[kind](frames_of(right), world)
 
     settings = {"tick": 0, "attempts": 1, "background": False, "transport": Direct(world, fault)}
-    with Client("http://server.test", CHAIN, MemoryJournal(), "single", **settings) as client:
+    with Client("http://server.test", CHAIN, MemoryJournal(), "single", mirror=False, **settings) as client:
         with pytest.raises(BadAnswer):
             client.get("gamma", private=True)
         wrong = False
@@ -196,7 +196,7 @@ def test_what_is_longer_than_any_answer_is_not_read_to_its_end():
 
     with (
         listening(world, deliver) as server,
-        Client(server.url, CHAIN, MemoryJournal(), "single", tick=0, attempts=1) as client,
+        Client(server.url, CHAIN, MemoryJournal(), "single", mirror=False, tick=0, attempts=1) as client,
         pytest.raises(ServerUnreachable, match="too long"),
     ):
         client.get("gamma", private=True)

@@ -15,7 +15,7 @@ def test_requests_at_once_are_steps_one_after_the_other():
     world = World()
 
     async def session():
-        settings = {"tick": 0, "transport": Direct(world)}
+        settings = {"tick": 0, "transport": Direct(world), "mirror": False}
         chain = onoff.MarkovChain(P4, names=NAMES)
         async with AsyncClient("http://server.test", chain, MemoryJournal(), "single", **settings) as client:
             assert repr(client) == "<AsyncClient: 4 sources>"

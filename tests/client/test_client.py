@@ -28,7 +28,7 @@ def client_of(world, journal=None, *, fault=lambda request: None, chain=CHAIN, *
     settings = {"scheme": "single", "tick": 0, "sleep": lambda seconds: None, "background": False, **options}
 
     journal = MemoryJournal() if journal is None else journal
-    return Client("http://server.test", chain, journal, transport=Direct(world, fault), **settings)
+    return Client("http://server.test", chain, journal, transport=Direct(world, fault), **{"mirror": False, **settings})
 
 
 def queries_only(fault):
@@ -65,6 +65,7 @@ def test_a_message_is_bytes_and_says_what_the_server_saw():
         "n": 4,
         "private": False,
         "note": None,
+        "mirror": False,
         "cost": len(world.sets()[-1]),
     }
 
@@ -275,7 +276,9 @@ def test_another_chain_or_server_asks_for_everything():
     with client_of(world, journal, chain=smoother) as client:
         message = client.get("alpha", private=False)
     assert message.sent.note == "the chain is not the one of the last request: everything was asked"
-    with Client("http://other.test", smoother, journal, "single", transport=Direct(world), background=False) as client:
+    with Client(
+        "http://other.test", smoother, journal, "single", transport=Direct(world), background=False, mirror=False
+    ) as client:
         message = client.get("alpha", private=False)
     assert message.sent.note == "the server is not the one of the last request: everything was asked"
     assert set(world.sets()) == {NAMES}
@@ -438,7 +441,7 @@ def test_a_closed_client_says_so():
 def test_over_tcp_the_request_is_these_bytes_and_no_others(tmp_path):
     world = World()
     with listening(world) as server:
-        with Client(server.url, CHAIN, tmp_path / "journal", "single", tick=0) as client:
+        with Client(server.url, CHAIN, tmp_path / "journal", "single", tick=0, mirror=False) as client:
             assert client.get("alpha", private=True) == b"first of alpha"
         host = server.url.removeprefix("http://")
         query = world.queries[0]

@@ -13,6 +13,7 @@ from onoff.client.commands import Ask, Build, Fetch, Send, Store, Tick, Wait
 from onoff.client.core import Core
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Failure, Reply
+from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
@@ -25,11 +26,9 @@ SESSIONS = itertools.count(1)
 def machine(attempts=1, *, chain=CHAIN, server=URL, backoff=1):
     return Core(
         Session(chain, "single"),
-        server=server,
+        Retries(server, attempts, backoff),
         origin="somewhere",
         new_session=lambda: next(SESSIONS).to_bytes(16),
-        attempts=attempts,
-        backoff=backoff,
     )
 
 

@@ -41,7 +41,7 @@ class Specimen:
         os.link(self.path, self.file)
 
     def client(self):
-        settings = {"tick": 0, "background": False, "transport": Direct(self.world, self.photograph)}
+        settings = {"tick": 0, "background": False, "mirror": False, "transport": Direct(self.world, self.photograph)}
         return Client("http://server.test", CHAIN, self.path, "single", **settings)
 
     def photograph(self, request):

@@ -52,7 +52,7 @@ class Scene:
         CHAIN.save(self.chain)
 
     def client(self, **options):
-        settings = {"tick": 0, "attempts": 1, "background": False, **options}
+        settings = {"tick": 0, "attempts": 1, "background": False, "mirror": False, **options}
         return Client(self.url, CHAIN, self.journal, "greedy", **settings)
 
     def set(self, kind):

@@ -64,7 +64,7 @@ class Misfortunes(RuleBasedStateMachine):
             shutil.rmtree(self.folder)
 
     def new_client(self):
-        options = {"tick": 0, "background": False, "attempts": 2, "sleep": lambda seconds: None}
+        options = {"tick": 0, "background": False, "attempts": 2, "sleep": lambda seconds: None, "mirror": False}
         transport = Direct(self.world, self.misfortune)
         return Client("http://server.test", self.chain, self.journal, self.scheme, transport=transport, **options)
 

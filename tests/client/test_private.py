@@ -46,7 +46,7 @@ def test_the_name_of_the_wanted_source_stays_inside(tmp_path, monkeypatch, every
 
     journal = tmp_path / "user" / "journal"
     transport = Direct(world, lambda request: fault if request.path == wire.QUERY_PATH else None)
-    settings = {"tick": 0, "sleep": lambda seconds: None, "transport": transport, "background": False}
+    settings = {"mirror": False, "tick": 0, "sleep": lambda seconds: None, "transport": transport, "background": False}
     client = Client("http://server.test", CHAIN, journal, "greedy", **settings)
     faults = (None, "before", "after", Reply(503, (), b""), Reply(400, (), b""), Reply(200, (), b""), None)
     for fault in faults:  # noqa: B007  read by the transport
@@ -132,7 +132,7 @@ def test_other_processes_on_one_journal_are_turned_away(tmp_path):
     world = World(NAMES)
     with listening(world) as server:
         CHAIN.save(tmp_path / "chain.json")
-        with Client(server.url, CHAIN, tmp_path / "j", "single", tick=0) as client:
+        with Client(server.url, CHAIN, tmp_path / "j", "single", tick=0, mirror=False) as client:
             client.get("alpha", private=True)
             command = [f"{sys.prefix}/bin/onoff", "get", "beta", "--scheme", "single", "--server", server.url]
             command += ["--chain", str(tmp_path / "chain.json"), "--journal", str(tmp_path / "j")]

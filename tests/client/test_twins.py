@@ -66,6 +66,7 @@ class Run:
             tick=0,
             backoff=0,
             background=False,
+            mirror=False,
             entropy=self.steering,
             new_session=lambda: b"the same session",
         )

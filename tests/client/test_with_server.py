@@ -35,7 +35,7 @@ def journal(tmp_path):
 def test_messages_arrive_and_a_restart_goes_on(server, journal):
     seen = []
     for start in range(3):
-        with Client(server.url, CHAIN, journal, "greedy", tick=0, observe=seen.append) as client:
+        with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False, observe=seen.append) as client:
             for t in range(4):
                 name = NAMES[(start + t) % 4]
                 assert client.get(name, private=t == 0) == SOURCES[name]
@@ -45,14 +45,14 @@ def test_messages_arrive_and_a_restart_goes_on(server, journal):
 
 
 def test_a_restored_journal_asks_for_everything_in_a_new_session(server, journal, tmp_path):
-    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+    with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False) as client:
         client.get("alpha", private=True)
         first = client.get("alpha", private=False).sent
     shutil.copytree(journal.parent, tmp_path / "backup")
-    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+    with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False) as client:
         client.get("beta", private=False)
     journal.write_bytes((tmp_path / "backup" / "journal").read_bytes())  # in place: the same inode
-    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+    with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False) as client:
         message = client.get("gamma", private=False)
     assert message == SOURCES["gamma"]
     assert message.sent.note == "the journal is older than what the server saw: everything was asked"
@@ -61,7 +61,7 @@ def test_a_restored_journal_asks_for_everything_in_a_new_session(server, journal
 
 
 def test_a_grown_catalogue_asks_for_everything_once(server, journal, tmp_path):
-    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+    with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False) as client:
         client.get("alpha", private=True)
         asyncio.run(grow(tmp_path / "store" / "messages.db"))
         message = client.get("beta", private=False)

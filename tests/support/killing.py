@@ -89,6 +89,7 @@ def act(job):
             backoff=0,
             timeout=PATIENCE,
             background=job.get("background", False),
+            mirror=job.get("mirror", False),
         ) as client:
             message = client.retry() if "retry" in job else client.get(job["get"], private=job["private"])
         return {"message": message.decode(), "cost": message.sent.cost, "note": message.sent.note}

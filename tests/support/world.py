@@ -4,6 +4,7 @@
 without sockets) or over TCP (`Listening`). It records every query, and what was wanted never reaches it.
 """
 
+import gzip
 import hashlib
 import socket
 import threading
@@ -29,6 +30,9 @@ class World:
         self.journal = journal
         self.not_durable = []
         self.lock = threading.RLock()
+        self.tells_changes = True
+        self.lives = 0
+        self.begin_life()
         for name in names:
             self.publish(name, f"first of {name}".encode())
 
@@ -36,17 +40,36 @@ class World:
         with self.lock:
             version = self.messages[name].version + 1
             self.messages[name] = wire.Message(version, 1000 + version, "text/plain", body)
+            self.note_change(name)
 
     def forget(self, name):
         """As if nothing had ever been published there."""
         with self.lock:
             self.messages[name] = wire.NOTHING
+            self.begin_life()
+
+    def begin_life(self):
+        """Editions count from 0 again, with what is there now."""
+        self.lives += 1
+        life, epoch = self.lives.to_bytes(16), self.catalogue.epoch
+        self.editions = [wire.Edition(epoch, life, 0, wire.first_digest(epoch, life))]
+        self.changed = {}
+        for name in self.catalogue.names:
+            if self.messages[name].version:
+                self.note_change(name)
+
+    def note_change(self, name):
+        last = self.editions[-1]
+        digest = wire.next_digest(last.digest, self.catalogue.index[name], self.messages[name])
+        self.editions.append(wire.Edition(last.epoch, last.life, last.number + 1, digest))
+        self.changed[name] = last.number + 1
 
     def rename(self, names, *, frame_size=None):
         """A new epoch."""
         self.catalogue = wire.Catalogue(tuple(names), frame_size or self.catalogue.frame_size)
         for name in names:
             self.messages.setdefault(name, wire.NOTHING)
+        self.begin_life()
 
     def forget_records(self):
         """Let go of what was recorded, not of what the server knows."""
@@ -89,6 +112,11 @@ class World:
                 return Reply(200, (("content-type", "application/json"),), wire.encode_seen(seen))
             if path == wire.QUERY_PATH:
                 return self._query(body)
+            if path.startswith(wire.CHANGES_PATH) and self.tells_changes:
+                return self._changes(path.partition("?")[2])
+            if path == wire.EDITION_PATH and self.tells_changes:
+                report = wire.encode_edition(wire.EditionReport(self.editions[-1], 3600))
+                return Reply(200, (("content-type", "application/json"),), report)
             return self._problem(wire.Problem(404, "no such path"))
 
     def _query(self, body):
@@ -112,6 +140,22 @@ class World:
             for s in query.sources
         )
         return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+
+    def _changes(self, query):
+        asked = wire.decode_since(query)
+        edition, since = self.editions[-1], asked.number
+        if since >= len(self.editions) or (asked.life, asked.digest) != (edition.life, self.editions[since].digest):
+            since = 0
+        frames = [
+            wire.encode_frame(
+                source, self.messages[name], epoch=edition.epoch, frame_size=None, limit=self.catalogue.limit
+            )
+            for source, name in enumerate(self.catalogue.names)
+            if self.changed.get(name, 0) > since
+        ]
+        head, trailer = wire.encode_changes_head(edition, since), wire.encode_changes_trailer(edition, since, frames)
+        body = gzip.compress(b"".join([head, *frames, trailer]), mtime=0)
+        return Reply(200, (("content-type", wire.CHANGES_TYPE), ("content-encoding", "gzip")), body)
 
     def _problem(self, problem):
         return Reply(problem.status, (("content-type", wire.PROBLEM_TYPE),), wire.encode_problem(problem))

@@ -209,6 +209,7 @@ class _ClientRun:
             transport=self.recorder,
             sleep=lambda seconds: None,
             tables=self.tables,  # built once for all worlds
+            mirror=False,
         )
 
     def _reopen(self, fault: Fault) -> None:

@@ -17,7 +17,6 @@ import time
 from collections.abc import Hashable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -124,5 +123,14 @@ class LiveUsers:
                 client.close()
 
     def _client(self, journal: Path, tap: Tap) -> Client:
-        options: dict[str, Any] = {"tables": self.tables, "transport": tap}  # tables: built once for all users
-        return Client(self.url, self.chain, journal, tick=0, background=False, backoff=0.0, **options)
+        return Client(
+            self.url,
+            self.chain,
+            journal,
+            tick=0,
+            background=False,
+            backoff=0.0,
+            tables=self.tables,  # built once for all users
+            mirror=False,
+            transport=tap,
+        )

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.console import Console
 
 from onoff.cli.output import Work
 from onoff.client import Attempt, Progress, default_journal
-from onoff.client.client import ATTEMPTS
+from onoff.client.retrying import ATTEMPTS
 from onoff.errors import InvalidInput
 
 Server = Annotated[
@@ -63,3 +64,31 @@ def told(work: Work, server: str) -> dict[str, Any]:
         work.now(f"waiting for {server}, attempt {attempt.number} of {ATTEMPTS}")
 
     return {"progress": progress, "waiting": waiting}
+
+
+def show_forecast(console: Console, forecast: dict[str, Any]) -> None:
+    """What requests will cost, for people."""
+    names = {
+        "hour_on": "an hour of ON",
+        "refresh_now": "a private request now",
+        "open_now": "an open request now",
+        "everything": "all messages once",
+        "used_today": "received today",
+    }
+    for key, name in names.items():
+        console.print(f"{name}: {size_text(forecast[key])}")
+
+
+def size_text(count: float | None) -> str:
+    """Bytes for people.
+
+    >>> size_text(1536), size_text(None)
+    ('1.5 KiB', 'not known before the first refresh')
+    """
+    if count is None:
+        return "not known before the first refresh"
+    for unit in ("bytes", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GiB"

@@ -4,12 +4,24 @@ from __future__ import annotations
 
 import base64
 import sys
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server, told
+from onoff.cli.connection import (
+    ChainFile,
+    JournalFile,
+    Scheme,
+    Server,
+    journal_path,
+    need_chain,
+    need_server,
+    show_forecast,
+    told,
+)
+from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, emit, progress
 from onoff.client import Client, Message
 
@@ -33,6 +45,14 @@ def get(
     timeout: Annotated[
         float, Parameter(validator=validators.Number(gt=0), help="Seconds before an attempt is given up.")
     ] = 30.0,
+    mirror: MirrorFile = None,
+    max_age: Annotated[
+        float,
+        Parameter(validator=validators.Number(gte=0), help="Seconds for which a mirror counts as up to date."),
+    ] = 0.0,
+    dry_run: Annotated[
+        bool, Parameter(negative="", help="Say what it would cost in bytes; ask for no message.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Fetch the latest message of a source and print it.
@@ -42,8 +62,9 @@ def get(
     onoff get NAME --open --json
     ```
 
-    Privacy is ON unless --open is given. With --open the server may learn which source is wanted now, and still
-    nothing of what was wanted before. A request that failed counts as sent; run the command again for a new one.
+    Privacy is ON unless --open is given: everything that changed is fetched into a mirror, and the message is read from
+    there, so that the server does not learn which source is wanted. With --open it may learn that, and still nothing
+    of what was wanted before. A request that failed counts as made; run the command again for a new one.
     """
     address = need_server(server)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
@@ -56,9 +77,15 @@ def get(
             scheme,
             timeout=timeout,
             background=False,
+            mirror=mirror_path(mirror, journal, server),
+            max_age=max_age,
             **told(work, address),
         ) as client,
     ):
+        if dry_run:
+            forecast = asdict(client.forecast())
+            emit(forecast, json, lambda console: show_forecast(console, forecast))
+            return
         message = client.get(wanted, private=private)
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
@@ -81,7 +108,11 @@ def _as_dict(message: Message) -> dict[str, Any]:
         "version": message.version,
         "published": message.published,
         "media_type": message.media_type,
+        "body": next(iter(content.values())),
         **content,
+        "bytes_received": message.received,
+        "messages": message.messages,
+        "edition": message.edition,
         "sent": message.sent.as_dict(),
     }
 

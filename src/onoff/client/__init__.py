@@ -10,6 +10,9 @@ durable       a core together with its journal
 driver        carries out commands
 builder       has the next table at hand; background: in a thread
 transport     HTTP
+retrying      the same command again, until its reply is sound
+mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient
+forecast      what requests will cost in bytes
 client        Client: all of these together
 asynchronous  the same from an event loop
 catalogue     fetch a catalogue
@@ -21,18 +24,28 @@ from onoff.client.builder import Progress
 from onoff.client.client import Client, default_journal
 from onoff.client.doubt import Doubt
 from onoff.client.driver import Attempt
+from onoff.client.forecast import Forecast
 from onoff.client.journal import Journal, MemoryJournal
-from onoff.client.message import Message, Sent
+from onoff.client.message import Copy, Message, Sent
+from onoff.client.mirror import MemoryMirror, Mirror
+from onoff.client.mirrored import MirrorClient, Refresh, SourceState
 
 __all__ = [
     "AsyncClient",
     "Attempt",
     "Client",
+    "Copy",
     "Doubt",
+    "Forecast",
     "Journal",
     "MemoryJournal",
+    "MemoryMirror",
     "Message",
+    "Mirror",
+    "MirrorClient",
     "Progress",
+    "Refresh",
     "Sent",
+    "SourceState",
     "default_journal",
 ]

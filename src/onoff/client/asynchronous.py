@@ -10,7 +10,9 @@ from types import TracebackType
 from typing import Any
 
 from onoff.client.client import Client
-from onoff.client.message import Message
+from onoff.client.forecast import Forecast
+from onoff.client.message import Copy, Message
+from onoff.client.mirrored import Refresh, SourceState
 
 
 class AsyncClient:
@@ -30,9 +32,29 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<AsyncClient: {self._client.chain.n} sources>"
 
-    async def get(self, source: str | int, *, private: bool) -> Message:
+    async def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
         """See `Client.get`."""
-        return await asyncio.to_thread(self._client.get, source, private=private)
+        return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age)
+
+    async def refresh(self) -> Refresh:
+        """See `Client.refresh`."""
+        return await asyncio.to_thread(self._client.refresh)
+
+    async def read(self, source: str | int) -> Message:
+        """See `Client.read`."""
+        return await asyncio.to_thread(self._client.read, source)
+
+    async def copy(self, source: str | int) -> Copy:
+        """See `Client.copy`."""
+        return await asyncio.to_thread(self._client.copy, source)
+
+    async def sources(self) -> tuple[SourceState, ...]:
+        """See `Client.sources`."""
+        return await asyncio.to_thread(self._client.sources)
+
+    async def forecast(self) -> Forecast:
+        """See `Client.forecast`."""
+        return await asyncio.to_thread(self._client.forecast)
 
     async def retry(self) -> Message:
         """See `Client.retry`."""

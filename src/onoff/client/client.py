@@ -16,19 +16,25 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final
+from typing import Any, Literal
 
 from onoff import wire
 from onoff.client.background import Background
 from onoff.client.builder import Progress, TableBuilder
-from onoff.client.commands import Steps
+from onoff.client.catalogue import require_sources
+from onoff.client.commands import Build, Command, Result, Steps, Store
 from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Clock, Driver
 from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
+from onoff.client.forecast import Forecast, expected_bytes, frame_sizes
 from onoff.client.journal import Journal, JournalStore
-from onoff.client.message import Message, Sent
-from onoff.client.transport import Http, check_url
+from onoff.client.message import Copy, Message, Sent
+from onoff.client.mirror import MemoryMirror
+from onoff.client.mirrored import MirrorClient, Refresh, SourceState
+from onoff.client.refreshing import NoChanges
+from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
+from onoff.client.transport import TIMEOUT, Http, check_url
 from onoff.errors import InvalidInput, JournalError, OnOffError, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
@@ -36,10 +42,6 @@ from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
 from onoff.session.memory import Memory
 from onoff.tables.files import default_store
-
-ATTEMPTS: Final = 4
-BACKOFF: Final = 0.2
-TIMEOUT: Final = 30.0
 
 
 class Client:
@@ -55,6 +57,11 @@ class Client:
         The path of the journal (default: one per server in the user's state directory), or a JournalStore.
     scheme, options
         How queries are built.
+    mirror
+        The path of the mirror (default: beside the journal), or a mirror. False: none, and private requests ask for
+        everything by a query.
+    max_age
+        Seconds for which a refreshed mirror counts as up to date.
     everything
         Whether every private request asks for all sources, not only for those that can be wanted.
     attempts, backoff, timeout
@@ -68,8 +75,8 @@ class Client:
         Called with every `Sent` before it leaves, every `Progress` of a table, every `Attempt` that begins.
     tables
         Tables to share with other clients of the same chain, instead of `scheme` and `options`.
-    entropy, new_session, transport, clock, sleep
-        The world outside, for tests and audits.
+    entropy, new_session, transport, clock, now, sleep
+        The world outside, for tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
 
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
     >>> client
@@ -83,6 +90,8 @@ class Client:
         journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str = "auto",
         *,
+        mirror: str | os.PathLike[str] | MemoryMirror | Literal[False] | None = None,
+        max_age: float = 0.0,
         everything: bool = False,
         attempts: int = ATTEMPTS,
         backoff: float = BACKOFF,
@@ -97,6 +106,7 @@ class Client:
         new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES),
         transport: Transport | None = None,
         clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         **options: Any,
     ) -> None:
@@ -109,21 +119,32 @@ class Client:
             tables = TableCache(self.chain, scheme, **options)
         elif options:
             raise InvalidInput("both tables and how to make them", hint="give one of the two")
+        self.max_age = max_age
+        line = Http(url, timeout=timeout) if transport is None else transport
+        self._observe = observe
         self._builder = TableBuilder(tables, progress, clock)
-        self._driver = Driver(
-            Http(url, timeout=timeout) if transport is None else transport,
-            self._builder,
-            Clock(clock, sleep, tick),
-            observe,
-            waiting,
+        self._driver = Driver(line, Clock(clock, sleep, tick), waiting)
+        self._mirror = (
+            None
+            if mirror is False
+            else MirrorClient(
+                self.url,
+                self._beside_the_journal() if mirror is None else mirror,
+                attempts=attempts,
+                backoff=backoff,
+                waiting=waiting,
+                transport=line,
+                clock=clock,
+                now=now,
+                sleep=sleep,
+            )
         )
+        self._tells_changes = True
         random = SystemEntropy() if entropy is None else entropy
 
         def new_core() -> Core:
             session = Session(self.chain, everything=everything, entropy=random, tables=tables)
-            return Core(
-                session, server=self.url, origin=origin, new_session=new_session, attempts=attempts, backoff=backoff
-            )
+            return Core(session, Retries(self.url, attempts, backoff), origin=origin, new_session=new_session)
 
         self._durable = DurableCore(self._open_journal, new_core)
         self._background = Background("onoff-client", self._after_request) if background else None
@@ -135,18 +156,131 @@ class Client:
 
     # -- requests ------------------------------------------------------------------------------------------
 
-    def get(self, source: str | int, *, private: bool) -> Message:
-        """The latest message of `source`. `private`: hide which source is wanted; else hide only earlier requests.
+    def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
+        """The latest message of `source`.
 
-        Raises UnknownSource, JournalError, CatalogueMismatch (nothing was sent), ServerUnreachable or BadAnswer (it
-        may have been sent, and counts as sent: `retry` sends the same again, another `get` is another request).
+        Parameters
+        ----------
+        source
+            Its name, or its number in the chain.
+        private
+            True: refresh the mirror and read it; the server learns nothing of which source is wanted. False: ask the
+            server for a few sources, this one among them, so that it learns nothing of earlier requests.
+        max_age
+            For a private request, seconds for which a refreshed mirror counts as up to date; None: the client's own.
+
+        Raises
+        ------
+        UnknownSource, JournalError, CatalogueMismatch
+            Nothing was sent.
+        ServerUnreachable, BadAnswer, MirrorError
+            It counts as made: `retry` repeats it, another `get` is another request.
         """
         wanted = self._index(source)
-        return self._run(lambda core: core.request(wanted, private=private))
+        if private and self._mirror is not None and self._tells_changes:
+            with self._lock:
+                self._carry_out(lambda core: core.remember(wanted, pending=True))
+                return self._read_mirror(wanted, self.max_age if max_age is None else max_age)
+        return self._ask(lambda core: core.request(wanted, private=private))
 
     def retry(self) -> Message:
-        """The message of the last request, by sending its bytes again. Raises what `get` raises."""
-        return self._run(Core.retry)
+        """The message of the last request, by repeating it as it was. Raises what `get` raises."""
+        with self._lock:
+            if self.core.record is not None and self.core.record.mirror and self._mirror is not None:
+                return self._read_mirror(self.core.waiting().wanted, 0.0)
+            return self._ask(Core.retry)
+
+    # -- the mirror ----------------------------------------------------------------------------------------
+
+    def refresh(self) -> Refresh:
+        """Bring the mirror up to date: one request that tells the server when it was made and nothing else.
+
+        Raises ServerUnreachable, BadAnswer, CatalogueMismatch, NoChanges (the server is of an older version), or
+        MirrorError; the mirror is then as it was.
+        """
+        mirror = self._need_mirror()
+        refreshed = mirror.refresh()
+        assert mirror.mirror.catalogue is not None
+        require_sources(self.chain.names, mirror.mirror.catalogue)
+        return refreshed
+
+    def read(self, source: str | int) -> Message:
+        """The message of `source` as the mirror has it: a private request without any traffic.
+
+        It is durable that this source was wanted before the message is handed over, so that the next open request
+        hides it. Raises UnknownSource, JournalError, MirrorEmpty before the first refresh, or MirrorError.
+        """
+        wanted = self._index(source)
+        mirror = self._need_mirror()
+        with self._lock:
+            self._carry_out(lambda core: core.remember(wanted, pending=False))
+            core, journal = self._durable.open()
+            self._defer(core, journal.checkpoint)
+            message = mirror.copy_as(Message, self.chain.names[wanted])
+            return message.after(_sent(core), messages=0, received=0)
+
+    def copy(self, source: str | int) -> Copy:
+        """The message of `source` as the mirror has it, and *not* as a request: no traffic, and nothing is remembered.
+
+        Only for programs that read every source in a fixed order, whatever the person wants. Raises UnknownSource,
+        MirrorEmpty or MirrorError.
+        """
+        return self._need_mirror().copy(self.chain.names[self._index(source)])
+
+    def sources(self) -> tuple[SourceState, ...]:
+        """What the mirror knows of the chain's sources, in their order. No traffic, and not a request."""
+        known = {state.name: state for state in self._need_mirror().sources()}
+        return tuple(known[name] for name in self.chain.names if name in known)
+
+    @property
+    def mirror(self) -> MirrorClient | None:
+        """The mirror, and what refreshes it; None where the client has none."""
+        return self._mirror
+
+    def forecast(self) -> Forecast:
+        """What requests will cost, in bytes. Asks the server how much changes in an hour, and nothing else."""
+        with self._lock:
+            core = self.core
+            session = core.session.fork(SystemEntropy())
+            all_at_once = core.doubt is not None or core.record is None
+        mirror = self._need_mirror()
+        per_hour = mirror.changed_per_hour()
+        sizes = frame_sizes(mirror.mirror, self.chain.names)
+        everything = None if sizes is None else sum(sizes)
+        open_request: float | None = everything
+        if not all_at_once and sizes is not None:
+            self._builder.build(session.memory)
+            open_request = expected_bytes(session, sizes)
+        age = mirror.age
+        refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
+        return Forecast(per_hour, refresh, open_request, everything, mirror.used_today)
+
+    def _read_mirror(self, wanted: int, max_age: float) -> Message:
+        """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
+        mirror = self._need_mirror()
+        core, journal = self._durable.open()
+        try:
+            age = mirror.age
+            refreshed = self.refresh() if age is None or age >= max_age else None
+            message = mirror.copy_as(Message, self.chain.names[wanted])
+        except NoChanges:
+            self._tells_changes = False  # until the client is made anew
+            return self._ask(lambda core: core.ask_everything(wanted))
+        except OnOffError:
+            self._defer(core, journal.checkpoint)
+            raise
+        core.answered()
+        self._defer(core, journal.complete)
+        changed, received = ((), 0) if refreshed is None else (refreshed.changed, refreshed.received)
+        return message.after(_sent(core), messages=len(changed), received=received)
+
+    def _need_mirror(self) -> MirrorClient:
+        if self._mirror is None:
+            raise InvalidInput("this client has no mirror", hint="make it without mirror=False")
+        return self._mirror
+
+    def _beside_the_journal(self) -> Path | None:
+        return Path(f"{os.fspath(self.journal)}.mirror") if isinstance(self.journal, str | os.PathLike) else None
 
     # -- what is known without asking ----------------------------------------------------------------------
 
@@ -186,9 +320,11 @@ class Client:
     # -- life ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush the journal and let go of it. A second call does nothing."""
+        """Flush the journal, and let go of it and of the mirror. A second call does nothing."""
         with self._lock:
             closed_now = self._durable.close()
+            if self._mirror is not None:
+                self._mirror.close()
         if closed_now and self._background is not None:
             self._background.close()
 
@@ -212,22 +348,39 @@ class Client:
         journal = self.journal
         return Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
 
-    def _run(self, steps: Callable[[Core], Steps[Message]]) -> Message:
+    def _ask(self, steps: Callable[[Core], Steps[Message]]) -> Message:
+        """A request that the server answers."""
         with self._lock:
+            message = self._carry_out(steps)
             core, journal = self._durable.open()
-            try:
-                message = self._driver.run(core, journal, steps(core))
-            except JournalError:
-                self._durable.drop()
-                raise
-            except OnOffError:
-                self._defer(core, journal.checkpoint)
-                raise
-            except BaseException:  # an interrupt, or a fault of ours: go back to what the journal holds
-                self._durable.drop()
-                raise
             self._defer(core, journal.complete)
+            if self._mirror is not None:
+                self._mirror.count_traffic(message.received)
             return message
+
+    def _carry_out(self, steps: Callable[[Core], Steps[Result]]) -> Result:
+        core, journal = self._durable.open()
+
+        def perform(command: Command) -> None:
+            match command:
+                case Build():
+                    self._builder.build(core.session.memory)
+                case Store(record):
+                    journal.store(record)
+                    if self._observe is not None:
+                        self._observe(core.sent(record))
+
+        try:
+            return self._driver.run(steps(core), perform)
+        except JournalError:
+            self._durable.drop()
+            raise
+        except OnOffError:
+            self._defer(core, journal.checkpoint)
+            raise
+        except BaseException:  # an interrupt, or a fault of ours: go back to what the journal holds
+            self._durable.drop()
+            raise
 
     def _defer(self, core: Core, work: Callable[[], None]) -> None:
         self._durable.defer(work)
@@ -249,6 +402,11 @@ class Client:
         with suppress(UnknownSource):
             return self.chain.index(source)
         raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")
+
+
+def _sent(core: Core) -> Sent:
+    assert core.record is not None
+    return core.sent(core.record)
 
 
 def default_journal(url: str) -> Path:

@@ -6,6 +6,8 @@ Build      have the table of the public state at hand      ->  None
 Store      write the record                                ->  None, once it is durable
 Tick       wait until it does not show how long the draw took  ->  None
 Send       POST the record's bytes                         ->  Reply or Failure
+Changes    GET all that changed since an edition           ->  Reply or Failure
+Newest     GET the number of the newest edition            ->  Reply or Failure
 Wait       so many seconds                                 ->  None
 """
 
@@ -17,6 +19,7 @@ from typing import TypeVar
 
 from onoff.client.exchange import Failure, Reply
 from onoff.client.record import Record
+from onoff.wire import Edition
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +60,26 @@ class Send:
 
 
 @dataclass(frozen=True, slots=True)
+class Changes:
+    """GET every message that changed after the edition at hand; None: every message."""
+
+    have: Edition | None
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """GET the newest edition, and how much changes in an hour."""
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Let so many seconds pass."""
 
     seconds: float
 
 
-Command = Fetch | Ask | Build | Store | Tick | Send | Wait
+Exchange = Fetch | Ask | Send | Changes | Newest
+Command = Exchange | Build | Store | Tick | Wait
 Event = Reply | Failure | None
 Result = TypeVar("Result")
 Steps = Generator[Command, Event, Result]

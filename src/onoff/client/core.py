@@ -27,16 +27,17 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Final, TypeVar
+from typing import Final
 
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Build, Fetch, Send, Steps, Store, Tick, Wait
+from onoff.client.commands import Ask, Build, Fetch, Send, Steps, Store, Tick
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Reply
 from onoff.client.message import Message, Sent
 from onoff.client.record import Record
-from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
+from onoff.client.retrying import Retries
+from onoff.errors import BadAnswer, InvalidWire, OnOffError
 from onoff.session import Session
 from onoff.session.last_query import LastQuery
 from onoff.session.memory import Memory
@@ -44,43 +45,33 @@ from onoff.wire import Catalogue
 
 log = logging.getLogger("onoff.client")
 
+NEVER_SENT: Final = -1
+"""The step of a session in which nothing was sent yet."""
 RECOVERIES: Final = 2
 """How often one request may start a new session before the server is given up."""
 SMALL_ANSWER: Final = 64 * 1024
-"""Refusals and what the server saw last are at most this long."""
-
-Checked = TypeVar("Checked")
+"""Refusals are at most this long."""
 
 
 class Core:
     """One user's requests to one server.
 
     session      draws queries; its memory is set from what `opened` finds
+    retries      which server, and how often it is sent the same bytes before it is given up
+    origin       where the chain came from, for the record
     new_session  16 fresh random bytes
-    attempts     how often the same bytes are sent before the server is given up
-    backoff      seconds before the second attempt; doubled before every further one
     """
 
-    def __init__(
-        self,
-        session: Session,
-        *,
-        server: str,
-        origin: str,
-        new_session: Callable[[], bytes],
-        attempts: int,
-        backoff: float,
-    ) -> None:
+    def __init__(self, session: Session, retries: Retries, *, origin: str, new_session: Callable[[], bytes]) -> None:
         self.session = session
         self.chain = session.chain
-        self.server = server
+        self.server = retries.server
         self.origin = origin
-        self.attempts = attempts
-        self.backoff = backoff
         self.record: Record | None = None
         self.doubt: Doubt | None = None
         self.catalogue: Catalogue | None = None
         self.checked = False
+        self._exchange = retries.exchange
         self._new_session = new_session
         self._digest = self.chain.digest()
 
@@ -112,17 +103,62 @@ class Core:
     def retry(self) -> Steps[Message]:
         """Send the last request's bytes again, if it was not answered, and deliver what it wanted."""
         yield from self._get_ready()
+        record = self.waiting()
+        if record.mirror:
+            return (yield from self.ask_everything(record.wanted))
+        return (yield from self._carry_out(record, self.session.memory))
+
+    def waiting(self) -> Record:
+        """The last request, if it waits for an answer and can be repeated; else raises OnOffError."""
         record = self.record
         if record is None or not record.pending:
             raise OnOffError("nothing is waiting for an answer", hint="make a request")
         if self.doubt is not None:
             raise OnOffError(f"the last request cannot be repeated: {self.doubt}", hint="make a new request")
-        return (yield from self._carry_out(record, self.session.memory))
+        return record
 
     def sent(self, record: Record) -> Sent:
         """What the server sees of a record."""
         asked = wire.decode_bitmap(record.asked, self.chain.n)
-        return Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note)
+        return Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note, record.mirror)
+
+    # -- reading from the mirror ---------------------------------------------------------------------------
+
+    def remember(self, wanted: int, *, pending: bool) -> Steps[None]:
+        """Store that `wanted` is read from the mirror, privately, before it is.
+
+        From now on it is hidden among all sources, which is right whatever happened before, doubt or not: nothing is
+        asked, so no set has to be drawn. The session, its step and the bytes last sent stay, so that the server can
+        still tell whether this journal is an old one. In doubt a new session begins, in which nothing was sent yet.
+        """
+        everything = tuple(range(self.chain.n))
+        asked = wire.encode_bitmap(everything, self.chain.n)
+        last = self.record if self.doubt is None else None
+        if last is None:
+            session = self._new_session()
+            record = Record(self.server, self._digest, self.origin, session, NEVER_SENT, b"", asked, wanted, True)
+        else:
+            record = replace(last, asked=asked, wanted=wanted, private=True, note=None)
+        record = replace(record, pending=pending, mirror=True)
+        yield Store(record)
+        self.record, self.session.memory = record, LastQuery(self.chain, everything, wanted)
+        self.doubt, self.checked = None, self.checked or last is None
+
+    def answered(self) -> None:
+        """The last request has its message."""
+        if self.record is not None:
+            self.record = replace(self.record, pending=False)
+
+    def ask_everything(self, wanted: int) -> Steps[Message]:
+        """Ask for every source, privately: where there is no mirror to read `wanted` from."""
+        yield from self._get_ready()
+        if self.doubt is not None or self.record is None:
+            record, memory = self._start_over(wanted, True, self.doubt or Doubt.NOTHING_STORED)
+        else:
+            everything = tuple(range(self.chain.n))
+            record = self._compose(self.record.session, self.record.step + 1, everything, wanted, True, None)
+            memory = LastQuery(self.chain, everything, wanted)
+        return (yield from self._carry_out(record, memory))
 
     # -- before the request: what the server offers, and whether we stand where it saw us last -------------
 
@@ -189,14 +225,15 @@ class Core:
         expected = wire.max_answer_length(len(asked), self._offered)
         sent = self.sent(record)
         log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
-        messages = yield from self._exchange(
+        messages, received = yield from self._exchange(
             Send(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
         )
-        self.record = replace(record, pending=False)
+        self.answered()
         name = self.chain.names[record.wanted]
-        return Message.of(name, messages[asked.index(self._offered.index[name])], sent)
+        message = Message.of(name, messages[asked.index(self._offered.index[name])])
+        return message.after(sent, messages=len(asked), received=received)
 
-    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[wire.Message, ...]:
+    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[tuple[wire.Message, ...], int]:
         if reply.status == 409:
             raise Conflict(_reason(reply))
         if reply.status != 200:
@@ -204,27 +241,10 @@ class Core:
         if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
             raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
         known = self._offered
-        return wire.decode_answer(reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit)
-
-    def _exchange(self, command: Fetch | Ask | Send, check: Callable[[Reply], Checked]) -> Steps[Checked]:
-        """The checked reply to a command, which is repeated as it is, up to `attempts` times."""
-        problem = ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")
-        for attempt in range(self.attempts):
-            if attempt:
-                log.info("attempt %d failed", attempt)
-                yield Wait(self.backoff * 2 ** (attempt - 1))
-            event = yield command
-            if not isinstance(event, Reply):
-                reason = "nothing came back" if event is None else event.reason
-                problem = ServerUnreachable(f"{self.server}: {reason}", hint="is the server running?")
-            elif event.status >= 500 or event.status in {408, 425, 429}:
-                problem = ServerUnreachable(f"{self.server}: HTTP {event.status}", hint="try again later")
-            else:
-                try:
-                    return check(event)
-                except InvalidWire as error:
-                    problem = BadAnswer(f"{self.server}: {error.message}", hint="nothing of the answer was used")
-        raise problem
+        messages = wire.decode_answer(
+            reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
+        )
+        return messages, len(reply.body)
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -242,9 +262,14 @@ class Core:
 
     def _disagrees(self, record: Record) -> Doubt | None:
         """Why the bytes of a record are not what it would be sent as to this server, or None."""
+        if record.mirror and not record.query:
+            return Doubt.FORGOTTEN  # the server never heard of the session, so it cannot tell whether it was used
         try:
-            if wire.decode_query_head(record.query).epoch != self._offered.epoch:
+            head = wire.decode_query_head(record.query)
+            if head.epoch != self._offered.epoch:
                 return Doubt.OTHER_CATALOGUE
+            if record.mirror:  # these bytes are of the last query, not of what was read since
+                return None if (head.session, head.step) == (record.session, record.step) else Doubt.UNFIT
             again = self._encode(record.session, record.step, self._asked_indices(record))
         except InvalidWire:
             return Doubt.UNFIT

@@ -1,4 +1,4 @@
-"""Driver: carries out the commands of a core, one after the other: journal, transport, tables, clock."""
+"""Driver: carries out commands, one after the other: exchanges over a transport, waiting by a clock."""
 
 from __future__ import annotations
 
@@ -9,13 +9,23 @@ from dataclasses import dataclass
 from typing import Final
 
 from onoff import wire
-from onoff.client.builder import TableBuilder
 from onoff.client.catalogue import CATALOGUE_REQUEST
-from onoff.client.commands import Ask, Build, Command, Event, Fetch, Result, Send, Steps, Store, Tick, Wait
-from onoff.client.core import SMALL_ANSWER, Core
+from onoff.client.commands import (
+    Ask,
+    Changes,
+    Command,
+    Event,
+    Fetch,
+    Newest,
+    Result,
+    Send,
+    Steps,
+    Tick,
+    Wait,
+)
+from onoff.client.core import SMALL_ANSWER
 from onoff.client.exchange import Request, Transport
-from onoff.client.journal import JournalStore
-from onoff.client.message import Sent
+from onoff.client.refreshing import LARGEST_CHANGES
 
 TICK: Final = 0.05
 """Seconds between the moments at which queries are sent, so that the time of sending tells nothing of the draw."""
@@ -23,7 +33,7 @@ TICK: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An exchange that begins now: the how manieth time the same is sent."""
+    """An exchange that begins now; `number` counts how often the same was sent."""
 
     number: int
 
@@ -44,27 +54,23 @@ class Clock:
 
 
 class Driver:
-    """The hands of a core.
+    """The hands of a core, or of a refresh. `waiting` is called with every `Attempt`."""
 
-    observe is called with every `Sent` once it is durable and before it leaves; waiting with every `Attempt`.
-    """
-
-    def __init__(
-        self,
-        transport: Transport,
-        builder: TableBuilder,
-        clock: Clock,
-        observe: Callable[[Sent], None] | None = None,
-        waiting: Callable[[Attempt], None] | None = None,
-    ) -> None:
+    def __init__(self, transport: Transport, clock: Clock, waiting: Callable[[Attempt], None] | None = None) -> None:
         self._transport = transport
-        self._builder = builder
         self._clock = clock
-        self._observe = observe
         self._waiting = waiting
 
-    def run(self, core: Core, journal: JournalStore, steps: Steps[Result]) -> Result:
-        """What the steps return when all their commands are carried out. Raises what they raise."""
+    def run(self, steps: Steps[Result], perform: Callable[[Command], None] | None = None) -> Result:
+        """What the steps return when all their commands are carried out.
+
+        Parameters
+        ----------
+        steps
+            Yields commands. What it raises is raised.
+        perform
+            Carries out commands that are neither exchanges nor waiting: building and storing.
+        """
         started = self._clock.now()
         event: Event = None
         last: Request | None = None
@@ -76,27 +82,20 @@ class Driver:
                 result: Result = done.value
                 return result
             request = _request(command)
-            if request is None:
-                self._perform(core, journal, command, started)
-                event = None
+            if request is not None:
+                attempt, last = attempt + 1 if request == last else 1, request
+                if self._waiting is not None:
+                    self._waiting(Attempt(attempt))
+                event = self._transport.exchange(request)
                 continue
-            attempt, last = attempt + 1 if request == last else 1, request
-            if self._waiting is not None:
-                self._waiting(Attempt(attempt))
-            event = self._transport.exchange(request)
-
-    def _perform(self, core: Core, journal: JournalStore, command: Command, started: float) -> None:
-        match command:
-            case Build():
-                self._builder.build(core.session.memory)
-            case Store(record):
-                journal.store(record)
-                if self._observe is not None:
-                    self._observe(core.sent(record))
-            case Tick():
-                self._clock.wait_for_tick(started)
-            case Wait(seconds):
-                self._clock.sleep(seconds)
+            event = None
+            match command:
+                case Tick():
+                    self._clock.wait_for_tick(started)
+                case Wait(seconds):
+                    self._clock.sleep(seconds)
+                case _ if perform is not None:
+                    perform(command)
 
 
 def _request(command: Command) -> Request | None:
@@ -108,4 +107,8 @@ def _request(command: Command) -> Request | None:
             return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
         case Send(query, limit):
             return Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit)
+        case Changes(have):
+            return Request("GET", wire.changes_target(have), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
+        case Newest():
+            return Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
     return None

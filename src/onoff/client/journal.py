@@ -41,7 +41,7 @@ APPLICATION_ID: Final = 0x6F6E6F66  # "onof"
 _COLUMNS: Final = tuple(column.name for column in fields(Record))
 _FIRST_COLUMNS: Final = 11
 """Columns of schema 1, which stand first."""
-_FLAGS: Final = ("private", "pending")
+_FLAGS: Final = ("private", "pending", "mirror")
 _STORE: Final = (
     f"INSERT INTO request (id, {', '.join(_COLUMNS)}, checksum) VALUES (1{', ?' * (len(_COLUMNS) + 1)}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in (*_COLUMNS, 'checksum'))}"
@@ -202,7 +202,12 @@ def _add_memory(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE request ADD COLUMN memory BLOB NOT NULL DEFAULT x''")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory)
+def _add_mirror(database: sqlite3.Connection) -> None:
+    """2 to 3: whether the last request was read from the mirror."""
+    database.execute("ALTER TABLE request ADD COLUMN mirror INTEGER NOT NULL DEFAULT 0")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror)
 """Step i takes a journal of schema i to schema i + 1, in one transaction."""
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from onoff import wire
 
@@ -15,6 +15,7 @@ class Sent:
     step     its number in the session       sources  the set asked for, as numbers of the chain, ascending
     n        how many sources there are      private  whether privacy was ON
     note     None, or why everything was asked where less would have been expected (said here, not to the server)
+    mirror   read from the mirror: nothing was sent for it; `sources` are all, `step` is the last one sent (-1: none)
     """
 
     session: str
@@ -23,39 +24,42 @@ class Sent:
     n: int
     private: bool
     note: str | None = None
+    mirror: bool = False
 
     @property
     def cost(self) -> int:
-        """How many messages were downloaded."""
-        return len(self.sources)
+        """How many messages were asked for."""
+        return 0 if self.mirror else len(self.sources)
 
     def as_dict(self) -> dict[str, Any]:
         return {**asdict(self), "sources": list(self.sources), "cost": self.cost}
 
 
-class Message(bytes):
-    """The latest message of a source: its bytes, and what came with them.
+class Copy(bytes):
+    """A message of a source: its bytes, and what came with them.
 
     source      whose it is (private: it stays out of `repr`)      version     0 where nothing was published yet
     published   milliseconds since 1970                            media_type  as the publisher gave it
-    sent        what the server saw
+    edition     of the mirror that it was read from; None where the server was asked for it
+    age         seconds since that mirror was refreshed; 0 where the server was asked
 
-    >>> message = Message(b"the latest")
-    >>> message.decode(), message.payload == b"the latest", message
-    ('the latest', True, <Message: 10 bytes>)
+    >>> copy = Copy(b"the latest")
+    >>> copy.decode(), copy.payload == b"the latest", copy
+    ('the latest', True, <Copy: 10 bytes>)
     """
 
     source: str
     version: int
     published: int
     media_type: str
-    sent: Sent
+    edition: int | None
+    age: float
 
     @classmethod
-    def of(cls, source: str, message: wire.Message, sent: Sent) -> Message:
+    def of(cls, source: str, message: wire.Message, *, edition: int | None = None, age: float = 0.0) -> Self:
         """The message that a frame held, for whoever asked for `source`."""
         self = cls(message.body)
-        self.source, self.sent = source, sent
+        self.source, self.edition, self.age = source, edition, age
         self.version, self.published, self.media_type = message.version, message.published, message.media_type
         return self
 
@@ -65,6 +69,28 @@ class Message(bytes):
         return bytes(self)
 
     def __repr__(self) -> str:
-        return f"<Message: {len(self)} bytes>"
+        return f"<{type(self).__name__}: {len(self)} bytes>"
 
     __str__ = __repr__
+
+
+class Message(Copy):
+    """The answer to a request: a message, and what the request took.
+
+    sent        what the server saw
+    messages    how many messages were downloaded for it
+    received    bytes of answers for it
+
+    >>> message = Message(b"the latest")
+    >>> message.decode(), message.payload == b"the latest", message
+    ('the latest', True, <Message: 10 bytes>)
+    """
+
+    sent: Sent
+    messages: int
+    received: int
+
+    def after(self, sent: Sent, *, messages: int, received: int) -> Self:
+        """This message, as the answer to a request that took so much."""
+        self.sent, self.messages, self.received = sent, messages, received
+        return self

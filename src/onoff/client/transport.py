@@ -23,6 +23,8 @@ from onoff.client.exchange import Failure, Reply, Request
 from onoff.errors import InvalidInput
 
 CHUNK: Final = 64 * 1024
+TIMEOUT: Final = 30.0
+"""Seconds that one exchange may take."""
 PORTS: Final = {"http": 80, "https": 443}
 
 

@@ -98,7 +98,7 @@ class Engine:
         self.start = secrets.token_hex(4)
         self._clock = clock
         self._client = Client(
-            url, chain, journal=path, observe=self._observed, progress=self._progressed, **client_options
+            url, chain, journal=path, observe=self._observed, progress=self._progressed, mirror=False, **client_options
         )
         last = self._client.status()["last"]  # opens the journal, so that a second gateway fails here
         before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))

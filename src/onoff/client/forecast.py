@@ -1,0 +1,59 @@
+"""What requests will cost in bytes, before they are made. Everything here is public."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from onoff.client.mirror import MemoryMirror
+from onoff.model.rows import UNIT
+from onoff.session import Session
+from onoff.tables.table import QueryTable
+from onoff.wire import FRAME_OVERHEAD
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """Expected bytes, uncompressed; None where nothing is known yet of how long messages are.
+
+    hour_on      an hour of ON with a refresh at its end, at the present rate of publishing
+    refresh_now  a refresh, or a private request, now
+    open_now     an open request now
+    everything   all messages once
+    used_today   received since midnight UTC
+    """
+
+    hour_on: float
+    refresh_now: float | None
+    open_now: float | None
+    everything: float | None
+    used_today: int
+
+
+def frame_sizes(mirror: MemoryMirror, names: Sequence[str]) -> list[int] | None:
+    """Bytes of each source's frame in an answer; None where the mirror does not know them."""
+    catalogue = mirror.catalogue
+    if catalogue is None:
+        return None
+    padded = catalogue.frame_size
+    if padded is not None:
+        return [padded] * len(names)
+    return [FRAME_OVERHEAD + mirror.entries[name].size for name in names if name in mirror.entries]
+
+
+def expected_bytes(session: Session, sizes: Sequence[int]) -> float:
+    """The expected bytes of the answer to an open request in this state.
+
+    Exact where queries come from a table: the sum over its queries of their probability times their bytes.
+    """
+    rows = session.memory.rows
+    if rows.distinct > 1:
+        table = session.tables.of(session.memory)
+        if isinstance(table, QueryTable):
+            each = np.asarray(sizes, dtype=float)
+            bytes_of_query = np.add.reduceat(each[table.items], table.offsets[:-1])
+            return float(bytes_of_query @ table.mass / UNIT)
+        return table.cost * float(np.mean(sizes))
+    return float(np.mean(sizes))

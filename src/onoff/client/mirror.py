@@ -1,0 +1,289 @@
+"""The mirror: the latest message of every source on this machine, as of one edition of the server.
+
+Reading it asks nobody. It holds what the server shows to everyone and no trace of what was read: only a refresh writes.
+
+    file     SQLite, for its owner only, one writer (see `database`); one row of state, one frame per source
+    frame    as it travels: source, version, time, media type, body, checksum over these and the catalogue's epoch, so
+             that a damaged row is found and can never be taken for a message of another source
+    open     every frame is checked, and that they are those of the edition; a mirror with any damage is thrown away
+             as a whole and fetched again, so that what is fetched never depends on what is read
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from onoff import wire
+from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase
+from onoff.client.refreshing import Fetched
+from onoff.errors import InvalidWire, MirrorEmpty, MirrorError, UnknownSource
+from onoff.wire import NOTHING, Catalogue, Edition
+
+APPLICATION_ID: Final = 0x6F6E6F6D  # "onom"
+ERRORS: Final = FileErrors("mirror", MirrorError, MirrorError, MirrorError, "the mirror is as it was")
+DAY: Final = 86400
+DAYS_KEPT: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is known of a source without its body. `size`: bytes of the body; version 0: nothing published yet."""
+
+    version: int = 0
+    published: int = 0
+    media_type: str = ""
+    size: int = 0
+
+    @classmethod
+    def of(cls, message: wire.Message) -> Entry:
+        return cls(message.version, message.published, message.media_type, len(message.body))
+
+
+class MemoryMirror:
+    """A mirror that ends with the process. For clients that live once, tests and audits.
+
+    edition    what it holds; None before the first refresh
+    refreshed  when it was brought up to date, in seconds since 1970
+    """
+
+    def __init__(self) -> None:
+        self.catalogue: Catalogue | None = None
+        self.edition: Edition | None = None
+        self.refreshed: float | None = None
+        self.entries: dict[str, Entry] = {}
+        self._bodies: dict[str, wire.Message] = {}
+        self._traffic: dict[int, int] = {}
+        self._uncounted: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all bodies."""
+        return sum(entry.size for entry in self.entries.values())
+
+    def apply(self, fetched: Fetched, when: float) -> None:
+        """Be what the server was at `when`: wholly, or not at all if that raises MirrorError."""
+        with self._lock:
+            self._traffic = _counted(self._traffic, fetched.received, when)
+            self._write(fetched, when)
+            if fetched.whole:
+                self.entries = dict.fromkeys(fetched.catalogue.names, Entry())
+            names = fetched.catalogue.names
+            self.entries |= {names[source]: Entry.of(message) for source, message in fetched.messages}
+            self.catalogue, self.edition, self.refreshed = fetched.catalogue, fetched.edition, when
+
+    def message(self, name: str) -> tuple[wire.Message, int]:
+        """The message of a source, and the number of the edition.
+
+        Raises MirrorEmpty before the first refresh, UnknownSource, or MirrorError where it is damaged.
+        """
+        with self._lock:
+            if self.edition is None:
+                raise MirrorEmpty("nothing was fetched yet", hint="refresh first; `onoff mirror refresh` does")
+            if name not in self.entries:
+                raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")
+            return self._read(name), self.edition.number
+
+    def count_traffic(self, received: int, when: float) -> None:
+        """Add bytes that were received otherwise."""
+        with self._lock:
+            self._traffic = _counted(self._traffic, received, when)
+            self._uncounted = list(self._traffic.items())
+
+    def used_today(self, when: float) -> int:
+        """Bytes received since midnight UTC."""
+        return self._traffic.get(int(when // DAY), 0)
+
+    def close(self) -> None:
+        """Let go of the file; a second call does nothing."""
+
+    def _write(self, fetched: Fetched, when: float) -> None:
+        if fetched.whole:
+            self._bodies.clear()
+        names = fetched.catalogue.names
+        self._bodies |= {names[source]: message for source, message in fetched.messages}
+
+    def _read(self, name: str) -> wire.Message:
+        return self._bodies.get(name, NOTHING)
+
+
+class Mirror(MemoryMirror):
+    """The mirror in the file `path`, opened for life. Raises MirrorError where it cannot be opened or written.
+
+    With `repair=False` damage is an error as well, and the file stays as it is.
+    """
+
+    def __init__(self, path: str | Path, *, repair: bool = True) -> None:
+        super().__init__()
+        self.path = Path(path)
+        try:
+            self._open()
+        except Damaged as damage:
+            if not repair:
+                raise MirrorError(
+                    f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
+                ) from None
+            forget(self.path)
+            self._open()
+
+    def close(self) -> None:
+        with self._lock:
+            with suppress(sqlite3.Error):  # a figure for people is not worth an error
+                self._database.connection.executemany("INSERT OR REPLACE INTO traffic VALUES (?, ?)", self._uncounted)
+            self._uncounted = []
+            self._database.close()
+
+    def _open(self) -> None:
+        self.catalogue = self.edition = self.refreshed = None
+        self.entries = {}
+        self._database = PrivateDatabase(self.path, application_id=APPLICATION_ID, migrations=MIGRATIONS, errors=ERRORS)
+        with self._database.closing_on_error():
+            connection = self._database.connection
+            self._traffic = dict(connection.execute("SELECT day, bytes FROM traffic").fetchall())
+            found = _read_state(connection)
+            if found is not None:
+                catalogue, edition, refreshed, content = found
+                self.entries = dict(_checked_entries(connection, catalogue, content))
+                self.catalogue, self.edition, self.refreshed = catalogue, edition, refreshed
+            self._database.checkpoint()
+
+    def _write(self, fetched: Fetched, when: float) -> None:
+        connection = self._database.connection
+        catalogue, edition = fetched.catalogue, fetched.edition
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if fetched.whole:
+                connection.execute("DELETE FROM message")
+            connection.executemany(
+                "INSERT OR REPLACE INTO message (source, frame, checksum) VALUES (?, ?, ?)",
+                (_row(source, message, catalogue) for source, message in fetched.messages),
+            )
+            content = _content(connection)
+            values = (wire.encode_catalogue(catalogue), edition.life, edition.number, edition.digest, when, content)
+            connection.execute(
+                "INSERT OR REPLACE INTO state (id, catalogue, life, number, digest, refreshed, content, checksum) "
+                "VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, _checksum(values)),
+            )
+            connection.execute("DELETE FROM traffic")
+            connection.executemany("INSERT INTO traffic VALUES (?, ?)", self._traffic.items())
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise self._database.write_failed(error) from None
+        with suppress(MirrorError):  # what is in the log counts
+            self._database.checkpoint()
+
+    def _read(self, name: str) -> wire.Message:
+        assert self.catalogue is not None
+        source = self.catalogue.index[name]
+        if not self.entries[name].version:
+            return NOTHING
+        try:
+            row = self._database.connection.execute("SELECT frame FROM message WHERE source = ?", (source,)).fetchone()
+            message = _decode(source, row[0] if row else b"", self.catalogue)
+        except (sqlite3.Error, Damaged):
+            message = None
+        if message is None or Entry.of(message) != self.entries[name]:
+            raise MirrorError(
+                f"{self.path}: the mirror was damaged after it was opened", hint="open it again: all of it is fetched"
+            )
+        return message
+
+
+def forget(path: Path) -> list[Path]:
+    """Delete a mirror and its log; the files that were there. Raises MirrorError where that fails."""
+    found = [file for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
+    try:
+        for file in found:
+            file.unlink()
+    except OSError as error:
+        raise MirrorError(f"{path}: cannot be deleted: {error.strerror}", hint="make its directory writable") from None
+    return found
+
+
+def _counted(traffic: dict[int, int], received: int, when: float) -> dict[int, int]:
+    day = int(when // DAY)
+    kept = {d: total for d, total in traffic.items() if day - DAYS_KEPT < d <= day}
+    return {**kept, day: kept.get(day, 0) + received}
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _create_tables(database: sqlite3.Connection) -> None:
+    """0 to 1."""
+    database.execute(
+        "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), catalogue BLOB NOT NULL, life BLOB NOT NULL, "
+        "number INTEGER NOT NULL, digest BLOB NOT NULL, refreshed REAL NOT NULL, content BLOB NOT NULL, "
+        "checksum BLOB NOT NULL) STRICT"
+    )
+    database.execute(
+        "CREATE TABLE message (source INTEGER PRIMARY KEY, frame BLOB NOT NULL, checksum BLOB NOT NULL) STRICT"
+    )
+    database.execute("CREATE TABLE traffic (day INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
+
+
+def _row(source: int, message: wire.Message, catalogue: Catalogue) -> tuple[int, bytes, bytes]:
+    frame = wire.encode_frame(source, message, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
+    return source, frame, frame[-16:]
+
+
+def _decode(source: int, frame: bytes, catalogue: Catalogue) -> wire.Message:
+    try:
+        return wire.decode_frame(frame, source, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
+    except InvalidWire as error:
+        raise Damaged(error.message) from None
+
+
+def _checksum(values: tuple[Any, ...]) -> bytes:
+    return hashlib.sha256(ascii(values).encode()).digest()
+
+
+def _content(connection: sqlite3.Connection) -> bytes:
+    """A digest of which frames there are."""
+    digest = hashlib.sha256()
+    for source, checksum in connection.execute("SELECT source, checksum FROM message ORDER BY source"):
+        digest.update(source.to_bytes(4) + checksum)
+    return digest.digest()
+
+
+def _read_state(connection: sqlite3.Connection) -> tuple[Catalogue, Edition, float, bytes] | None:
+    rows = connection.execute(
+        "SELECT catalogue, life, number, digest, refreshed, content, checksum FROM state"
+    ).fetchall()
+    if not rows:
+        return None
+    *values, checksum = rows[0]
+    if _checksum(tuple(values)) != checksum:
+        raise Damaged("its checksum is wrong")
+    encoded, life, number, digest, refreshed, content = values
+    try:
+        catalogue = wire.decode_catalogue(encoded)
+        return catalogue, Edition(catalogue.epoch, life, number, digest), refreshed, content
+    except InvalidWire as error:
+        raise Damaged(error.message) from None
+
+
+def _checked_entries(
+    connection: sqlite3.Connection, catalogue: Catalogue, content: bytes
+) -> Iterator[tuple[str, Entry]]:
+    """Every source and what is known of it; raises Damaged unless every frame is sound and none is missing."""
+    if _content(connection) != content:
+        raise Damaged("messages are missing, or are not those of its edition")
+    yield from ((name, Entry()) for name in catalogue.names)
+    for source, frame, checksum in connection.execute("SELECT source, frame, checksum FROM message"):
+        if source >= catalogue.n or frame[-16:] != checksum:
+            raise Damaged("a message is not the one of its edition")
+        yield catalogue.names[source], Entry.of(_decode(source, frame, catalogue))
