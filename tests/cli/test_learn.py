@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from onoff.cli import run
@@ -9,6 +10,7 @@ from onoff.errors import InvalidChain
 from onoff.experiments.learn import learn
 from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import load_model
 
 
 @pytest.fixture
@@ -65,6 +67,11 @@ def test_sources_come_from_a_file(tmp_path, capsys):
         ("t.dat", "a b\n", ["--format", "xml"], "no trace format 'xml'"),
         ("t.csv", "who,what\n1,a\n", [], "no column 'user'"),
         ("t.txt", "a b\n", ["--smoothing", "-1"], "smoothing -1"),
+        ("t.txt", "a\nb\nc\n", [], "no request follows another, every person made only one"),
+        ("t.txt", "a b\nb a\n", ["--types", "3"], "3 types of only 2 people"),
+        ("t.txt", "a b\n", ["--types", "0"], "0 types"),
+        ("t.txt", "a b\n", ["--order", "9"], "order 9"),
+        ("t.txt", "a b\nb a\n", ["--types", "2", "--structural-zeros"], "structural zeros"),
         ("t.zip", "nonsense", [], "damaged"),
     ],
 )
@@ -78,9 +85,62 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
 
 def test_a_name_under_which_the_chain_could_not_be_read_again_is_refused_before_the_work(tmp_path, capsys):
     (tmp_path / "t.txt").write_text("a b a\n")
-    for name in ("c.csv", "c.NPZ", "c.npy"):
+    for name in ("c.csv", "c.npy"):
         assert run(["learn", str(tmp_path / "t.txt"), "-o", str(tmp_path / name)]) == 3
         assert "the name says another format" in capsys.readouterr().err
     with pytest.raises(InvalidChain, match="another format"):
         learn(Trace(tmp_path / "t.txt")).save(tmp_path / "c.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
+
+
+@pytest.fixture
+def people(tmp_path):
+    """People of two types, who stay or alternate: no chain tells them apart."""
+    rng = np.random.default_rng(0)
+    lines = []
+    for person in range(600):
+        path = [int(rng.integers(2))]
+        for _ in range(11):
+            stays = rng.random() < (0.9 if person % 2 else 0.1)
+            path.append(path[-1] if stays else 1 - path[-1])
+        lines.append(" ".join("ab"[x] for x in path))
+    (tmp_path / "people.txt").write_text("\n".join(lines))
+    return tmp_path / "people.txt"
+
+
+@pytest.mark.parametrize("name", ["model.json", "model.npz"])
+def test_types_are_chosen_on_people_held_out(people, tmp_path, capsys, name):
+    assert run(["learn", str(people), "-o", str(tmp_path / name), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    tried = {(one["order"], one["types"]): one["held_out_bits"] for one in found["tried"]}
+    assert min(tried.values()) < tried[1, 1] - 0.1
+    assert found["about"]["model"]["chosen"] == "fewest bits per request of 60 people held out"
+    assert len(found["weights"]) == found["about"]["model"]["types"] > 1
+    model = load_model(tmp_path / name)
+    assert model.types == len(found["weights"])
+    assert model.about["trace"]["file"] == "people.txt"
+    assert model.about["model"]["tried"] == found["tried"]
+
+
+def test_the_table_of_what_was_tried_is_printed(people, capsys):
+    assert run(["learn", str(people), "--types", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "Bits per request of people held out" in out
+    assert "Learnt: 2 types of order" in out
+
+
+def test_order_and_types_are_as_asked(people, tmp_path, capsys):
+    assert run(["learn", str(people), "--order", "2", "--types", "3", "-o", str(tmp_path / "m.npz")]) == 0
+    model = load_model(tmp_path / "m.npz")
+    assert (model.order, model.types) == (2, 3)
+    assert run(["learn", str(people), "--order", "1", "--types", "1", "-o", str(tmp_path / "c.npz")]) == 0
+    assert "people who remember more" in capsys.readouterr().out
+    chain = load_model(tmp_path / "c.npz")
+    assert isinstance(chain, MarkovChain)
+    assert chain.digest() == learn(Trace(people)).chain.digest()
+
+
+def test_too_few_to_choose_by_is_said(tmp_path, capsys):
+    (tmp_path / "t.txt").write_text("a b a b\n" * 30)
+    assert run(["learn", str(tmp_path / "t.txt")]) == 0
+    assert "too few to choose by: 30 people and 12 held-out requests" in capsys.readouterr().out

@@ -167,6 +167,39 @@ def test_too_many_sources_are_refused(tmp_path, monkeypatch):
         learnt(tmp_path / "t.txt", "a b c d\n")
 
 
+def test_requests_are_kept_alike_whole_or_in_turns_and_not_across_private_ones(tmp_path):
+    """The same people as lines, and as single requests in turn, give the same model to the last bit."""
+    rng = np.random.default_rng(2)
+    lines = [rng.integers(3, size=rng.integers(2, 9)).tolist() for _ in range(80)]
+    (tmp_path / "t.txt").write_text("\n".join(" ".join(f"s{x}" for x in line) for line in lines))
+    turns = [(u, line[i]) for i in range(9) for u, line in enumerate(lines) if i < len(line)]
+    (tmp_path / "t.csv").write_text("user,source\n" + "\n".join(f"{u},s{x}" for u, x in turns))
+    sources = Options(sources=["s0", "s1", "s2"])
+    how = {"order": 3, "types": 1}
+    one = learn(Trace(tmp_path / "t.txt", sources), **how).model
+    two = learn(Trace(tmp_path / "t.csv", sources), **how).model
+    assert one.digest() == two.digest()
+    assert one.order == 3
+    marked = "user,source,private\n" + "u,s0,off\nu,s1,on\nu,s2,off\nu,s0,off\n" * 3 + "v,s1,off\nv,s2,off\n"
+    (tmp_path / "p.csv").write_text(marked)
+    found = learn(Trace(tmp_path / "p.csv", sources), order=2, types=1)
+    first = found.model.law(0, 0)
+    assert first[0] == pytest.approx(first[1])  # u starts with s0 and v with s1; s2 after a private one starts nothing
+    assert first[2] < first[0]
+
+
+def test_memory_is_bounded_by_letting_whole_people_go(tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("a b a c\n" * 400 + "b b a\n" * 400)
+    monkeypatch.setattr(module, "MOST_KEPT", 700)
+    monkeypatch.setattr(module, "BATCH", 50)
+    found = learn(Trace(tmp_path / "t.txt"), order=2, types=1)
+    about = found.report["model"]
+    assert about["share_kept"] < 0.5
+    assert 700 / 8 < about["people"] <= 700 / 3
+    assert found.report["trace"]["requests"] == 2800
+    assert found.counts.sum() == 400 * 3 + 400 * 2
+
+
 @needs_msnbc
 def test_msnbc_equals_an_independent_count_and_has_the_known_costs():
     """989,818 users; the costs of the first open request after a private one."""

@@ -1,4 +1,4 @@
-"""Learning a chain from a trace, in one pass, and saying how far it can be trusted.
+"""Learning a chain or a model from a trace, in one pass, and saying how far it can be trusted.
 
 Counts of single requests, of pairs and (for few sources) of triples are kept apart for every tenth user, who is held
 out. So one pass gives the chain, by the counts of all users, and an honest comparison of three models on requests
@@ -9,6 +9,9 @@ that were not used to fit them, each scored on the third request of a run and la
     order 2   the last two requests matter; what it gains over order 1 is what the chain cannot know
 
 Smoothing adds a constant to every count, so that no request is impossible. The report says how far that moves rows.
+
+A richer model (order above 1, types of people) is fitted to the requests of the same pass, which are kept for as many
+people as fit: see `Kept`, and `onoff.model.choosing` for how order and types are chosen.
 """
 
 from __future__ import annotations
@@ -24,12 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, InvalidModel
 from onoff.experiments.traces import Run, Trace
 from onoff.model.bounds import bounds
 from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain
-from onoff.model.files import check_json_name
+from onoff.model.choosing import Auto, Chosen, about, choose
+from onoff.model.contexts import Model, RequestModel
+from onoff.model.files import check_json_name, model_document
 from onoff.model.rows import Floats, Integers
+from onoff.model.tokens import Tokens
 from onoff.system.atomic import atomic_write
 
 HELD_OUT = 10
@@ -44,6 +50,8 @@ MOST_NAMES_FOR_TRIPLES = 512
 """Names in the trace, before rare ones are put together, up to which triples are counted."""
 FEW = 30
 """A row with fewer observations than this is named in the report."""
+MOST_KEPT = 12_000_000
+"""Requests that are kept to fit a model to; beyond, those of every other person are let go, again and again."""
 _SHIFT = 21  # bits for a source in the key of a pair or triple
 
 
@@ -86,27 +94,77 @@ class Counts:
         return single, first, pairs, triples
 
 
+class Kept:
+    """The requests of as many people as fit in memory, laid end to end.
+
+    Where more than MOST_KEPT have come, half of the people are let go, chosen by a hash of their number, so that those
+    who stay are kept whole.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[Integers, ...]] = []
+        self._held = 0
+        self.share = 1
+
+    def add(self, sources: Integers, people: Integers, place: Integers, told: Any) -> None:
+        """Add a batch: for each request its source, person, place in its run, and whether it is new."""
+        self._parts.append(self._staying((sources.astype(np.int32), people.astype(np.int32), place, told)))
+        self._held += len(self._parts[-1][0])
+        while self._held > MOST_KEPT:
+            self.share *= 2
+            self._parts = [self._staying(part) for part in self._parts]
+            self._held = sum(len(part[0]) for part in self._parts)
+
+    def _staying(self, part: tuple[Any, ...]) -> tuple[Any, ...]:
+        if self.share == 1:
+            return part
+        mixed = part[1].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(40)
+        stays = mixed % np.uint64(self.share) == 0
+        return tuple(column[stays] for column in part)
+
+    def tokens(self, renamed: Integers, n: int) -> Tokens:
+        """What is kept, with the sources renamed and people numbered from 0."""
+        sources, people, place, told = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        _, numbers = np.unique(people, return_inverse=True)
+        return Tokens(renamed[sources], numbers.reshape(-1), place, told, n)
+
+
 @dataclass(frozen=True)
 class Learnt:
-    """A chain, the counts behind it and the report."""
+    """A chain, the counts behind it, the report, and the model where a richer one than the chain was learnt."""
 
     chain: MarkovChain
     counts: Integers
     report: dict[str, Any]
+    richer: RequestModel | None = None
+
+    @property
+    def model(self) -> Model:
+        """What was learnt: the richer model where there is one, else the chain."""
+        return self.chain if self.richer is None else self.richer
 
     def as_dict(self) -> dict[str, Any]:
-        """A chain file with its counts; the report is under "about"."""
+        """A chain or model file with its counts; the report is under "about", what was tried under "tried"."""
+        rest = {"counts": self.counts.tolist(), "about": self.report, "tried": self.report["model"]["tried"]}
+        if self.richer is not None:
+            laws = self.richer.laws if isinstance(self.richer.laws, np.ndarray) else None
+            return {**model_document({**self.richer.parts(), "laws": laws}), **rest}
         return {
             "transition": np.asarray(self.chain.transition).tolist(),
             "names": list(self.chain.names),
             "initial": self.chain.initial.tolist(),
-            "counts": self.counts.tolist(),
-            "about": self.report,
+            **rest,
         }
 
     def save(self, path: Path) -> None:
-        """Write the chain file whole or not at all. Raises InvalidChain where its name says another format."""
+        """Write the file whole or not at all. Raises InvalidInput where its name says another format."""
+        if path.suffix.lower() == ".npz":
+            found = RequestModel.of(self.chain) if self.richer is None else self.richer
+            RequestModel(**{**found.parts(), "about": self.report}).save(path)
+            return
         check_json_name(path)
+        if self.richer is not None and self.richer.is_sparse:
+            raise InvalidModel(f"{path}: the model is sparse", hint="give a name that ends in .npz")
         try:
             with atomic_write(path) as file:
                 file.write(json.dumps(self.as_dict(), ensure_ascii=False).encode() + b"\n")
@@ -117,13 +175,46 @@ class Learnt:
 def learn(
     trace: Trace,
     *,
+    order: int | Auto = 1,
+    types: int | Auto = 1,
     smoothing: float = DEFAULT_SMOOTHING,
     structural_zeros: bool = False,
     merge_rare: int = 0,
+    seed: int = 0,
     progress: Callable[[int], None] | None = None,
+    phase: Callable[[str], None] | None = None,
 ) -> Learnt:
-    """The chain of a trace. merge_rare: sources requested less often than this become one, "other"."""
-    fitted, held = _count(trace, progress)
+    """The chain or model of a trace.
+
+    Parameters
+    ----------
+    trace
+        A trace that was not read yet.
+    order, types
+        How many requests back, and how many types of people. 1 and 1 is the chain; "auto" chooses on every tenth
+        person, held out.
+    smoothing, structural_zeros
+        As for `MarkovChain.from_counts`; a richer model has its own smoothing and no structural zeros.
+    merge_rare
+        Sources requested less often than this become one, "other".
+    seed
+        Of the first guess of the types.
+    progress, phase
+        Called with the bytes read so far; with a line about what is being fitted.
+
+    Raises
+    ------
+    InvalidInput
+        Where there is nothing to learn from, or too much for the order.
+    """
+    simple = order == 1 and types == 1
+    if structural_zeros and not simple:
+        if order not in (1, "auto") or types not in (1, "auto"):
+            raise InvalidModel("structural zeros in a model with types", hint="give --order 1 --types 1 with them")
+        order = types = 1
+        simple = True
+    kept = None if simple else Kept()
+    fitted, held = _count(trace, progress, kept)
     everyone = Counts(
         fitted.single + held.single, fitted.first + held.first, fitted.pairs + held.pairs, fitted.triples + held.triples
     )
@@ -137,7 +228,13 @@ def learn(
             f"{trace.path}: {len(names)} sources, more than {MOST_SOURCES}", hint="put rare ones together: --merge-rare"
         )
     single, first, pairs, _ = everyone.arrays(len(names), renamed)
+    if not pairs.any() and kept is not None:
+        raise InvalidModel(
+            f"{trace.path}: no request follows another, every person made only one",
+            hint="a trace needs people with several requests",
+        )
     chain = MarkovChain.from_counts(pairs, first, names, smoothing=smoothing, structural_zeros=structural_zeros)
+    chosen = None if kept is None else _chosen(trace, kept.tokens(renamed, len(names)), order, types, seed, phase)
     report = {
         "trace": {
             "file": trace.path.name,
@@ -151,16 +248,32 @@ def learn(
             "first_broken": trace.first_broken,
             "merged_sources": len(trace.names) - len(names) + 1 if len(names) < len(trace.names) else 0,
         },
+        "model": FIRST_ORDER if chosen is None or kept is None else {**about(chosen), "share_kept": 1 / kept.share},
         "smoothing": _smoothing(chain, pairs, smoothing, structural_zeros),
         "fit": _fit(fitted.arrays(len(names), renamed), held.arrays(len(names), renamed), smoothing),
         "rows": _rows(pairs, single, names),
         "cost": _cost(chain),
     }
-    return Learnt(chain, pairs.astype(np.int64), report)
+    richer = None
+    if chosen is not None and (chosen.order, chosen.types) != (1, 1):
+        richer = RequestModel(**{**chosen.fitted.arguments(), "names": names, "about": report})
+    return Learnt(chain, pairs.astype(np.int64), report, richer)
 
 
-def _count(trace: Trace, progress: Callable[[int], None] | None) -> tuple[Counts, Counts]:
-    """The counts of the users to fit to, and of those held out."""
+FIRST_ORDER: dict[str, Any] = {"order": 1, "types": 1, "chosen": "as asked", "tried": []}
+
+
+def _chosen(
+    trace: Trace, tokens: Tokens, order: int | Auto, types: int | Auto, seed: int, phase: Callable[[str], None] | None
+) -> Chosen:
+    try:
+        return choose(tokens, order, types, seed=seed, progress=phase)
+    except InvalidModel as error:
+        raise InvalidModel(f"{trace.path}: {error.message}", hint=error.hint) from None
+
+
+def _count(trace: Trace, progress: Callable[[int], None] | None, kept: Kept | None) -> tuple[Counts, Counts]:
+    """The counts of the users to fit to, and of those held out; `kept` gets the requests themselves."""
     fitted, held = Counts(), Counts()
     stream: Iterator[Run] = trace.runs(progress)
     while batch := list(islice(stream, BATCH)):
@@ -176,6 +289,10 @@ def _count(trace: Trace, progress: Callable[[int], None] | None) -> tuple[Counts
         if not triples:
             fitted.triples.clear()
             held.triples.clear()
+        if kept is not None:
+            # A first request after a private one starts nothing: it says only what came before the next.
+            told = (place >= old) & ((place > 0) | (fresh > 0))
+            kept.add(sources, np.repeat([run.user for run in batch], lengths), place, told)
         for counts, mine in ((fitted, ~out), (held, out)):
             counts.add(sources[mine], place[mine], old[mine], fresh[mine], triples)
     return fitted, held

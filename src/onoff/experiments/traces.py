@@ -10,7 +10,7 @@ where time leaps by more than the session gap, and at a private request, which i
 private requests must not be what it is learnt from. A line that cannot be read is counted, and the first is shown.
 
 Files are read line by line, packed ones through their decompressor, so memory does not grow with the file. Formats
-of one request a line interleave users; for these, two sources and a time are kept for each user.
+of one request a line interleave users; for these, a few sources and a time are kept for each user.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ SUFFIXES = {
 }
 LONGEST_LINE = 2**24
 """Bytes of a line at most; a longer one is broken."""
-CONTEXT = 2
-"""Requests before the present one that are remembered: enough for a chain of order two."""
+CONTEXT = 4
+"""Requests before the present one that are remembered: enough for a model of order four."""
 
 
 @dataclass(frozen=True)

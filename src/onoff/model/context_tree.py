@@ -111,6 +111,12 @@ class ContextTree:
             at = self.parent[at]
         return found
 
+    def extended(self, context: Integers, source: Integers) -> Integers:
+        """The number of the context (context, source) itself; -1 where it is none, or where `context` is -1."""
+        key = np.where(context >= 0, context * self.n + source, -2)
+        place = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
+        return np.where(self._keys[place] == key, self._order[place], -1)
+
     def ends_with(self, suffix: int) -> npt.NDArray[np.bool_]:
         """Which contexts are `suffix` or end with it."""
         wanted = len(self.contexts[suffix])

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -220,7 +220,7 @@ class RequestModel(Sources):
             context = self.tree.next(context, paths[:, t])
         return paths
 
-    # -- files --------------------------------------------------------------------------------
+    # -- files and learning --------------------------------------------------------------------------------
 
     def digest(self) -> str:
         """SHA-256 of names, contexts, weights and laws."""
@@ -246,13 +246,52 @@ class RequestModel(Sources):
 
         Raises InvalidModel where the name of the file says another format.
         """
-        if isinstance(self.laws, np.ndarray):
-            laws: dict[str, Any] = {"laws": self.laws}
-        else:
-            P = self.laws
-            laws = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "backoff": self.backoff}
+        parts = self.parts()
+        if not isinstance(self.laws, np.ndarray):
+            P = parts.pop("laws")
+            parts |= {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape}
+        write_model(Path(path), parts)
+
+    def parts(self) -> dict[str, Any]:
+        """What the model is made of: the arguments that make the same again."""
         head = {"order": self.order, "names": self.names, "weights": self.weights, "about": self.about}
-        write_model(Path(path), {**head, "contexts": self.contexts, **laws})
+        backoff = {"backoff": self.backoff} if self.is_sparse else {}
+        return {**head, "contexts": self.contexts, "laws": self.laws, **backoff}
+
+    @classmethod
+    def fit(
+        cls,
+        sequences: Iterable[Iterable[Any]],
+        names: Sequence[str] | None = None,
+        *,
+        order: int | Literal["auto"] = "auto",
+        types: int | Literal["auto"] = "auto",
+        seed: int = 0,
+        progress: Callable[[str], None] | None = None,
+    ) -> RequestModel:
+        """The model of observed request sequences, one for each person.
+
+        Parameters
+        ----------
+        sequences
+            For each person the sources requested, by name or number, in order.
+        names
+            The sources and their order; those seen, sorted, unless given.
+        order, types
+            How many requests back, and how many types of people; "auto" chooses on every tenth person, held out.
+        seed
+            Of the first guess of the types.
+        progress
+            Called with one line about each model that is tried.
+
+        Raises
+        ------
+        InvalidModel
+            Where there is too little to learn from.
+        """
+        from onoff.model.choosing import fit_sequences
+
+        return cls(**fit_sequences(sequences, names, order=order, types=types, seed=seed, progress=progress))
 
     # -- checks --------------------------------------------------------------------------------------------
 
@@ -352,10 +391,16 @@ Model: TypeAlias = MarkovChain | RequestModel
 
 
 def load_model(path: str | Path) -> Model:
-    """The chain or the model of a file, whichever it holds. Raises InvalidChain or InvalidModel with the place."""
+    """The chain or the model of a file, whichever it holds; a model of one type and order 1 is a chain.
+
+    Raises InvalidChain or InvalidModel with the place of the fault.
+    """
     try:
         found = read_file(Path(path), LARGEST_FILE)
-        return MarkovChain(**found) if "transition" in found else RequestModel(**found)
+        if "transition" in found:
+            return MarkovChain(**found)
+        model = RequestModel(**found)
+        return model.as_chain() or model
     except (InvalidChain, InvalidModel) as error:
         raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
 

@@ -25,9 +25,8 @@ from onoff.system.atomic import atomic_write
 KEYS = ("transition", "names", "initial")
 OTHER_SUFFIXES = (".csv", ".npy", ".npz")
 """What a file that is not JSON ends in."""
-REMARKS = ("counts", "about")
+REMARKS = ("counts", "about", "tried")
 """Further keys that a file may hold; what they say is for people and other tools."""
-TRIED = ("tried",)
 
 MODEL_KEYS = ("laws", "contexts", "weights", "order", "names", "about")
 MODEL = "model"
@@ -85,10 +84,12 @@ def write_model(path: Path, parts: dict[str, Any]) -> None:
 
 
 def model_document(parts: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a RequestModel with dense laws as JSON: contexts by name."""
+    """The arguments of a RequestModel as JSON, contexts by name; laws only where they are dense."""
+    parts = {key: parts[key] for key in MODEL_KEYS}
     names = parts["names"]
     contexts = [[names[x] for x in context] for context in parts["contexts"]]
-    weights, laws = parts["weights"].tolist(), parts["laws"].tolist()
+    weights = parts["weights"].tolist()
+    laws = None if parts["laws"] is None else parts["laws"].tolist()
     return {**parts, "names": list(names), "contexts": contexts, "weights": weights, "laws": laws}
 
 
@@ -138,7 +139,7 @@ def _read_json(content: bytes) -> dict[str, Any]:
 def _model_of(document: dict[str, Any]) -> dict[str, Any]:
     """The arguments of RequestModel that a JSON document holds."""
     for key in document:
-        if key not in MODEL_KEYS + REMARKS + TRIED:
+        if key not in MODEL_KEYS + REMARKS:
             raise InvalidModel(f"unknown key {key!r}", hint=nearest(key, MODEL_KEYS))
     for key, kind in (("contexts", list), ("names", list), ("weights", list), ("order", int), ("about", dict)):
         if document.get(key) is not None and not isinstance(document[key], kind):
