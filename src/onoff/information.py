@@ -4,7 +4,8 @@ Setting
     V           what the observer wants to know, one value to a row (a private request, mostly)
     X_t         the present request, one source to a column
     U           what the session hides at step t: the request before, or the last private request (`session.memory`)
-    law[v, x]   p(V = v, X_t = x | q_[t]), the observer's belief
+    law[v, x]   p(V = v, X_t = x | q_[t]), the observer's belief. Where requests depend on more than the one before, x
+                is a context (the last requests), and an axis in front of both is the type of the person
 
 The forward filter takes a belief over one step in two moves and returns the probability of what was seen:
 
@@ -47,7 +48,9 @@ EVERYTHING: Law = np.ones((1, 1), dtype=np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Belief:
-    """The joint law of a value V (rows) and the present request (columns), given the queries seen so far.
+    """The joint law of a value V (rows) and the present request or context (columns), given the queries seen so far.
+
+    Axes in front of these two are what a person is and stays: a type.
 
     >>> certain = Belief.of_present(np.array([0.5, 0.5]))
     >>> chance, after = certain.after(np.array([[0.75, 0.25], [0.25, 0.75]]), plain_chances(0, 2))
@@ -65,12 +68,12 @@ class Belief:
     @property
     def value(self) -> Law:
         """p(v | queries)."""
-        return np.asarray(self.law.sum(axis=1))
+        return np.asarray(self.law.sum(axis=-1).reshape(-1, self.law.shape[-2]).sum(axis=0))
 
     @property
     def present(self) -> Law:
         """p(x_t | queries)."""
-        return np.asarray(self.law.sum(axis=0))
+        return np.asarray(self.law.reshape(-1, self.law.shape[-1]).sum(axis=0))
 
     def after(self, transition: Any, chances: Law, *, hides_value: bool = False) -> tuple[Any, Belief]:
         """The probability of what was seen at the next step, and the belief once it was seen.
@@ -78,9 +81,10 @@ class Belief:
         Parameters
         ----------
         transition
-            P(x', x), dense or sparse; None where the belief is already about the request that was just made.
+            P(x', x), dense or sparse, one for each type where there are types; None where the belief is already about
+            the request that was just made.
         chances
-            p(q | u, x), shape (u, x), u by source; (1, x) or (1, 1) where they do not depend on u.
+            p(q | u, x), shape (u, x), u by source or context; (1, x) or (1, 1) where they do not depend on u.
         hides_value
             What the session hides is V itself; by default it is the request before.
 
@@ -104,6 +108,34 @@ def plain_chances(source: int, n: int) -> Law:
     return np.asarray(np.arange(n) == source, dtype=np.int64)[None]
 
 
+def row_chances(table: QueryTable, query: Sequence[int], *, exact: bool = False) -> Law:
+    """p(q | u, x) for a query of a table: shape (M, size of q), for each original u and each source x of the query.
+
+    Zero where x cannot be wanted. exact: Fractions instead of floats.
+    """
+    rows = table.rows
+    joint = table.block(table.index_of(query))[rows.group]
+    at = np.minimum(np.searchsorted(rows.columns, query), len(rows.columns) - 1)
+    wanted = np.where(rows.columns[at] == query, rows.weights[rows.group][:, at], 0)
+    if not exact:
+        return np.divide(joint, wanted, out=np.zeros(joint.shape), where=wanted > 0)
+    chances = np.full(joint.shape, Fraction(0), dtype=object)
+    for u, i in zip(*np.nonzero(joint), strict=True):
+        chances[u, i] = Fraction(int(joint[u, i]), int(wanted[u, i]))
+    return chances
+
+
+def table_chances(table: QueryTable) -> Floats:
+    """p(q | u, x) for every query of a table: shape (queries, M, n), for each original u and each source x."""
+    rows = table.rows
+    row = np.repeat(np.arange(rows.distinct), np.diff(table.starts))
+    source = table.items[table.slots]
+    owner = np.repeat(np.arange(len(table)), table.sizes)[table.slots]
+    chances = np.zeros((len(table), rows.distinct, rows.n))
+    chances[owner, row, source] = table.weights / rows.weights[row, np.searchsorted(rows.columns, source)]
+    return chances[:, rows.group]
+
+
 def query_chances(table: QueryTable, query: Sequence[int], hidden: Sequence[int], *, exact: bool = False) -> Law:
     """p(q | u, x) for a query of a table, shape (n, n): rows are hidden sources u, columns wanted sources x.
 
@@ -118,23 +150,9 @@ def query_chances(table: QueryTable, query: Sequence[int], hidden: Sequence[int]
     exact
         Fractions instead of floats.
     """
-    rows, n = table.rows, table.rows.n
-    joint = table.block(table.index_of(query))[rows.group]
-    at = np.searchsorted(rows.columns, query)
-    within = np.minimum(at, len(rows.columns) - 1)
-    wanted = np.where(rows.columns[within] == query, rows.weights[rows.group][:, within], 0)
-    if exact:
-        chances = np.full((n, n), Fraction(0), dtype=object)
-        share = np.array(
-            [
-                [Fraction(mass, whole) if whole else Fraction(0) for mass, whole in zip(*pair, strict=True)]
-                for pair in zip(joint.tolist(), wanted.tolist(), strict=True)
-            ],
-            dtype=object,
-        )
-    else:
-        chances = np.zeros((n, n))
-        share = np.divide(joint, wanted, out=np.zeros(joint.shape), where=wanted > 0)
+    share = row_chances(table, query, exact=exact)
+    n = table.rows.n
+    chances: Law = np.full((n, n), Fraction(0), dtype=object) if exact else np.zeros((n, n))
     chances[np.ix_(list(hidden), list(query))] = share
     return chances
 

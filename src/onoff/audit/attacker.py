@@ -142,3 +142,38 @@ def _regress(features: Floats, targets: Integers, unknown: Floats) -> Integers:
 
     found = minimize(loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
     return np.asarray(values[np.argmax(unknown @ found.x.reshape(shape), axis=1)], dtype=np.int64)
+
+
+def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
+    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by L-BFGS.
+
+    Parameters
+    ----------
+    features
+        Shape (cases, values, features).
+    chosen
+        The value of each case.
+    start
+        Scores that the model adds to, shape (cases, values).
+    """
+    from scipy.optimize import minimize
+
+    case = np.arange(len(chosen))
+
+    def loss(w: Floats) -> tuple[float, Floats]:
+        p = choice_law(features, start, w)
+        residual = p.copy()
+        residual[case, chosen] -= 1
+        gradient = np.einsum("ix,ixf->f", residual, features) / len(case) + PENALTY * w
+        return float(-np.log(p[case, chosen]).mean() + PENALTY / 2 * (w**2).sum()), gradient
+
+    found = minimize(loss, np.zeros(features.shape[2]), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
+    return np.asarray(found.x, dtype=np.float64)
+
+
+def choice_law(features: Floats, start: Floats, w: Floats) -> Floats:
+    """The law of the value of each case under the choice model; see `fit_choice`."""
+    scores = start + features @ w
+    scores -= scores.max(axis=1, keepdims=True)
+    p = np.exp(scores)
+    return np.asarray(p / p.sum(axis=1, keepdims=True), dtype=np.float64)

@@ -1,0 +1,182 @@
+"""Real requests through sessions: a session of the wrong model is found out, one of the right model is not.
+
+Readers are drawn from known models, so that what must come out is known too. Seeded; where a bound is statistical, the
+distance is at least four standard errors.
+"""
+
+from itertools import product
+
+import numpy as np
+import pytest
+from tests.audit.test_observer import SESSIONS, chain_of, model_of
+
+from onoff.audit import traces
+from onoff.audit.traces import Case, PrivateStarts, audit_traces, choose_cases, empirical_bounds, evaluate, exact_gains
+from onoff.errors import InvalidInput
+from onoff.information import mutual_information, table_chances
+from onoff.model.bounds import bounds
+from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
+from onoff.session import Session
+from onoff.session.seeded import SeededEntropy
+
+N, AFTER = 3, 4
+
+
+@pytest.fixture(scope="module")
+def people():
+    """Two types with strong habits of second order."""
+    rng = np.random.default_rng(7)
+    plain = model_of(N, 2, 2, 7)
+    laws = rng.dirichlet(np.full(N, 0.4), size=(2, len(plain.contexts)))
+    laws = 0.95 * laws + 0.05 / N
+    return RequestModel(laws, plain.contexts, weights=[0.5, 0.5])
+
+
+def visits_of(people, count, length=8, seed=1):
+    return people.sample_many(count, length, np.random.default_rng(seed)).tolist()
+
+
+def chain_learnt(visits):
+    counts, first = np.ones((N, N)), np.ones(N)
+    for visit in visits:
+        np.add.at(counts, (visit[:-1], visit[1:]), 1)
+        first[visit[0]] += 1
+    return MarkovChain(counts / counts.sum(axis=1, keepdims=True), initial=first / first.sum())
+
+
+def audit(session, visits, attackers, before="private", users=600, **more):
+    rng = np.random.default_rng(3)
+    cases = choose_cases(visits, AFTER, before, rng)
+    return audit_traces(session, cases, attackers, before, users=users, entropy=lambda: SeededEntropy(rng), **more)
+
+
+@pytest.mark.parametrize("before", ["private", "open", "nothing"])
+def test_a_chain_is_found_out_by_who_knows_the_people(people, before):
+    visits = visits_of(people, 800)
+    found = audit(Session(chain_learnt(visits_of(people, 2000, seed=2)), "greedy"), visits, {"bayes": people}, before)
+    last = found.steps[-1]
+    assert last.bits > 4 * last.stderr > 0
+    assert found.leak >= last.bits
+    assert last.bits < last.naive_bits
+    assert last.top1 > 0
+    assert 0 < found.prior_bits < np.log2(N) + 0.05
+    assert [step.k for step in found.steps] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("before", ["private", "open", "nothing"])
+def test_a_session_of_the_true_model_gives_nothing_away(people, before):
+    found = audit(Session(people, "greedy"), visits_of(people, 800), {"bayes": people}, before)
+    assert [step.attackers["bayes"] for step in found.steps] == pytest.approx([0] * AFTER, abs=1e-9)
+    for step in found.steps:
+        assert step.bits < 4 * step.stderr + 0.01
+        assert step.naive_bits > 0.02
+        assert 1 < step.cost < N
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_a_session_goes_on_where_others_have_been_private(name):
+    """Whoever made the private requests before, the session stands where the reader's own would have led it."""
+    start = SESSIONS[name]()
+    starts, rng = PrivateStarts(start), np.random.default_rng(2)
+    for _ in range(6):
+        path = rng.integers(0, N, size=5).tolist()
+        session, channels = starts.before(Case((*path, 0), 4), SeededEntropy(rng))
+        own = start.fork(SeededEntropy(rng))
+        for t, x in enumerate(path):
+            own.request(x, private=True)
+            if t >= len(channels):
+                session.request(x, private=True)
+        assert len(channels) >= 3
+        assert session.memory.hidden == own.memory.hidden
+        assert session.memory.key == own.memory.key
+
+
+def test_older_private_requests_are_judged_too(people):
+    """A filter that hides one request lets the one before it show; one that hides two does not."""
+    visits = visits_of(people, 800)
+    one = audit(Session(people, "greedy"), visits, {"bayes": people}, older_users=600).older
+    two = audit(Session(people, "greedy", hide=2), visits, {"bayes": people}, older_users=600)
+    assert one[-1].bits > 4 * one[-1].stderr > 0
+    assert [step.bits for step in two.older] == pytest.approx([0] * AFTER, abs=1e-9)
+    assert [step.attackers["bayes"] for step in two.steps] == pytest.approx([0] * AFTER, abs=1e-9)
+    assert two.older_users == 600
+
+
+def test_by_counting_one_and_two_queries_are_judged_exactly(people):
+    """Both halves of the readers alike: the attacker's gain is the mutual information, up to its one unit of prior."""
+    session = Session(chain_of(N, 1), "greedy")
+    visits = visits_of(people, 4000, length=5)
+    cases = [Case(tuple(visit), 0) for visit in visits for _ in range(2)]  # every reader in both halves
+    found = exact_gains(session, cases, "nothing")
+    user = session.fork(SeededEntropy(np.random.default_rng(0)))
+    user.request(0, private=True)
+    table = user.tables.of(user.memory)
+    first, joint = table_chances(table), {}
+    for k, query in enumerate(table.queries):
+        then = user.memory.after(query, query[0], private=False, table=table)
+        nothing_hidden = then.rows.distinct == 1
+        second = None if nothing_hidden else table_chances(user.tables.of(then))
+        for a, b, c in product(range(N), repeat=3):
+            weight = sum(visit[:3] == [a, b, c] for visit in visits) * first[k, a, b]
+            for j in range(N if nothing_hidden else len(second)):
+                chance = float(j == c) if nothing_hidden else second[j, query.index(b), c] if b in query else 0.0
+                joint[a, (k, j)] = joint.get((a, (k, j)), 0.0) + weight * chance
+    after_one = {}
+    for (a, (k, _)), weight in joint.items():
+        after_one[a, k] = after_one.get((a, k), 0.0) + weight
+    assert found[0] == pytest.approx(mutual_information(after_one), abs=2e-3)
+    assert found[1] == pytest.approx(mutual_information(joint), abs=2e-3)
+    assert found[1] > found[0] > 0.01
+
+
+def test_by_counting_a_filter_of_the_true_model_gives_nothing_away(people):
+    cases = choose_cases(visits_of(people, 6000), AFTER, "private", np.random.default_rng(0))
+    right = exact_gains(Session(people, "greedy"), cases, "private")
+    wrong = exact_gains(Session(chain_of(N, 1), "greedy"), cases, "private")
+    assert max(right) < 0.002
+    assert min(wrong) > 0.01
+    assert exact_gains(Session(people, "greedy"), cases, "open") == []
+    assert exact_gains(Session(people, "greedy", hide=2), cases, "private") == []
+
+
+def test_the_empirical_bound_is_that_of_the_counted_rows():
+    cases = [Case((0, 0, 1), 0)] * 3 + [Case((0, 1, 1), 0)] + [Case((1, 1, 0), 0)] * 4
+    assert empirical_bounds(cases, 2) == pytest.approx(
+        [bounds([[0.75, 0.25], [0, 1]]).lower, bounds([[0, 1], [1, 0]]).lower]
+    )
+    assert empirical_bounds(cases, 2)[0] == pytest.approx(1.75)
+
+
+def test_gains_by_hand():
+    laws = np.array([[[0.5, 0.5], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
+    found = evaluate(laws, np.array([0, 0]))
+    assert found.unknown == 1
+    assert found.bits == pytest.approx((0, (np.log2(1.6) + np.log2(0.8)) / 2))
+    assert found.stderr[1] == pytest.approx((np.log2(1.6) - np.log2(0.8)) / 2)
+    assert found.top1 == (1.0, 0.5)
+
+
+def test_cases_are_chosen_where_there_is_room():
+    rng, visits = np.random.default_rng(0), [[0] * 3, [1] * 4, [2] * 6, list(range(40))]
+    private = choose_cases(visits, 3, "private", rng)
+    assert [len(case.later) for case in private] == [3, 3]
+    assert {case.asked for _ in range(50) for case in choose_cases([[2] * 6], 3, "open", rng)} == {1, 2}
+    assert max(case.asked for _ in range(200) for case in choose_cases([range(99)], 3, "open", rng)) == 20
+    assert [case.asked for case in choose_cases(visits, 3, "nothing", rng)] == [0, 0, 0]
+    assert private[0].private("private") == [True] * (private[0].asked + 1) + [False] * 3
+    assert sum(private[0].private("open")) == 1
+
+
+def test_too_few_readers_and_impossible_requests(people, monkeypatch):
+    visits = visits_of(people, 300)
+    with pytest.raises(InvalidInput, match="too few"):
+        audit(Session(people, "greedy"), visits[:100], {"bayes": people})
+    zeros = MarkovChain([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.5, 0, 0.5]])
+    found = audit(Session(zeros, "greedy"), visits, {"bayes": people}, "nothing", users=300)
+    assert found.impossible + found.users == 300
+    assert 0 < found.impossible < 300
+    assert found.as_dict()["impossible"] == found.impossible
+    monkeypatch.setattr(traces, "FEWEST_READERS", 301)
+    with pytest.raises(InvalidInput, match="at least 301"):
+        audit(Session(people, "greedy"), visits, {"bayes": people})
