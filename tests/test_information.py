@@ -114,6 +114,11 @@ def test_the_test_of_fit_puts_rare_values_together():
     assert fit_g(seen, expected) == (pytest.approx(g_statistic([50, 38, 12], [60, 30, 10])), 2)
     assert fit_g(expected.copy(), expected) == (0, 2)
     assert fit_g(np.array([5.0]), np.array([5.0])) == (0, 0)
+    # too rare even together: with the commonest
+    assert fit_g(np.array([50.0, 40, 10]), np.array([60.0, 36, 4])) == (
+        pytest.approx(g_statistic([60, 40], [64, 36])),
+        1,
+    )
     assert p_value(0.0, 0) == 1
     assert p_value(chi2.isf(0.01, 3), 3) == pytest.approx(0.01)
 
