@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from onoff import figures
-from onoff.experiments.table_picture import draw_table
 from onoff.schemes import SCHEMES, design
+from onoff.tables.picture import draw_table
 
 ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 
@@ -28,8 +28,7 @@ def draw_costs(path):
 
 
 def draw_design(path):
-    report = {"outer": 1.6, "lower_bound": 1.6, "cost": 1.6, "inner": 1.6}
-    draw_table(path, design(ROWS, "greedy"), report, ("a", "b", "c"))
+    draw_table(path, design(ROWS, "greedy"), ("a", "b", "c"))
 
 
 @pytest.mark.parametrize("draw", [draw_costs, draw_design])

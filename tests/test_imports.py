@@ -16,12 +16,12 @@ SOURCE = Path(onoff.__file__).parent
 LAYERS = [
     "errors",
     "system",
+    "figures",
     "model",
     "tables",
     "schemes",
     "session",
     "information",
-    "figures",
     "wire",
     "server",
     "client",

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 INCHES = (7.2, 4.4)
 DOTS_PER_INCH = 130
+MOST_NAMES = 40
+"""Names of sources that are written along an axis at most."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,20 @@ def label(name: str) -> str:
     return LABELS.get(name, name)
 
 
-def new_figure(columns: int = 1, rows: int = 1, inches: tuple[float, float] = INCHES) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes, row by row."""
+def new_figure(
+    columns: int = 1,
+    rows: int = 1,
+    inches: tuple[float, float] = INCHES,
+    widths: Sequence[float] | None = None,
+) -> tuple[Figure, list[Axes]]:
+    """An empty figure and its axes, row by row; `widths` are those of the columns beside one another."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
         raise MissingExtra("figures need matplotlib", extra="plot") from None
     figure = Figure(figsize=inches, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False).ravel().tolist()
+    ratios = None if widths is None else list(widths)[:columns]
+    axes = figure.subplots(rows, columns, squeeze=False, width_ratios=ratios).ravel().tolist()
     for one in axes:
         one.spines[["top", "right"]].set_visible(False)
         one.grid(axis="y", color="0.9", linewidth=0.8)
@@ -103,6 +111,19 @@ def save_all(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> 
     """Write every figure as `folder`/NAME.kind; the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     return [save(figure, folder / f"{name}.{kind}") for name, figure in figures.items()]
+
+
+def transition_figure(matrix: Any, names: Sequence[str]) -> Figure:
+    """A transition matrix as a heat map, with the names of the sources where they can be read."""
+    figure, (axes,) = new_figure(inches=(6.4, 5.4))
+    drawn = axes.imshow(matrix, cmap="cividis", vmin=0, vmax=1)
+    axes.grid(visible=False)
+    if len(names) <= MOST_NAMES:
+        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
+        axes.set_yticks(range(len(names)), names, fontsize=8)
+    axes.set(xlabel="next request", ylabel="this request")
+    figure.colorbar(drawn, ax=axes, label="probability")
+    return figure
 
 
 def draw_costs(axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float | None]]) -> None:

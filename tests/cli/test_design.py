@@ -44,7 +44,8 @@ def test_the_json_of_every_scheme_with_a_table(chain, capsys, scheme):
 def test_the_table_is_the_one_that_was_counted(chain, capsys):
     assert run(["design", chain, "--table", "--json"]) == 0
     report = report_of(capsys)
-    assert set(report) == KEYS | {"table"}
+    assert set(report) == KEYS | {"table", "names"}
+    assert report["names"] == list(MarkovChain.load(chain).names)
     table = report["table"]
     assert (table["unit"], len(table["queries"]), sum(table["mass"])) == (UNIT, report["queries"], UNIT)
 

@@ -10,9 +10,12 @@ DEAF = """
 import signal, sys
 from onoff.system.interrupts import end_promptly
 end_promptly(130, lambda: print("told", flush=True), grace=0.05)
-print("ready", flush=True)
+said = False
 while True:
     try:
+        if not said:
+            said = True
+            print("ready", flush=True)
         signal.pause()
     except KeyboardInterrupt:
         pass  # as compiled code does, which never sees it
@@ -22,8 +25,8 @@ import sys, time
 from onoff.system.interrupts import end_promptly
 
 end_promptly(130, lambda: print("told", flush=True), grace=3600)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(3600)
 except KeyboardInterrupt:
     sys.exit(5)
@@ -37,6 +40,15 @@ signal.signal(signal.SIGINT, lambda *_: stopping.set())
 print("ready", flush=True)
 stopping.wait()
 sys.stdin.readline()  # as long as it needs
+"""
+
+MARKED = """
+import signal, threading
+from onoff.system.interrupts import end_promptly, prompt
+end_promptly(130, lambda: print("told", flush=True), grace=0.05)
+signal.signal(signal.SIGINT, prompt(lambda *_: None))
+print("ready", flush=True)
+threading.Event().wait()
 """
 
 
@@ -56,6 +68,10 @@ def test_a_process_that_does_not_look_is_ended():
 
 def test_a_process_that_looks_ends_by_itself():
     assert interrupted(ORDERLY) == (5, "")
+
+
+def test_a_handler_that_is_marked_has_to_be_quick():
+    assert interrupted(MARKED) == (130, "told\n")
 
 
 def test_a_process_that_handles_the_signal_takes_its_time():

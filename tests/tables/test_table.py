@@ -11,7 +11,8 @@ from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.model.certificate import SetCertificate, SimpleBound
 from onoff.model.rows import UNIT, Rows
-from onoff.tables.table import MOST_SHOWN, QueryTable
+from onoff.tables.table import QueryTable
+from onoff.tables.text import MOST_SHOWN
 
 A, B = 0, 1
 # The example of the paper with alpha = beta = 1/4, so that the integers are exact.

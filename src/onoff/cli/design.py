@@ -14,13 +14,13 @@ from onoff import bounds as bounds_of
 from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, check_writable, emit, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
-from onoff.experiments.table_picture import check_picture, draw_table
 from onoff.model.certificate import SimpleBound, to_json
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design as design_rows
 from onoff.schemes import find_scheme
 from onoff.tables.files import read_table, write_table
+from onoff.tables.picture import check_picture, draw_table
 from onoff.tables.table import QueryTable
 
 MOST_SHOWN = 24
@@ -101,9 +101,10 @@ def design(
         write_table(save, built)
     report = _report(scheme, built, loaded.n, rows, seconds)
     if show_table and isinstance(built, QueryTable):
-        report["table"] = built.as_dict()
+        built = built.labelled(names=loaded.names)
+        report |= {"table": built.as_dict(), "names": list(loaded.names)}
     if picture is not None:
-        draw_table(picture, built, report, loaded.names)
+        draw_table(picture, built, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
     return 0
 

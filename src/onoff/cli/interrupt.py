@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from onoff.errors import Stopped
+from onoff.system.interrupts import prompt
 from onoff.system.shutdown import is_shutting_down
 
 
@@ -19,6 +20,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     """
     asked = threading.Event()
 
+    @prompt
     def ask(number: int, frame: object) -> None:
         if asked.is_set():
             raise KeyboardInterrupt

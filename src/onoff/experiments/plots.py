@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
 from onoff.experiments.sweep import read_rows
-from onoff.figures import LINES, draw_costs, label, new_figure, shade_private
+from onoff.figures import LINES, draw_costs, label, new_figure, shade_private, transition_figure
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -195,17 +195,9 @@ def _mean(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[list[int], list[
 
 def chain_figures(document: Mapping[str, Any]) -> dict[str, Figure]:
     """The transition matrix and, where the file was learnt, how well the models of order 0, 1 and 2 fit."""
-    figure, (axes,) = new_figure(inches=(6.4, 5.4))
     matrix = document["transition"]
     names = document.get("names") or [str(x + 1) for x in range(len(matrix))]
-    drawn = axes.imshow(matrix, cmap="cividis", vmin=0, vmax=1)
-    axes.grid(visible=False)
-    if len(names) <= 40:
-        axes.set_xticks(range(len(names)), names, rotation=90, fontsize=8)
-        axes.set_yticks(range(len(names)), names, fontsize=8)
-    axes.set(xlabel="next request", ylabel="this request")
-    figure.colorbar(drawn, ax=axes, label="probability")
-    found = {"transition": figure}
+    found = {"transition": transition_figure(matrix, names)}
     fit = (document.get("about") or {}).get("fit")
     if fit:
         figure, (axes,) = new_figure(inches=(5.6, 3.6))

@@ -38,7 +38,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import permutations
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -46,6 +46,9 @@ from onoff.errors import InvalidInput
 from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check, pair_units
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 Number = TypeVar("Number", float, Fraction)
 
@@ -65,7 +68,7 @@ FOUR_SOURCES: tuple[tuple[int, int, Mapping[str, int]], ...] = (
 """What completes the list for four sources a, b, c, d: (t, scale, y by set), up to renaming the sources."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Bounds:
     """Bounds on the cost of hiding U once; the module's docstring says which side each is on."""
 
@@ -84,6 +87,20 @@ class Bounds:
     def as_dict(self) -> dict[str, Any]:
         """The same as plain numbers and lists."""
         return {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(self).items()}
+
+    def __repr__(self) -> str:
+        return f"<Bounds: {self.m} rows over {self.n} sources, lower={self.lower:.6g}, inner={self.inner:.6g}>"
+
+    def _repr_html_(self) -> str:
+        from onoff.model.notebook import bounds_html
+
+        return bounds_html(self)
+
+    def plot(self) -> Figure:
+        """The bounds side by side, a matplotlib figure."""
+        from onoff.model.notebook import bounds_figure
+
+        return bounds_figure(self)
 
 
 def bounds(probabilities: Any) -> Bounds:

@@ -24,6 +24,7 @@ from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, 
 from onoff.model.sources import Sources
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from scipy.sparse import csr_matrix
 
 LARGEST_FILE = 512 * 2**20
@@ -59,12 +60,23 @@ class MarkovChain(Sources):
     def __repr__(self) -> str:
         return f"<MarkovChain: {self.n} sources, {'sparse' if self.is_sparse else 'dense'}>"
 
+    def _repr_html_(self) -> str:
+        from onoff.model.notebook import chain_html
+
+        return chain_html(self)
+
+    def plot(self) -> Figure:
+        """The transition matrix as a heat map, a matplotlib figure."""
+        from onoff.model.notebook import chain_figure
+
+        return chain_figure(self)
+
     # -- exact rows ----------------------------------------------------------------------------------------
 
     def row_units(self, x: int) -> tuple[Integers, Integers]:
         """Row P_x as (sources, weights in units of 1/UNIT), rounded once and then always the same."""
         if x not in self._units:
-            columns, values = self._row(x)
+            columns, values = self.row(x)
             self._units[x] = columns, to_units(values.tolist())
         return self._units[x]
 
@@ -94,9 +106,10 @@ class MarkovChain(Sources):
 
     def successors(self, states: Iterable[int]) -> Integers:
         """The sources that can be wanted right after some x in `states`, ascending."""
-        return np.unique(np.concatenate([self._row(x)[0] for x in states]))
+        return np.unique(np.concatenate([self.row(x)[0] for x in states]))
 
-    def _row(self, x: int) -> tuple[Integers, Floats]:
+    def row(self, x: int) -> tuple[Integers, Floats]:
+        """The sources that can follow x, ascending, and their probabilities."""
         if isinstance(self.transition, np.ndarray):
             row = self.transition[x]
             columns = np.flatnonzero(row)
@@ -148,7 +161,7 @@ class MarkovChain(Sources):
             if t == 0:
                 path[0] = rng.choice(self.n, p=self.initial) if start is None else start
             else:
-                columns, values = self._row(int(path[t - 1]))
+                columns, values = self.row(int(path[t - 1]))
                 edges = np.cumsum(values)
                 path[t] = columns[np.searchsorted(edges, rng.random() * edges[-1], side="right")]
         return path
@@ -163,7 +176,7 @@ class MarkovChain(Sources):
         yield json.dumps(["onoff chain 1", self.names], ensure_ascii=False).encode()
         yield np.ascontiguousarray(self.initial, dtype="<f8").tobytes()
         for x in range(self.n):
-            columns, values = self._row(x)
+            columns, values = self.row(x)
             yield np.array([len(columns)], dtype="<i8").tobytes()
             yield columns.astype("<i8").tobytes()
             yield values.astype("<f8").tobytes()

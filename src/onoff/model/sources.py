@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,13 +15,25 @@ LONGEST_NAME = 256
 """Bytes of a source's name at most."""
 
 
-class Sources:
+class Sources(ABC):
     """What every model has: N sources by name and number."""
 
     def __init__(self, n: int, names: Sequence[str] | None = None) -> None:
         self.n = n
         self.names: tuple[str, ...] = _checked_names(names, n)
         self._position = {name: x for x, name in enumerate(self.names)}
+
+    @abstractmethod
+    def digest(self) -> str:
+        """What tells two models apart: they are the same iff their digests are."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
 
     def index(self, source: int | str) -> int:
         """The number of a source given by name or number. Raises UnknownSource."""

@@ -126,6 +126,9 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
     without_table = isinstance(given, SparseRows) and not record.gives_table
     with uninterrupted():
         built = record.build(given if without_table else Rows.of(given), **options)
-    if isinstance(built, QueryTable) and built.certificate is None:
-        return built.labelled(certificate=simplest(built.rows))
-    return built
+    if not isinstance(built, QueryTable):
+        return built
+    return built.labelled(
+        names=getattr(rows, "names", None),
+        certificate=simplest(built.rows) if built.certificate is None else built.certificate,
+    )

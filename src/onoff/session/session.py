@@ -112,6 +112,13 @@ class Session:
             raise InvalidInput(f"both tables (of {tables.scheme!r}) and how to make them", hint="give one of the two")
         self.tables = tables
         self._entropy: Entropy = SystemEntropy() if entropy is None else entropy
+        self._private: bool | None = None
+
+    def __repr__(self) -> str:
+        """Nothing that the server does not know: how many requests it may be that must stay hidden, and not which."""
+        mode = {None: "not asked yet", True: "ON", False: "OFF"}[self._private]
+        hidden = f"{self.memory.rows.m} hidden" if self.memory.rows.distinct > 1 else "nothing hidden"
+        return f"<Session: {self.model.n} sources, {mode}, {hidden}>"
 
     @property
     def chain(self) -> MarkovChain:
@@ -123,6 +130,7 @@ class Session:
     def request(self, source: int | str, *, private: bool) -> Query:
         """The query to send for `source`; the session then stands where the next request finds it."""
         query, self.memory = self.propose(source, private=private)
+        self._private = private
         return query
 
     def propose(self, source: int | str, *, private: bool) -> tuple[Query, Memory]:

@@ -4,7 +4,8 @@ Python raises KeyboardInterrupt between two steps of the main thread, so a solve
 call delays it for a minute. Here a thread learns of the signal from the operating system (`signal.set_wakeup_fd`),
 gives the main thread a moment to end in order, and then ends the process.
 
-A program that handles SIGINT itself, as a server does to finish its answers, is left alone.
+A program that handles SIGINT itself, as a server does to finish its answers, is left alone, unless its handler is
+marked as `prompt`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,21 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from typing import TypeVar
 
 GRACE_SECONDS = 0.7
 """How long the main thread may take to end in order."""
+
+_Handler = TypeVar("_Handler", bound=Callable[..., object])
+
+
+_prompt: set[object] = {signal.default_int_handler}
+
+
+def prompt(handler: _Handler) -> _Handler:
+    """Mark a handler of SIGINT after which the process has to end within the time of grace, as after Python's own."""
+    _prompt.add(handler)
+    return handler
 
 
 def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRACE_SECONDS) -> None:
@@ -31,7 +44,7 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRAC
     grace
         Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
     """
-    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if signal.getsignal(signal.SIGINT) not in _prompt:
         return  # started in the background, where Ctrl-C is not meant for us, or somebody else handles it
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
@@ -42,7 +55,7 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRAC
 
 def _watch(reading: int, code: int, farewell: Callable[[], None], grace: float) -> None:
     while number := os.read(reading, 1):
-        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) in _prompt:
             time.sleep(grace)
             farewell()
             os._exit(code)

@@ -31,13 +31,12 @@ from onoff.model.certificate import Certificate, check
 from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from onoff.session.entropy import Entropy
 
 OPTIMAL_GAP = 1e-6
 """`optimal` means that cost and lower bound meet to this relative gap."""
-
-MOST_SHOWN = 16
-"""Queries, rows and sources that are printed of a table at most."""
 
 
 class QuerySource(Protocol):
@@ -69,6 +68,7 @@ class QueryTable:
 
     certificate: the proof of a lower bound on the cost of every table for these rows, where there is one.
     scheme: the name of the construction, for reports only.
+    names: those of all sources, where the rows came from a model that has them; for people only.
     details: what the construction has to say about itself (rounds, seconds, ...).
 
     >>> from onoff.schemes import design
@@ -87,6 +87,7 @@ class QueryTable:
     weights: Integers
     certificate: Certificate | None = None
     scheme: str = ""
+    names: tuple[str, ...] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
     # -- building ------------------------------------------------------------------------------------------
@@ -368,39 +369,21 @@ class QueryTable:
         }
 
     def __str__(self) -> str:
-        """The table as the paper prints it: a block for each u, a line for each x, a column for each query.
+        from onoff.tables.text import table_text
 
-        Of a large table the queries and rows with the most mass are shown, and how many are not.
-        """
-        shown = np.sort(np.argsort(-self.mass, kind="stable")[:MOST_SHOWN]).tolist()
-        queries, blocks = [self.query(k) for k in shown], [self.block(k) for k in shown]
-        heads = ["{" + ",".join(str(x + 1) for x in q) + "}" for q in queries]
-        width = [max(len(head), 8) for head in heads]
-        lines = ["  u   x  " + " ".join(h.rjust(w) for h, w in zip(heads, width, strict=True)) + "   budget"]
-        for u, r in enumerate(self.rows.group[:MOST_SHOWN].tolist()):
-            lines.append("-" * len(lines[0]))
-            for c, x in enumerate(self.rows.columns[:MOST_SHOWN].tolist()):
-                cells = [
-                    _decimal(int(block[r, q.index(x)])) if x in q else "."
-                    for q, block in zip(queries, blocks, strict=True)
-                ]
-                row = " ".join(cell.rjust(w) for cell, w in zip(cells, width, strict=True))
-                lines.append(f"{u + 1:>3} {x + 1:>3}  {row} {_decimal(int(self.rows.weights[r, c])):>8}")
-        lines.append("-" * len(lines[0]))
-        masses = " ".join(_decimal(int(self.mass[k])).rjust(w) for k, w in zip(shown, width, strict=True))
-        lines.append(f"   mass  {masses}     cost {self.cost:.6g}")
-        if max(len(self), self.rows.m, len(self.rows.columns)) > MOST_SHOWN:
-            sizes = f"{len(self)} queries, {self.rows.m} rows, {len(self.rows.columns)} sources"
-            lines.append(f"   ({sizes} in all; at most {MOST_SHOWN} of each are shown)")
-        return "\n".join(lines)
+        return table_text(self)
 
     def __repr__(self) -> str:
         bound = "" if self.certificate is None else f", lower_bound={self.lower_bound:.6g}"
         return f"<QueryTable {self.scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
 
+    def _repr_html_(self) -> str:
+        from onoff.tables.text import table_html
 
-def _decimal(units: int) -> str:
-    """Six digits; what is left of roundings of the chain, below 1e-12, is not written out."""
-    if 0 < units < UNIT // 10**12:
-        return "~0"
-    return f"{units / UNIT:.6g}"
+        return table_html(self)
+
+    def plot(self) -> Figure:
+        """What is asked how often, and what it costs beside its bounds: a matplotlib figure."""
+        from onoff.tables.picture import table_figure
+
+        return table_figure(self)

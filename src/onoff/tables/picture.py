@@ -6,35 +6,44 @@ source, as dark as the query is likely. Right, bars: the cost between the bounds
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from onoff import figures
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.model.bounds import Bounds, bounds
 from onoff.model.rows import UNIT
-from onoff.tables.table import QueryTable
 
-MOST_QUERIES = 120
-MOST_NAMES = 40
-"""Sources whose names are written beside the map."""
-
-
-def draw_table(path: Path, built: Any, report: Mapping[str, Any], names: Sequence[str]) -> None:
-    """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format."""
-    check_picture(path)
+if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    with_map = isinstance(built, QueryTable)
-    figure = Figure(figsize=(11, 5) if with_map else (5, 5), layout="constrained")
-    panels = figure.subplots(1, 2, width_ratios=[3, 1]) if with_map else [None, figure.subplots()]
+    from onoff.tables.table import QueryTable
+
+MOST_QUERIES = 120
+
+
+def draw_table(path: Path, built: Any, names: Sequence[str]) -> None:
+    """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format."""
+    check_picture(path)
+    figures.save(_figure(built, names), path)
+
+
+def table_figure(table: QueryTable) -> Figure:
+    """The picture of a table, with numbers from 1 where it does not know the names of the sources."""
+    return _figure(table, table.names or [str(x + 1) for x in range(table.rows.n)])
+
+
+def _figure(built: Any, names: Sequence[str]) -> Figure:
+    with_map = hasattr(built, "queries")
+    figure, panels = figures.new_figure(2 if with_map else 1, inches=(11, 5) if with_map else (5, 5), widths=[3, 1])
     if with_map:
         _heat_map(panels[0], built, names)
-    _bars(panels[1], built, report)
-    figures.save(figure, path)
+    _bars(panels[-1], built, bounds(built.rows))
+    return figure
 
 
 def check_picture(path: Path) -> None:
@@ -51,23 +60,24 @@ def _heat_map(axes: Any, built: QueryTable, names: Sequence[str]) -> None:
     asked = np.zeros((len(columns), len(likely)))
     for place, k in enumerate(likely):
         asked[np.searchsorted(columns, built.query(int(k))), place] = built.mass[k] / UNIT
+    axes.grid(visible=False)
     shown = axes.imshow(asked, aspect="auto", cmap="Blues", interpolation="nearest", vmin=0)
     axes.figure.colorbar(shown, ax=axes, label="probability of the query")
     rest = len(built) - len(likely)
     axes.set_xlabel("queries, likeliest first" + (f" ({rest} more)" if rest else ""))
-    if len(columns) <= MOST_NAMES:
+    if len(columns) <= figures.MOST_NAMES:
         axes.set_yticks(range(len(columns)), [names[x] for x in columns.tolist()])
     else:
         axes.set_ylabel("source")
     axes.set_title(f"{built.scheme}: which sources each query asks for")
 
 
-def _bars(axes: Any, built: Any, report: Mapping[str, Any]) -> None:
+def _bars(axes: Any, built: Any, found: Bounds) -> None:
     bars = {
-        "outer bound": report["outer"],
-        "lower bound": report["lower_bound"],
-        "this table": report["cost"],
-        "inner bound": report["inner"],
+        "outer bound": found.outer,
+        "lower bound": found.lower if built.lower_bound is None else built.lower_bound,
+        "this table": built.cost,
+        "inner bound": found.inner,
         "everything": float(len(built.rows.columns)),
     }
     colours = [figures.GREEN, figures.GREEN, figures.BLUE, figures.ORANGE, figures.GREY]
