@@ -28,7 +28,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from onoff.audit.branches import ScriptedEntropy
 from onoff.audit.exact import ExactAudit, audit_exact
@@ -99,6 +99,10 @@ class AuditedClient:
     def __post_init__(self) -> None:
         self.tables = TableCache(self.chain, self.scheme)
 
+    @property
+    def _new_run(self) -> Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+        return ClientRun
+
     def fork(self, entropy: Entropy) -> Self:
         twin = replace(self, entropy=entropy)
         twin.tables = self.tables
@@ -107,7 +111,7 @@ class AuditedClient:
     def request(self, source: int | str, *, private: bool) -> RequestSeen:
         x = self.chain.index(source)
         noted = _RecordingEntropy(self.entropy)
-        with _client_run(self.chain, self.tables, self.faults, self.judging) as run:
+        with _client_run(self.chain, self.tables, self.faults, self.judging, self._new_run) as run:
             for wanted, status, choices in self.past:
                 run.request(wanted, status, ScriptedEntropy(choices))
             seen = run.request(x, private, noted)
@@ -135,7 +139,7 @@ def client_user(
     @contextmanager
     def user() -> Iterator[MakeRequest]:
         steps = count()
-        with _client_run(chain, tables, (), judging) as run:
+        with _client_run(chain, tables, (), judging, ClientRun) as run:
             yield (
                 lambda x, private: (
                     run.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
@@ -166,10 +170,14 @@ class Crash(BaseException):
 
 @contextmanager
 def _client_run(
-    chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], judging: bool
-) -> Iterator[_ClientRun]:
+    chain: MarkovChain,
+    tables: TableCache,
+    faults: tuple[Fault, ...],
+    judging: bool,
+    new_run: Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun],
+) -> Iterator[ClientRun]:
     with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
-        run = _ClientRun(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
+        run = new_run(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
         try:
             yield run
         finally:
@@ -181,7 +189,7 @@ def fast_directory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
-class _ClientRun:
+class ClientRun:
     """One user, one journal, one server, from the first request on."""
 
     def __init__(self, chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], recorder: Recorder) -> None:
@@ -209,8 +217,12 @@ class _ClientRun:
             transport=self.recorder,
             sleep=lambda seconds: None,
             tables=self.tables,  # built once for all worlds
-            mirror=False,
+            **self.options(),
         )
+
+    def options(self) -> dict[str, Any]:
+        """More options of the client."""
+        return {"mirror": False}
 
     def _reopen(self, fault: Fault) -> None:
         self.client.close()
@@ -231,11 +243,9 @@ class _ClientRun:
         if fault in (Fault.RESTART, Fault.RESTORED, Fault.LOST):
             self._reopen(fault)
         self.entropy.source = entropy
-        self.recorder.fault = self._happens(fault)
         right = True
         try:
-            message = self.client.get(x, private=private)
-            right = message.payload == self.recorder.message(x)
+            right = self.ask(x, private, fault) in (None, self.recorder.message(x))
         except Crash:
             self.client.close()
             _put_back(self.journal, self._crashed)
@@ -248,14 +258,23 @@ class _ClientRun:
         events, asked = self.recorder.take()
         return RequestSeen(events, asked, right)
 
-    def _happens(self, fault: Fault) -> Callable[[Request, bool], bool]:
+    def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
+        """The message that the client delivers, or None where there can be none."""
+        self.recorder.fault = self.happens(fault)
+        return self.client.get(x, private=private).payload
+
+    def crash(self) -> None:
+        """The process ends now, and leaves the files as they are."""
+        self._crashed = _files(self.journal)
+        raise Crash
+
+    def happens(self, fault: Fault) -> Callable[[Request, bool], bool]:
         lost = 0
 
         def happens(request: Request, seen: bool) -> bool:
             nonlocal lost
             if (fault is Fault.CRASH_BEFORE and not seen) or (fault is Fault.CRASH_AFTER and seen):
-                self._crashed = _files(self.journal)
-                raise Crash
+                self.crash()
             lost += seen
             return seen and (fault is Fault.GIVEN_UP or (fault is Fault.LOST_ANSWER and lost == 1))
 

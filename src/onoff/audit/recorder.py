@@ -6,6 +6,7 @@ while it listens, whatever the client believes of itself:
     one byte string per step   a step never comes again with other bytes, and never after a later one
     stored before sent         the bytes of a query stand in the journal's files when they arrive
     one length                 queries have one length, and are canonical
+    editions                   changes are asked for since an edition that was told, as whoever has it would
 
 What it saw of a request is a tuple of `Exchange`s: address, headers, body, and how much of the answer was to be read.
 """
@@ -23,6 +24,7 @@ from onoff.errors import InvalidWire, PrivacyBreach
 
 RECORDER_FRAME_SIZE = 256
 URL = "http://audit.invalid"
+LIFE = b"one life of many"
 
 
 class Exchange(NamedTuple):
@@ -54,12 +56,25 @@ class Recorder:
         self.asked = 0
         """Messages asked for since the last `take`."""
         self.last: dict[bytes, tuple[int, str]] = {}
+        self.versions = [0] * len(names)
+        self.changed = [0] * len(names)
+        self.editions = [wire.Edition(self.catalogue.epoch, LIFE, 0, wire.first_digest(self.catalogue.epoch, LIFE))]
+        for source in range(len(names)):
+            self.publish(source)
         self.fault: Callable[[Request, bool], bool] = lambda request, seen: False
 
     @staticmethod
     def message(source: int) -> bytes:
         """What the server holds for a source."""
         return b"message of source %d" % source
+
+    def publish(self, source: int) -> None:
+        """Another version of a source's message; what it says stays the same."""
+        self.versions[source] += 1
+        last = self.editions[-1]
+        self.changed[source] = last.number + 1
+        digest = wire.next_digest(last.digest, source, self._latest(source))
+        self.editions.append(wire.Edition(last.epoch, last.life, last.number + 1, digest))
 
     def take(self) -> tuple[tuple[Exchange, ...], int]:
         """What was seen since the last time, and how many messages that asked for."""
@@ -68,7 +83,7 @@ class Recorder:
         return taken, asked
 
     def exchange(self, request: Request) -> Reply | Failure:
-        query = request.path == wire.QUERY_PATH
+        query = request.path == wire.QUERY_PATH or request.path.startswith(wire.CHANGES_PATH)
         if query and self.fault(request, False):
             return Failure("lost on the way")
         self.events.append(Exchange(request.method, request.path, request.headers, request.body, request.limit))
@@ -77,7 +92,8 @@ class Recorder:
         if request.path == wire.SEEN_PATH:
             seen = self.last.get(request.body)
             return _json(200, wire.encode_seen(None if seen is None else wire.Seen(*seen)))
-        reply = self._answer(request.body)
+        changes = request.path.startswith(wire.CHANGES_PATH)
+        reply = self._changes(request.path.partition("?")[2]) if changes else self._answer(request.body)
         return Failure("lost on the way back") if query and self.fault(request, True) else reply
 
     def _answer(self, body: bytes) -> Reply:
@@ -99,9 +115,24 @@ class Recorder:
         frames = (self._frame(source) for source in query.sources)
         return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
 
-    def _frame(self, source: int) -> bytes:
-        message = wire.Message(1, 1, "text/plain", self.message(source))
-        return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=RECORDER_FRAME_SIZE)
+    def _changes(self, query: str) -> Reply:
+        since = wire.decode_since(query)
+        edition = self.editions[-1]
+        known = since.number < len(self.editions) and self.editions[since.number]
+        if since.number and (not known or (since.life, since.digest) != (known.life, known.digest)):
+            raise PrivacyBreach(f"changes since an edition {since.number} that was never told")
+        changed = [source for source, at in enumerate(self.changed) if at > since.number]
+        self.asked += len(changed)
+        frames = [self._frame(source, None) for source in changed]
+        head = wire.encode_changes_head(edition, since.number)
+        body = b"".join([head, *frames, wire.encode_changes_trailer(edition, since.number, frames)])
+        return Reply(200, (("content-type", wire.CHANGES_TYPE),), body)
+
+    def _frame(self, source: int, frame_size: int | None = RECORDER_FRAME_SIZE) -> bytes:
+        return wire.encode_frame(source, self._latest(source), epoch=self.catalogue.epoch, frame_size=frame_size)
+
+    def _latest(self, source: int) -> wire.Message:
+        return wire.Message(self.versions[source], 1, "text/plain", self.message(source))
 
 
 def stored(journal: Path, body: bytes) -> bool:

@@ -1,0 +1,75 @@
+"""Leaky twins of the client with a mirror: see `clients` and `sessions` for the others."""
+
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from onoff import wire
+from onoff.client import Client, Message
+from onoff.client.core import Core
+from onoff.client.exchange import Request
+
+
+@contextmanager
+def as_reader(client):
+    """The audit with another client."""
+    with patch("onoff.audit.client.Client", client):
+        yield
+
+
+class ForgetsReads(Core):
+    """The memory is not updated by a read of the mirror."""
+
+    def remember(self, wanted, *, pending):
+        if self.record is None:
+            yield from super().remember(wanted, pending=pending)
+
+
+class ShowsFirst(Client):
+    """The memory is updated after the message is shown; the process may end between."""
+
+    def read(self, source):
+        message = self.mirror.copy_as(Message, self.chain.names[source])
+        observe, self._observe = self._observe, None
+        try:
+            record = self.core.record
+            if record is not None and observe is not None:
+                from dataclasses import replace
+
+                observe(replace(self.core.sent(record), mirror=True))
+            super().read(source)
+        finally:
+            self._observe = observe
+        return message
+
+
+class RefreshesToOpen(Client):
+    """Opening a source causes a refresh."""
+
+    def read(self, source):
+        self.refresh()
+        return super().read(source)
+
+
+class RefreshesForNewOnes(Client):
+    """Opening a source causes a refresh unless it is the one that was open."""
+
+    shown = None
+
+    def read(self, source):
+        if self.shown not in (None, source):
+            self.refresh()
+        self.shown = source
+        return super().read(source)
+
+
+class FetchesAlone(Client):
+    """A source that changed since the refresh is fetched alone when it is opened."""
+
+    def read(self, source):
+        catalogue = self.mirror.mirror.catalogue
+        if self._driver._transport.versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
+            query = wire.Query(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
+            self._driver._transport.exchange(
+                Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20)
+            )
+        return super().read(source)
