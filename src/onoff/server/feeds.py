@@ -1,7 +1,7 @@
 """Feeds as sources: each RSS or Atom feed is polled, and its newest entry becomes that source's message.
 
-The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML is
-cleaned (`wire.html`). An entry too long for a frame is cut, as text.
+Feeds are written by strangers. They are read in processes of their own (`feed_reader`), with limits; a feed that
+exceeds them is an error of that feed alone.
 
 Polling is polite and never fatal: conditional requests, and for a feed that fails a back-off that doubles up to six
 hours. What fails is logged by name.
@@ -10,10 +10,7 @@ hours. What fails is logged by name.
 from __future__ import annotations
 
 import asyncio
-import calendar
-import json
 import logging
-import re
 import time
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -23,11 +20,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
+from onoff.server.feed_reader import FeedReader
 from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
-from onoff.wire import ENTRY_TYPE, TIME_LIMIT, check_name
-from onoff.wire.html import clean_html, html_text
+from onoff.wire import ENTRY_TYPE, check_name
 
 log = logging.getLogger("onoff.server.feeds")
 
@@ -101,81 +98,18 @@ def _unused(name: str, taken: Iterable[str]) -> str:
     return next(candidate for candidate in candidates if candidate not in taken)
 
 
-# Entries.
-
-
-def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """The newest entry of the feed in `data`: title, link, time, and html or text."""
-    import feedparser
-
-    parsed = feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
-    entries = parsed.entries
-    if not entries:
-        raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
-    entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
-    link = entry.get("link") or ""
-    fields: dict[str, Any] = {
-        "title": html_text(entry.get("title") or ""),
-        "link": link if urlsplit(link).scheme in {"http", "https"} else "",
-        "time": _time(entry),
-    }
-    contents = entry.get("content") or []
-    best = next((c for c in contents if "html" in (c.get("type") or "")), contents[0] if contents else None)
-    value = (best.get("value") if best else entry.get("summary")) or ""
-    kind = (best or entry.get("summary_detail") or {}).get("type") or "text/html"
-    if "html" in kind:
-        fields["html"] = clean_html(value)
-    else:
-        fields["text"] = value
-    return fields
-
-
-def _time(entry: Any) -> int | None:
-    # Past feedparser's own look-up, which maps one to the other with a warning.
-    parsed = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
-    if parsed is None:
-        return None
-    try:
-        milliseconds = calendar.timegm(parsed) * 1000
-    except (ValueError, OverflowError):
-        return None
-    return milliseconds if 0 <= milliseconds < TIME_LIMIT else None
-
-
-def encode_entry(fields: dict[str, Any], room: int) -> bytes:
-    """The JSON of an entry in at most `room` bytes; what does not fit is cut off the end of its text."""
-    whole = _dump(fields)
-    if len(whole) <= room:
-        return whole
-    title, text = fields["title"], fields.get("text") or html_text(re.sub(r"<br>|</p>", "\n", fields.get("html", "")))
-    for title_length, link in ((len(title), fields["link"]), (80, fields["link"]), (10, "")):
-        kept = {"title": title[:title_length], "link": link, "time": fields["time"]}
-        low, high = 0, len(text)
-        while low < high:
-            middle = (low + high + 1) // 2
-            fits = len(_dump({**kept, "text": text[:middle] + "…"})) <= room
-            low, high = (middle, high) if fits else (low, middle - 1)
-        cut = _dump({**kept, "text": text[:low] + "…"})
-        if len(cut) <= room:
-            return cut
-    raise BadFeed(f"its newest entry does not fit into {room} bytes")
-
-
-def _dump(fields: dict[str, Any]) -> bytes:
-    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
-
-
 # Polling.
 
 
 class Poller:
     """One feed: what it said last, and when to ask again."""
 
-    def __init__(self, feed: Feed, store: Store, client: Any, known: bytes | None) -> None:
+    def __init__(self, feed: Feed, store: Store, client: Any, reader: FeedReader, known: bytes | None) -> None:
         self.feed = feed
         self.failures = 0
         self._store = store
         self._client = client
+        self._reader = reader
         self._published = known
         self._conditions: dict[str, str] = {}
 
@@ -185,13 +119,12 @@ class Poller:
         if response is None:
             return False
         data, headers = response
-        fields = await asyncio.to_thread(newest_entry, data, headers)
         catalogue = await self._store.catalogue()
-        body = encode_entry(fields, catalogue.limit)
+        body, written = await self._reader.read(data, headers, catalogue.limit)
         fresh = body != self._published
         if fresh:
-            stamp = fields["time"] or time.time_ns() // 1_000_000
-            await self._store.publish(self.feed.name, ENTRY_TYPE, body, stamp)
+            published = written or time.time_ns() // 1_000_000
+            await self._store.publish(self.feed.name, ENTRY_TYPE, body, published)
             self._published = body
         # Remembered only now: had publishing failed, the next answer must not be "not modified".
         pairs = (("if-none-match", "etag"), ("if-modified-since", "last-modified"))
@@ -206,9 +139,9 @@ async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seco
     known = await _published(store)
     turns = asyncio.Semaphore(AT_ONCE)
     client = httpx2.AsyncClient(trust_env=False)
-    async with client, asyncio.TaskGroup() as tasks:
+    async with client, FeedReader() as reader, asyncio.TaskGroup() as tasks:
         for feed in feeds:
-            poller = Poller(feed, store, client, known.get(feed.name))
+            poller = Poller(feed, store, client, reader, known.get(feed.name))
             tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns))
 
 

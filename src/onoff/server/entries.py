@@ -1,0 +1,103 @@
+"""From the bytes of a feed to the bytes of a message.
+
+The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML is cleaned
+(`wire.html`). An entry longer than a message may be is cut, as text.
+"""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+from typing import Any
+from urllib.parse import urlsplit
+from xml.parsers import expat
+
+from onoff.server.fetch import BadFeed
+from onoff.wire import TIME_LIMIT
+from onoff.wire.html import clean_html, html_text
+
+MAX_DEPTH = 128  # of elements in elements; feeds have less than ten, and XHTML in them a few dozen
+
+
+def check_depth(data: bytes) -> None:
+    """Refuse a feed whose elements are nested too deeply; what is not XML is left to the parser of feeds."""
+    depth = 0
+
+    def start(name: str, attributes: object) -> None:
+        nonlocal depth
+        depth += 1
+        if depth > MAX_DEPTH:
+            raise BadFeed(f"its elements are nested more than {MAX_DEPTH} deep")
+
+    def end(name: str) -> None:
+        nonlocal depth
+        depth -= 1
+
+    parser = expat.ParserCreate()
+    parser.StartElementHandler, parser.EndElementHandler = start, end
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError:
+        return
+
+
+def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """The newest entry of the feed in `data`: title, link, time, and html or text."""
+    import feedparser
+
+    parsed = feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
+    entries = parsed.entries
+    if not entries:
+        raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
+    entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
+    link = entry.get("link") or ""
+    fields: dict[str, Any] = {
+        "title": html_text(entry.get("title") or ""),
+        "link": link if urlsplit(link).scheme in {"http", "https"} else "",
+        "time": _time(entry),
+    }
+    contents = entry.get("content") or []
+    best = next((c for c in contents if "html" in (c.get("type") or "")), contents[0] if contents else None)
+    value = (best.get("value") if best else entry.get("summary")) or ""
+    kind = (best or entry.get("summary_detail") or {}).get("type") or "text/html"
+    if "html" in kind:
+        fields["html"] = clean_html(value)
+    else:
+        fields["text"] = value
+    return fields
+
+
+def _time(entry: Any) -> int | None:
+    # Past feedparser's own look-up, which maps one to the other with a warning.
+    parsed = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
+    if parsed is None:
+        return None
+    try:
+        milliseconds = calendar.timegm(parsed) * 1000
+    except (ValueError, OverflowError):
+        return None
+    return milliseconds if 0 <= milliseconds < TIME_LIMIT else None
+
+
+def encode_entry(fields: dict[str, Any], room: int) -> bytes:
+    """The JSON of an entry in at most `room` bytes; what does not fit is cut off the end of its text."""
+    whole = _dump(fields)
+    if len(whole) <= room:
+        return whole
+    title, text = fields["title"], fields.get("text") or html_text(re.sub(r"<br>|</p>", "\n", fields.get("html", "")))
+    for title_length, link in ((len(title), fields["link"]), (80, fields["link"]), (10, "")):
+        kept = {"title": title[:title_length], "link": link, "time": fields["time"]}
+        low, high = 0, len(text)
+        while low < high:
+            middle = (low + high + 1) // 2
+            fits = len(_dump({**kept, "text": text[:middle] + "…"})) <= room
+            low, high = (middle, high) if fits else (low, middle - 1)
+        cut = _dump({**kept, "text": text[:low] + "…"})
+        if len(cut) <= room:
+            return cut
+    raise BadFeed(f"its newest entry does not fit into {room} bytes")
+
+
+def _dump(fields: dict[str, Any]) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")

@@ -1,0 +1,188 @@
+"""Reading feeds in processes of their own, with limits on time, memory and depth.
+
+A feed is bytes of a stranger, and its parser may take minutes or gigabytes over some of them. So a reader process
+takes one feed at a time and gives the message that it makes, or why it makes none. It may use `CPU_SECONDS` of the
+processor for a feed, after which the system ends it, and `MEMORY_BYTES` in all; the next feed starts a new one. Server
+and readers of messages never wait for it.
+
+Between the two, over pipes:
+
+    asked     length of headers 4 | length of feed 4 | room for the message 4 | headers, JSON | feed
+    replied   length 4 | time in milliseconds 8 (2**64 - 1: none) | message
+              2**32 - 1 in 4 | length 8 | reason
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+from contextlib import suppress
+
+from onoff.server.fetch import BadFeed
+
+CPU_SECONDS = 5.0
+WALL_SECONDS = 60.0
+MEMORY_BYTES = 512 * 1024 * 1024
+END_SECONDS = 1.0
+PROCESSES = 2
+
+_ASKED = struct.Struct(">III")
+_REPLIED = struct.Struct(">IQ")
+_REFUSED = 2**32 - 1
+_NO_TIME = 2**64 - 1
+
+
+class FeedReader:
+    """A few reader processes, started when they are needed."""
+
+    def __init__(self, processes: int = PROCESSES) -> None:
+        self._idle: asyncio.Queue[_Process] = asyncio.Queue()
+        self._all = [_Process() for _ in range(processes)]
+        for process in self._all:
+            self._idle.put_nowait(process)
+
+    async def __aenter__(self) -> FeedReader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._all:
+            process.stop()
+
+    async def read(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
+        """The message of a feed, and when its entry was written, in milliseconds.
+
+        Parameters
+        ----------
+        data
+            The feed.
+        headers
+            Of the response that it came in.
+        room
+            The bytes of the longest message.
+
+        Raises
+        ------
+        BadFeed
+            If it is not a feed, or exceeds the limits.
+        """
+        process = await self._idle.get()
+        try:
+            async with asyncio.timeout(WALL_SECONDS):
+                return await asyncio.to_thread(process.exchange, data, headers, room)
+        except TimeoutError:
+            process.stop()
+            raise BadFeed(f"reading it took longer than {WALL_SECONDS:g} s") from None
+        except asyncio.CancelledError:
+            process.stop()  # its thread would wait for it
+            raise
+        finally:
+            self._idle.put_nowait(process)
+
+
+class _Process:
+    """One reader process, or none while there is nothing to read."""
+
+    def __init__(self) -> None:
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
+        """Let the process read one feed, and wait for what it says."""
+        child = self._child
+        if child is None:
+            program = f"from onoff.server.feed_reader import main; main({CPU_SECONDS}, {MEMORY_BYTES})"
+            command = [sys.executable, "-c", program]
+            pipe = subprocess.PIPE
+            child = self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        told = json.dumps(headers).encode()
+        try:
+            _write(child, _ASKED.pack(len(told), len(data), room) + told + data)
+            length, written = _REPLIED.unpack(_read(child, _REPLIED.size))
+            if length == _REFUSED:
+                raise BadFeed(_read(child, written).decode(errors="replace"))
+            return _read(child, length), None if written == _NO_TIME else written
+        except (OSError, EOFError, ValueError):
+            ended = self._end(child)
+        if ended == -signal.SIGPROF:
+            raise BadFeed(f"reading it takes more than {CPU_SECONDS:g} s of the processor")
+        raise BadFeed("reading it takes too much memory, or ends the reader")
+
+    def stop(self) -> None:
+        """End the process, if there is one; a thread that waits for it goes on."""
+        if self._child is not None:
+            self._child.kill()
+            self._end(self._child)
+
+    def _end(self, child: subprocess.Popen[bytes]) -> int:
+        """How the process ended, or is ended now."""
+        if self._child is child:
+            self._child = None
+        try:
+            status = child.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            status = child.wait()
+        for pipe in (child.stdin, child.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        return status
+
+
+def _write(child: subprocess.Popen[bytes], data: bytes) -> None:
+    assert child.stdin is not None
+    child.stdin.write(data)
+    child.stdin.flush()
+
+
+def _read(child: subprocess.Popen[bytes], size: int) -> bytes:
+    assert child.stdout is not None
+    data = child.stdout.read(size)
+    if len(data) != size:
+        raise EOFError
+    return data
+
+
+# In the process.
+
+
+def main(cpu_seconds: float, memory_bytes: int) -> None:
+    """Read feeds until nobody asks any more; `cpu_seconds` are for each, `memory_bytes` for all of the process."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # whatever else prints must not stand between replies
+    while len(head := sys.stdin.buffer.read(_ASKED.size)) == _ASKED.size:
+        headers_length, length, room = _ASKED.unpack(head)
+        headers = json.loads(sys.stdin.buffer.read(headers_length))
+        data = sys.stdin.buffer.read(length)
+        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+        out.write(_reply(data, headers, room))
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        out.flush()
+
+
+def _reply(data: bytes, headers: dict[str, str], room: int) -> bytes:
+    from onoff.server.entries import check_depth, encode_entry, newest_entry
+
+    try:
+        check_depth(data)
+        entry = newest_entry(data, headers)
+        body = encode_entry(entry, room)
+    except BadFeed as error:
+        reason = str(error)
+    except MemoryError:
+        reason = "reading it takes too much memory"
+    except Exception as error:
+        reason = f"it cannot be read ({type(error).__name__})"
+    else:
+        written = _NO_TIME if entry["time"] is None else entry["time"]
+        return _REPLIED.pack(len(body), written) + body
+    told = reason.encode(errors="replace")[:500]
+    return _REPLIED.pack(_REFUSED, len(told)) + told
