@@ -5,6 +5,7 @@ import logging
 from dataclasses import replace
 
 import pytest
+from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, World
 
 from onoff import wire
@@ -406,3 +407,77 @@ def test_nothing_is_composed_before_the_catalogue_is_known():
     core = machine()
     with pytest.raises(RuntimeError, match="catalogue"):
         core._start_over(0, True, Doubt.NEW)
+
+
+# -- models ------------------------------------------------------------------------------------------------
+
+MODEL = request_model(P4, NAMES)
+
+
+def after_three_requests():
+    """A world, and a core with a model after a private and two open requests."""
+    world, core = World(), machine(chain=MODEL)
+    core.opened(None, Doubt.NEW)
+    for wanted, private in ((1, True), (2, False), (2, False)):
+        carry_out(core.request(wanted, private=private), world)
+    return world, core
+
+
+def test_a_filter_is_stored_before_the_query_leaves_and_goes_on_where_it_was():
+    world, core = after_three_requests()
+    commands, _ = carry_out(core.request(3, private=False), world)
+    assert kinds(commands) == [Build, Store, Tick, Send]
+    stored = commands[1].record
+    again = machine(chain=MODEL)
+    again.opened(stored, None)
+    assert again.doubt is None
+    one, other = core.session.memory, again.session.memory
+    assert (one.key, one.hidden, one.rounding) == (other.key, other.hidden, other.rounding)
+    assert one.us[one.hidden].tolist() == [1]
+    assert 0 < len(stored.memory) < 2000
+    commands, _ = carry_out(again.request(0, private=False), world)
+    assert kinds(commands) == [Fetch, Ask, Build, Store, Tick, Send]
+
+
+def test_reading_from_the_mirror_is_a_private_request_to_the_filter():
+    world, core = after_three_requests()
+    carry_out(core.remember(3, pending=False), world)
+    memory = core.session.memory
+    assert memory.us[memory.hidden].tolist() == [3]
+    again = machine(chain=MODEL)
+    again.opened(core.record, None)
+    assert (again.session.memory.key, again.session.memory.hidden) == (memory.key, memory.hidden)
+
+
+@pytest.mark.parametrize("change", ["model", "hide", "bytes", "no bytes", "cut short"])
+def test_another_model_and_a_memory_that_does_not_fit_are_doubts(change):
+    world, core = after_three_requests()
+    record, model, hide = core.record, MODEL, 1
+    if change == "model":
+        model = request_model([[0.25] * 4] * 4, NAMES)
+    elif change == "hide":
+        hide = 2
+    else:
+        broken = {"bytes": b"\0" * 50, "no bytes": b"", "cut short": record.memory[:-3]}[change]
+        record = replace(record, memory=broken)
+    other = Core(
+        Session(model, "single", hide=hide),
+        Retries(URL, 1, 1),
+        origin="somewhere",
+        new_session=lambda: next(SESSIONS).to_bytes(16),
+    )
+    other.opened(record, None)
+    assert other.doubt is (Doubt.OTHER_CHAIN if change == "model" else Doubt.UNFIT)
+    carry_out(other.request(2, private=False), world)
+    assert len(other.sent(other.record).sources) == 4
+    assert other.session.memory.us[other.session.memory.hidden].tolist() == [2]
+
+
+def test_a_state_too_large_for_the_journal_is_not_kept(monkeypatch):
+    monkeypatch.setattr("onoff.session.filter.LARGEST_STORED", 10)
+    world, core = after_three_requests()
+    assert core.record.memory == b""
+    carry_out(core.request(3, private=False), world)  # the process that lives goes on
+    again = machine(chain=MODEL)
+    again.opened(core.record, None)
+    assert again.doubt is Doubt.UNFIT

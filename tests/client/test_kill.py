@@ -14,6 +14,7 @@ import random
 import shutil
 
 import pytest
+from tests.support.chains import request_model
 from tests.support.killing import WRITING, Killer
 from tests.support.progress import progress
 from tests.support.world import NAMES, P4, World, listening
@@ -30,6 +31,7 @@ pytestmark = [
     ),
 ]
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
+MODEL = request_model(P4, NAMES)
 KINDS = ("first", "on", "off", "retry", "rolled back", "damaged", "new epoch")
 KILLS_OF_A_ROUND = 300
 """At least so many system calls count in one run of each kind."""
@@ -45,15 +47,15 @@ def killer():
 class Scene:
     """A user with a journal and a server, brought into one of the situations."""
 
-    def __init__(self, folder, url, world):
-        self.folder, self.url, self.world = folder, url, world
+    def __init__(self, folder, url, world, model=CHAIN):
+        self.folder, self.url, self.world, self.model = folder, url, world, model
         self.journal = folder / "user" / "journal"
         self.chain = folder / "chain.json"
-        CHAIN.save(self.chain)
+        model.save(self.chain)
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, "mirror": False, **options}
-        return Client(self.url, CHAIN, self.journal, "greedy", **settings)
+        return Client(self.url, self.model, self.journal, "greedy", **settings)
 
     def set(self, kind):
         """Everything that happened before the request of this kind; the job to be done then."""
@@ -111,6 +113,13 @@ def scene(quick_folder):
         yield Scene(quick_folder, server.url, world)
 
 
+@pytest.fixture
+def scene_with_a_model(quick_folder):
+    world = MutableWorld(journal=quick_folder / "user" / "journal")
+    with listening(world) as server:
+        yield Scene(quick_folder, server.url, world, MODEL)
+
+
 def judge(scene):
     """One restart after the fault, by a client in this process: one query, and the right message."""
     before = len(scene.world.queries)
@@ -130,6 +139,16 @@ def right(result):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_killed_at_every_call(scene, killer, kind):
+    kill_at_every_call(scene, killer, kind)
+
+
+@pytest.mark.parametrize("kind", ["first", "on", "off", "retry", "rolled back"])
+def test_killed_at_every_call_with_a_model(scene_with_a_model, killer, kind):
+    """What a filter remembers is in the journal as well: 12 bytes for each entry of its beliefs, compressed."""
+    kill_at_every_call(scene_with_a_model, killer, kind)
+
+
+def kill_at_every_call(scene, killer, kind):
     kills = 0
     while True:
         job = scene.set(kind)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.support.chains import request_model
 from tests.support.world import Direct, World
 
 import onoff
@@ -49,7 +50,10 @@ class Misfortunes(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="onoff-", dir=memory if memory.exists() else None))
         self.journal = self.folder / "journal"
         self.world = World(NAMES, journal=self.journal)
-        self.chain = onoff.MarkovChain(CHAINS[self.chain_name], names=NAMES)
+        if self.chain_name == "model":
+            self.chain = request_model(CHAINS["dense"], NAMES)
+        else:
+            self.chain = onoff.MarkovChain(CHAINS[self.chain_name], names=NAMES)
         self.backups = []
         self.fault = "none"
         self.photo = None
@@ -133,7 +137,7 @@ class Misfortunes(RuleBasedStateMachine):
             for query in self.world.queries[before:]:
                 if wire.decode_query_head(query).epoch == self.world.catalogue.epoch:
                     assert source in self.world.asked(query)
-                    if private and self.chain_name == "dense":
+                    if private and self.chain_name != "zeros":
                         assert set(self.world.asked(query)) >= set(NAMES)
 
     @rule(crash=st.booleans())
@@ -207,13 +211,19 @@ class Misfortunes(RuleBasedStateMachine):
         assert self.world.not_durable == []
 
     @invariant()
-    def the_memory_is_the_last_query(self):
+    def the_memory_is_what_is_stored(self):
         opened = self.client._durable._opened if hasattr(self, "client") else None
         if opened is None or opened[0].record is None or opened[0].doubt is not None:
             return
         core = opened[0]
-        assert core.session.memory.last == wire.decode_bitmap(core.record.asked, len(NAMES))
-        assert core.session.memory.secret == core.record.wanted
+        asked, memory = wire.decode_bitmap(core.record.asked, len(NAMES)), core.session.memory
+        if self.chain_name == "model":
+            stored = memory.restored(asked, core.record.wanted, core.record.memory)
+            assert (stored.key, stored.hidden, stored.rounding) == (memory.key, memory.hidden, memory.rounding)
+            assert memory.us[memory.hidden][-1] == core.record.wanted or not core.record.private
+            return
+        assert memory.last == asked
+        assert memory.secret == core.record.wanted
 
 
 def machine(chain, scheme, examples, *, random=False):
@@ -234,6 +244,7 @@ MISFORTUNES = "250 lives of 50 misfortunes each"
 TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 250))
 TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 250))
 TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 250))
+TestModelGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("model", "greedy", 100))
 TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 250))
 
 

@@ -290,3 +290,17 @@ def test_what_does_not_fit_is_refused():
     session.request(1, private=True)
     with pytest.raises(InvalidModel, match=r"90000 hidden values over 300 sources take 0\.4 GB"):
         session.request(2, private=True)
+
+
+def test_what_a_journal_keeps_gives_the_same_state():
+    model = model_of(3, 2, 1)
+    for memory in ("bayes-filter", "last-query"):
+        session = Session(model, "single", memory, entropy=SeededEntropy(np.random.default_rng(2)))
+        for x, private in ((0, True), (1, False), (2, False)):
+            query = session.request(x, private=private).sources
+        one = session.memory
+        again = Session(model, "single", memory).memory.restored(query, x, one.stored())
+        assert (again.key, again.hidden, again.rounding) == (one.key, one.hidden, one.rounding)
+        for damaged in (b"", b"nonsense", one.stored()[:-4]):
+            assert Session(model, "single", memory).memory.restored(query, x, damaged) is None
+    assert Session(model, "single", "last-query").memory.restored((0,), 0, b"[[[1]], [1]]") is None

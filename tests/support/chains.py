@@ -3,6 +3,8 @@
 import numpy as np
 
 from onoff.model.chain import MarkovChain
+from onoff.model.context_tree import all_contexts
+from onoff.model.contexts import RequestModel
 
 P2 = MarkovChain([[0.8, 0.2], [0.2, 0.8]])
 P3 = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
@@ -32,3 +34,14 @@ NAMED = {
 }
 RANDOM = {f"random {2 + seed % 3}, {seed}": random_rational(2 + seed % 3, seed) for seed in range(20)}
 EVERY = NAMED | RANDOM
+
+
+def request_model(rows, names):
+    """Two types of order 2: one follows the rows of a chain, the other does so where it alternates, and else stays."""
+    n = len(rows)
+    contexts = all_contexts(n, 2)
+    laws = np.full((2, len(contexts), n), 1 / n)
+    for c, context in enumerate(contexts[1:], start=1):
+        laws[0, c] = rows[context[-1]]
+        laws[1, c] = 0.5 * laws[0, c] + 0.5 * np.eye(n)[context[0]]
+    return RequestModel(laws, contexts, names, [0.6, 0.4])

@@ -98,9 +98,9 @@ def act(job):
 
 
 def child(job, out):
-    from onoff.model.chain import MarkovChain
+    from onoff.model.contexts import load_model
 
-    job["chain"] = MarkovChain.load(job["chain"])
+    job["chain"] = load_model(job["chain"])
     libc.ptrace(TRACEME, 0, 0, 0)
     os.kill(os.getpid(), signal.SIGSTOP)
     result = act(job)

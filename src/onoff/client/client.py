@@ -36,7 +36,7 @@ from onoff.client.refreshing import NoChanges
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.transport import TIMEOUT, Http, check_url
 from onoff.errors import InvalidInput, JournalError, OnOffError, UnknownSource
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model, load_model
 from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
@@ -52,7 +52,7 @@ class Client:
     url
         The address of the server.
     chain
-        A MarkovChain, or the path of its file.
+        How requests follow one another: a MarkovChain, a RequestModel, or the path of a file of either.
     journal
         The path of the journal (default: one per server in the user's state directory), or a JournalStore.
     scheme, options
@@ -62,6 +62,8 @@ class Client:
         everything by a query.
     max_age
         Seconds for which a refreshed mirror counts as up to date.
+    hide
+        With a RequestModel: how many of the last private requests stay hidden.
     everything
         Whether every private request asks for all sources, not only for those that can be wanted.
     attempts, backoff, timeout
@@ -78,6 +80,7 @@ class Client:
     entropy, new_session, transport, clock, now, sleep
         The world outside, for tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
 
+    >>> from onoff import MarkovChain
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
     >>> client
     <Client: 2 sources>
@@ -86,12 +89,13 @@ class Client:
     def __init__(
         self,
         url: str,
-        chain: MarkovChain | str | os.PathLike[str],
+        chain: Model | str | os.PathLike[str],
         journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str = "auto",
         *,
         mirror: str | os.PathLike[str] | MemoryMirror | Literal[False] | None = None,
         max_age: float = 0.0,
+        hide: int = 1,
         everything: bool = False,
         attempts: int = ATTEMPTS,
         backoff: float = BACKOFF,
@@ -111,8 +115,8 @@ class Client:
         **options: Any,
     ) -> None:
         self.url = check_url(url).rstrip("/")
-        self.chain = chain if isinstance(chain, MarkovChain) else MarkovChain.load(Path(chain))
-        origin = "given by the program" if isinstance(chain, MarkovChain) else str(Path(chain).absolute())
+        self.chain: Model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
+        origin = str(Path(chain).absolute()) if isinstance(chain, str | os.PathLike) else "given by the program"
         self.journal = default_journal(self.url) if journal is None else journal
         if tables is None:
             options.setdefault("store", default_store() if journal is None else None)
@@ -143,7 +147,7 @@ class Client:
         random = SystemEntropy() if entropy is None else entropy
 
         def new_core() -> Core:
-            session = Session(self.chain, everything=everything, entropy=random, tables=tables)
+            session = Session(self.chain, hide=hide, everything=everything, entropy=random, tables=tables)
             return Core(session, Retries(self.url, attempts, backoff), origin=origin, new_session=new_session)
 
         self._durable = DurableCore(self._open_journal, new_core)

@@ -1,7 +1,7 @@
 """The client without its hands: events in, commands out. No socket, file, clock or randomness of its own.
 
     state    doubt      why the next query must be everything, or None
-             session    memory (last query, last request) and tables; meaningful only without doubt
+             session    memory (what must stay hidden, and the belief about it) and tables; meaningful without doubt
              record     the last request as it was stored; `record.pending` until it is answered
              catalogue  what the server offers, fetched once; None until then
              checked    whether the server confirmed, since the journal was opened, that our last step is its last
@@ -38,8 +38,8 @@ from onoff.client.message import Message, Sent
 from onoff.client.record import Record
 from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, InvalidWire, OnOffError
+from onoff.model.contexts import Model
 from onoff.session import Session
-from onoff.session.last_query import LastQuery
 from onoff.session.memory import Memory
 from onoff.wire import Catalogue
 
@@ -64,7 +64,7 @@ class Core:
 
     def __init__(self, session: Session, retries: Retries, *, origin: str, new_session: Callable[[], bytes]) -> None:
         self.session = session
-        self.chain = session.chain
+        self.chain: Model = session.model
         self.server = retries.server
         self.origin = origin
         self.record: Record | None = None
@@ -83,8 +83,12 @@ class Core:
         if doubt is None:
             self.doubt = self._differs(found)
         if self.doubt is None:
-            last = wire.decode_bitmap(found.asked, self.chain.n)
-            self.session.memory = LastQuery(self.chain, last, found.wanted)
+            asked = wire.decode_bitmap(found.asked, self.chain.n)
+            memory = self.session.memory.restored(asked, found.wanted, found.memory)
+            if memory is None:
+                self.doubt = Doubt.UNFIT
+            else:
+                self.session.memory = memory
 
     def request(self, wanted: int, *, private: bool) -> Steps[Message]:
         """Everything that one request takes; a step of its own, whatever became of the one before."""
@@ -96,7 +100,7 @@ class Core:
                 yield Build()
             query, memory = self.session.propose(wanted, private=private)
             record = self._compose(
-                self.record.session, self.record.step + 1, query.sources, wanted, private, query.note
+                self.record.session, self.record.step + 1, query.sources, wanted, private, query.note, memory
             )
         return (yield from self._carry_out(record, memory))
 
@@ -137,11 +141,13 @@ class Core:
         if last is None:
             session = self._new_session()
             record = Record(self.server, self._digest, self.origin, session, NEVER_SENT, b"", asked, wanted, True)
+            memory = self.session.memory.afresh(wanted)
         else:
             record = replace(last, asked=asked, wanted=wanted, private=True, note=None)
-        record = replace(record, pending=pending, mirror=True)
+            memory = self.session.memory.after(everything, wanted, private=True, table=None)
+        record = replace(record, pending=pending, mirror=True, memory=memory.stored())
         yield Store(record)
-        self.record, self.session.memory = record, LastQuery(self.chain, everything, wanted)
+        self.record, self.session.memory = record, memory
         self.doubt, self.checked = None, self.checked or last is None
 
     def answered(self) -> None:
@@ -156,8 +162,8 @@ class Core:
             record, memory = self._start_over(wanted, True, self.doubt or Doubt.NOTHING_STORED)
         else:
             everything = tuple(range(self.chain.n))
-            record = self._compose(self.record.session, self.record.step + 1, everything, wanted, True, None)
-            memory = LastQuery(self.chain, everything, wanted)
+            memory = self.session.memory.after(everything, wanted, private=True, table=None)
+            record = self._compose(self.record.session, self.record.step + 1, everything, wanted, True, None, memory)
         return (yield from self._carry_out(record, memory))
 
     # -- before the request: what the server offers, and whether we stand where it saw us last -------------
@@ -192,15 +198,23 @@ class Core:
         """A new session that begins with the full set: right whatever happened before."""
         everything = tuple(range(self.chain.n))
         note = f"{reason}: everything was asked"
-        record = self._compose(self._new_session(), 0, everything, wanted, private, note)
-        return record, LastQuery(self.chain, everything, wanted)
+        memory = self.session.memory.afresh(wanted)
+        return self._compose(self._new_session(), 0, everything, wanted, private, note, memory), memory
 
     def _compose(
-        self, session: bytes, step: int, sources: tuple[int, ...], wanted: int, private: bool, note: str | None
+        self,
+        session: bytes,
+        step: int,
+        sources: tuple[int, ...],
+        wanted: int,
+        private: bool,
+        note: str | None,
+        memory: Memory,
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
         query = self._encode(session, step, self._server_indices(sources))
-        return Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
+        record = Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
+        return replace(record, memory=memory.stored())
 
     def _carry_out(self, record: Record, memory: Memory) -> Steps[Message]:
         """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""

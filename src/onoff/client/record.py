@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 class Record:
     """One request as it was stored before it was sent.
 
-    server, chain, origin  the address, the chain's digest, and where the chain came from
+    server, chain, origin  the address, the digest of the chain or model, and where it came from
     session, step          the server's name for this request
     query                  the bytes to send, as often as it takes
     asked                  the same set as a bitmap over the sources of the chain: the last query

@@ -50,6 +50,12 @@ class BayesFilter:
     def afresh(self, wanted: int) -> BayesFilter:
         return BayesFilter(self.chain, self.chain.rows(), wanted)
 
+    def stored(self) -> bytes:
+        return b""
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> None:
+        """Never: a client keeps the last query of a chain, and this filter is for experiments."""
+
     def _predict(self, query: tuple[int, ...], table: QueryTable) -> tuple[Integers, int]:
         """p(x_{t+1} | u, q_[t]) = sum over x in q of p(x | u, q) P(x, .), for every distinct row u.
 

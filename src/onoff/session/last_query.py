@@ -11,7 +11,9 @@ request. The rows are the model's own, rounded once.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
@@ -65,6 +67,12 @@ class LastQuery:
 
     def afresh(self, wanted: int) -> LastQuery:
         return LastQuery(self.chain, tuple(range(self.chain.n)), wanted)
+
+    def stored(self) -> bytes:
+        return b""
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQuery:
+        return LastQuery(self.chain, asked, wanted)
 
 
 @dataclass(frozen=True)
@@ -134,3 +142,16 @@ class LastQueries:
 
     def afresh(self, wanted: int) -> LastQueries:
         return LastQueries(self.model, (tuple(range(self.model.n)),), (wanted,))
+
+    def stored(self) -> bytes:
+        return json.dumps([self.queries, self.secrets]).encode()
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQueries | None:
+        with suppress(ValueError, TypeError):
+            queries, secrets = json.loads(stored)
+            found = LastQueries(self.model, tuple(map(tuple, queries)), tuple(secrets))
+            sound = all(x in query for x, query in zip(secrets, queries, strict=True))
+            known = all(0 <= x < self.model.n for query in found.queries for x in query)
+            if sound and known and (found.queries[-1], secrets[-1]) == (asked, wanted):
+                return found
+        return None

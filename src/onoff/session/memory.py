@@ -71,6 +71,14 @@ class Memory(Protocol):
         """The state once everything was asked for `wanted`, where nothing older can be relied on."""
         ...
 
+    def stored(self) -> bytes:
+        """Secret: what a journal must keep of the state beyond the last query and the last request."""
+        ...
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> Memory | None:
+        """The state that was `stored` after `asked` for `wanted`, in a session like this one; None where it is not."""
+        ...
+
 
 MEMORIES = ("last-query", "bayes-filter")
 
