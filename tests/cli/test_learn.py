@@ -144,3 +144,14 @@ def test_too_few_to_choose_by_is_said(tmp_path, capsys):
     (tmp_path / "t.txt").write_text("a b a b\n" * 30)
     assert run(["learn", str(tmp_path / "t.txt")]) == 0
     assert "too few to choose by: 30 people and 12 held-out requests" in capsys.readouterr().out
+
+
+def test_a_file_that_is_not_there_is_named_before_its_format_is_guessed(tmp_path, capsys):
+    assert run(["learn", str(tmp_path / "nofile")]) == 3
+    assert "nofile: No such file" in capsys.readouterr().err
+
+
+def test_a_bad_time_is_told_even_where_nothing_can_be_learnt(tmp_path, capsys):
+    (tmp_path / "t.csv").write_text("user,source,time\nu,a,yesterday\nu,b,3\n")
+    assert run(["learn", str(tmp_path / "t.csv")]) == 3
+    assert "1 lines could not be read; line 2: 'yesterday' is not a time" in capsys.readouterr().err

@@ -119,3 +119,23 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
     monkeypatch.setattr("onoff.cli.bounds.MarkovChain.load", interrupt)
     assert run(["bounds", "chain.json"]) == 130
     assert capsys.readouterr().err == "onoff: interrupted\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "code"),
+    [
+        (["learn", "{}/none.csv"], "InvalidInput", 3),
+        (["bounds", "{}/none.json"], "InvalidChain", 3),
+        (["bounds", "--nonsense"], "UsageError", 2),
+        (["catalogue", "--server", "http://127.0.0.1:1"], "ServerUnreachable", 4),
+    ],
+)
+def test_under_json_an_error_is_json(capsys, tmp_path, words, kind, code):
+    filled = [word.replace("{}", str(tmp_path)) for word in words]
+    assert run([*filled, "--json"]) == code
+    out, err = capsys.readouterr()
+    told = json.loads(out)["error"]
+    assert (told["type"], told["exit_code"]) == (kind, code)
+    assert told["message"] in err or code == 2
+    assert run(filled) == code
+    assert capsys.readouterr().out == ""

@@ -84,6 +84,7 @@ def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
         (["serve", "--store", "{}/m.db", "--feeds", "{}/none"], 3, "cannot read"),
         (["serve", "--store", "{}/m.db", "--sources", "{}/none"], 3, "cannot read"),
         (["serve", "--store", "gopher://x"], 3, "no store"),
+        (["serve", "--store", "{}/nowhere/m.db", "--source", "a"], 3, "no directory"),
         (["serve", "--store", "unix://{}/nothing", "--source", "a"], 1, "cannot reach"),
         (["serve", "--store", "redis://localhost/0?bad=1", "--source", "a"], 3, "not an address of a store"),
         (["serve", "--store", "redis://[", "--source", "a"], 3, "not an address of a store"),
@@ -111,6 +112,7 @@ def test_what_cannot_be_done_is_said_in_one_line(tmp_path, capsys, arguments, co
     assert says in err
     assert out == ""
     assert "Traceback" not in err
+    assert not (tmp_path / "nowhere").exists()
 
 
 def test_refusals_of_the_server_are_handed_on(server, capsys, tmp_path):

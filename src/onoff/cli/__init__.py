@@ -8,6 +8,7 @@ unreachable, 5 a privacy check failed, 130 interrupted.
 from __future__ import annotations
 
 import functools
+import json
 import os
 import sys
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from onoff import __version__
+from onoff.cli.environment import fill_in
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly
 
@@ -28,6 +30,7 @@ app = App(
     version=__version__,
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `run` says so in one line
+    config=fill_in,
     help_epilogue="What is hidden, and what is not: docs/threat-model.md, or /limits on the page of a running gateway.",
 )
 app.command("onoff.cli.audit:app", name="audit")
@@ -62,20 +65,24 @@ def _say_interrupted() -> None:
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; return its exit code. Our own errors become one line on stderr."""
+    """Run one command; return its exit code.
+
+    An error becomes one line on stderr, and under --json a document `{"error": {...}}` on stdout besides.
+    """
     words = sys.argv[1:] if arguments is None else list(arguments)
     _load_summaries(words)
     try:
         outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
         sys.stdout.flush()  # a reader that is gone shows here, not at exit
     except CycloptsError as error:
-        print(f"See: {' '.join(['onoff', *(error.command_chain or ())])} --help", file=sys.stderr)
-        return USAGE_ERROR
+        see = f"{' '.join(['onoff', *(error.command_chain or ())])} --help"
+        print(f"See: {see}", file=sys.stderr)
+        return _fail(words, USAGE_ERROR, "UsageError", str(error), f"see {see}")
     except OnOffError as error:
         print(f"onoff: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"       {error.hint}", file=sys.stderr)
-        return error.exit_code
+        return _fail(words, error.exit_code, type(error).__name__, error.message, error.hint)
     except KeyboardInterrupt:
         _say_interrupted()
         return INTERRUPTED
@@ -85,9 +92,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         if error.filename is None:
             raise
-        print(f"onoff: {error.filename}: {error.strerror}", file=sys.stderr)
-        return OnOffError.exit_code
+        message = f"{error.filename}: {error.strerror}"
+        print(f"onoff: {message}", file=sys.stderr)
+        return _fail(words, OnOffError.exit_code, type(error).__name__, message, None)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _fail(words: Sequence[str], code: int, kind: str, message: str, hint: str | None) -> int:
+    """The exit code of an error, which is told as JSON where JSON was asked for."""
+    if "--json" in words:
+        told = {"type": kind, "message": message, "hint": hint, "exit_code": code}
+        print(json.dumps({"error": told}, ensure_ascii=False), flush=True)
+    return code
 
 
 def _load_summaries(words: Sequence[str]) -> None:

@@ -76,20 +76,22 @@ def learn(
         columns={"user": user_column, "source": source_column, "time": time_column, "private": private_column},
     )
     opened = Trace(trace, options)
-    with progress("bytes", _size(trace)) as work:
-        found = learn_model(
-            opened,
-            order=order,
-            types=types,
-            smoothing=smoothing,
-            structural_zeros=structural_zeros,
-            merge_rare=merge_rare,
-            seed=seed,
-            progress=work,
-            phase=work.now,
-        )
-    if opened.broken:
-        print(f"onoff: {opened.broken} lines could not be read; line {opened.first_broken}", file=sys.stderr)
+    try:
+        with progress("bytes", _size(trace)) as work:
+            found = learn_model(
+                opened,
+                order=order,
+                types=types,
+                smoothing=smoothing,
+                structural_zeros=structural_zeros,
+                merge_rare=merge_rare,
+                seed=seed,
+                progress=work,
+                phase=work.now,
+            )
+    finally:  # where nothing can be learnt, this is often why
+        if opened.broken:
+            print(f"onoff: {opened.broken} lines could not be read; line {opened.first_broken}", file=sys.stderr)
     if include_private and opened.marked:
         print(f"onoff: {INCLUDED}", file=sys.stderr)
     elif not opened.marked:

@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from onoff.cli.names import read_names
+from onoff.cli.output import check_writable
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
@@ -119,6 +120,8 @@ def serve(
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_store()
+    if "://" not in where and store is not None:
+        check_writable(Path(where))  # a folder that is not there is a mistake, and is not made
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *(read_names(sources) if sources else ()), *(feed.name for feed in listed)]
     if restore is not None:

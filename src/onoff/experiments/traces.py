@@ -102,6 +102,8 @@ class Trace:
         self.marked = False
         """Whether the trace says which requests were private."""
         self.first_broken: str | None = None
+        if not self.path.exists():
+            raise InvalidInput(f"{self.path}: No such file", hint="give the path of a trace of requests")
         self.format = self.options.format or _format_of(self.path)
 
     def runs(self, progress: Callable[[int], None] | None = None) -> Iterator[Run]:

@@ -1,0 +1,33 @@
+"""Variables that stand for options, alike for every command that has the option.
+
+    ONOFF_SERVER      --server         ONOFF_CHAIN       the chain, whether it is an option or an argument
+    ONOFF_JOURNAL     --journal        ONOFF_MIRROR      --mirror
+    ONOFF_STORE       --store          ONOFF_SCHEME      --scheme
+    ONOFF_TOKEN       --token          ONOFF_TOKEN_FILE  --token-file
+
+What is given on the command line comes first. Options that change what a command does, such as --open, have none: a
+forgotten variable must not switch privacy.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from cyclopts import Token
+
+if TYPE_CHECKING:
+    from cyclopts import App, ArgumentCollection
+
+PREFIX = "ONOFF_"
+OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "token-file")
+
+
+def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
+    for argument in arguments:
+        option = argument.name.removeprefix("--").lower().replace("_", "-")
+        variable = PREFIX + option.upper().replace("-", "_")
+        value = os.environ.get(variable)
+        if option in OPTIONS and value and not argument.tokens:
+            argument.append(Token(keyword=variable, value=value, source="environment"))
