@@ -26,8 +26,10 @@ OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "
 def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
     for argument in arguments:
-        option = argument.name.removeprefix("--").lower().replace("_", "-")
-        variable = PREFIX + option.upper().replace("-", "_")
-        value = os.environ.get(variable)
-        if option in OPTIONS and value and not argument.tokens:
-            argument.append(Token(keyword=variable, value=value, source="environment"))
+        if argument.tokens:
+            continue
+        names = {name.removeprefix("--").lower().replace("_", "-") for name in argument.names}
+        for option in names.intersection(OPTIONS):
+            variable = PREFIX + option.upper().replace("-", "_")
+            if value := os.environ.get(variable):
+                argument.append(Token(keyword=variable, value=value, source="environment"))

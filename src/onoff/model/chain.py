@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -191,9 +191,10 @@ class MarkovChain(Sources):
         except InvalidChain as error:
             raise InvalidChain(f"{path}: {error.message}", hint=error.hint) from None
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, remarks: Mapping[str, Any] | None = None) -> None:
         """Write the chain as JSON, or as .npz where it is sparse: a file that `load` reads as the same chain.
 
+        remarks: what a JSON file says besides, for people and other programs ("about", "counts", "tried").
         Raises InvalidChain where the name of the file says another format.
         """
         from onoff.model.files import check_json_name
@@ -210,6 +211,7 @@ class MarkovChain(Sources):
             return
         check_json_name(path)
         document = {"transition": self.transition.tolist(), "names": self.names, "initial": self.initial.tolist()}
+        document |= remarks or {}
         with atomic_write(path) as file:
             file.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")
 

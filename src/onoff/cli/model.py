@@ -1,0 +1,58 @@
+"""`onoff model`: a first model of requests, where there is no trace to learn one from."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+from rich.console import Console
+
+from onoff.cli.output import Json, check_writable, emit, progress
+from onoff.client.catalogue import fetch_catalogue
+from onoff.model.bounds import bounds
+from onoff.model.files import check_json_name
+from onoff.model.templates import from_template
+
+GUESS = (
+    "This model is a guess, not learnt from anybody's requests. Where people read otherwise than it says, requests "
+    "while OFF tell something about the private ones before. `onoff learn` makes a model from real requests."
+)
+
+
+def model(
+    *,
+    template: Annotated[
+        Literal["sticky", "popular", "uniform"],
+        Parameter(help="sticky: often the same source again; popular: the first sources most; uniform: any."),
+    ] = "sticky",
+    server: Annotated[
+        str, Parameter(name=["--from", "--server"], help="The address of the server whose sources it is for.")
+    ],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="Write it here, as JSON.")] = Path("model.json"),
+    json: Json = False,
+) -> None:
+    """Make a first model for the sources of a server: a guess, and it says so.
+
+    ```console
+    onoff model --from http://127.0.0.1:8470
+    onoff model --template popular --from http://127.0.0.1:8470 -o popular.json --json
+    ```
+
+    sticky hides the most and costs the most of the three, and is the one to start with.
+    """
+    check_json_name(output)
+    check_writable(output)
+    with progress(f"waiting for {server}"):
+        names = fetch_catalogue(server).names
+    made = from_template(template, names)
+    made.save(output, remarks={"about": {"guess": template, "says": GUESS}})
+    cost = bounds(made).lower
+    data = {"file": str(output), "template": template, "n": made.n, "cost": cost, "guess": True, "says": GUESS}
+
+    def show(console: Console) -> None:
+        console.print(f"{output}: {made.n} sources, template {template}", markup=False)
+        console.print(f"The first request after a private one will cost {cost:.4g} messages of {made.n}, at least.")
+        console.print(GUESS)
+
+    emit(data, json, show)
