@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from onoff.audit.exact import ExactAudit
     from onoff.audit.explain import Explanation
     from onoff.audit.mismatch import ErrorCurve
+    from onoff.audit.traces import TraceAudit
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
@@ -145,3 +146,16 @@ def plot_explanation(explanation: Explanation) -> str:
     axes.set_ylim(0, 1.05)
     axes.legend(frameon=False, fontsize=9, ncols=2, loc="upper center", bbox_to_anchor=(0.5, 1.22))
     return _svg(figure, "how often the server guesses each private request")
+
+
+def plot_traces(audit: TraceAudit) -> str:
+    """Bits given away by real readers over the number of OFF requests, beside naive switching."""
+    figure, axes = _axes("OFF requests after a private one", "bits about the private request")
+    steps = [step.k for step in audit.steps]
+    axes.plot(steps, [step.naive_bits for step in audit.steps], "P:", color=figures.ORANGE, label="naive switching")
+    error = [2 * step.stderr for step in audit.steps]
+    ours = [step.bits for step in audit.steps]
+    axes.errorbar(steps, ours, yerr=error, fmt="o-", color=figures.BLUE, label="this model (bars: 2 standard errors)")
+    axes.set_ylim(bottom=min(0.0, *ours))
+    axes.legend(frameon=False)
+    return _svg(figure, "bits given away over the number of OFF requests")

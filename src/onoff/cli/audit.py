@@ -28,6 +28,7 @@ app.command("onoff.cli.audit_chain:chain", name="chain")
 app.command("onoff.cli.audit_explain:explain", name="explain")
 app.command("onoff.cli.audit_log:log", name="log")
 app.command("onoff.cli.audit_run:run", name="run")
+app.command("onoff.cli.audit_traces:traces", name="traces")
 
 
 @app.command

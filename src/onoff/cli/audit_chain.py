@@ -24,6 +24,10 @@ WHAT_IS_PROVED = (
     "all past requests. Exact values are for the first open request after a private one, and with --pattern for each "
     "step; 'the worst found' is over the directions tried, so the true worst case lies between it and the bound."
 )
+ONLY_THE_ESTIMATE = (
+    "This is about the estimate of a first-order chain only. People remember more than their last request, and what "
+    "that gives away can be a bit and more: `onoff audit traces` measures it on their real requests."
+)
 POINTS = 21
 
 
@@ -47,6 +51,9 @@ def chain(
     onoff audit chain chain.json --error 0.05 --html report.html
     onoff audit chain chain.json --traces clicks.csv --json
     ```
+
+    All of this presumes that requests follow some first-order chain. What real readers give away, who do not, is
+    measured by `onoff audit traces`.
     """
     if (against is None) + (error is None) + (traces is None) != 2:
         raise InvalidInput("give one of --against, --error and --traces", hint="e.g. --error 0.05")
@@ -60,7 +67,8 @@ def chain(
     else:
         assert traces is not None
         found = mismatch.sampling_error(designed, count_traces(traces, designed), scheme)
-        data, size = {"error": found.typical, "sampling": found.as_dict()}, max(found.high, 1e-3)
+        data = {"error": found.typical, "sampling": found.as_dict(), "note": ONLY_THE_ESTIMATE}
+        size = max(found.high, 1e-3)
     if html is not None or plot is not None:
         with progress("picture") as done:
             _draw(designed, scheme, min(1.0, 2 * size), data, html, plot, done)
@@ -134,8 +142,9 @@ def _verdict(data: dict[str, Any]) -> str:
         return (
             f"{found['transitions']} transitions, at least {found['fewest']} from each source: a row is typically off "
             f"by {found['typical']:.3g} and, at {found['confidence']:.0%} confidence, by no more than "
-            f"{found['high']:.3g}. That leaks about {found['bits']:.2g} bits at the first open request, "
-            f"{found['bits_high']:.2g} at the same confidence (resampled, an estimate)."
+            f"{found['high']:.3g}. If requests followed a first-order chain, that error of the estimate would leak "
+            f"about {found['bits']:.2g} bits at the first open request, {found['bits_high']:.2g} at the same "
+            f"confidence (resampled, an estimate). {ONLY_THE_ESTIMATE}"
         )
     exact, upper = data["exact"], data["upper"]
     worst = "the worst found is" if "directions" in data else "exactly"

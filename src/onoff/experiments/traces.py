@@ -43,6 +43,8 @@ SUFFIXES = {
     ".seq": "msnbc",
     ".zip": "msnbc",
 }
+WHOLE_VISITS = ("text", "msnbc")
+"""Formats with one visit a line."""
 LONGEST_LINE = 2**24
 """Bytes of a line at most; a longer one is broken."""
 CONTEXT = 4
@@ -116,6 +118,24 @@ class Trace:
         if self.requests == 0:
             hint = f"line {self.first_broken}" if self.first_broken else "is it the right file and format?"
             raise InvalidInput(f"{self.path}: no requests that could be used, read as {self.format}", hint=hint)
+
+    def visits(self, least: int, progress: Callable[[int], None] | None = None) -> Iterator[list[int]]:
+        """Every visit with at least so many requests, whole: successive requests of one user by source number.
+
+        Formats of one request a line interleave users; for these, the visits under way are kept.
+        """
+        under_way: dict[int, list[int]] = {}
+        for run in self.runs(progress):
+            if self.format in WHOLE_VISITS:
+                visits = [run.sources]
+            elif run.known:
+                under_way[run.user] += run.sources[run.known :]
+                continue
+            else:
+                visits = [under_way.pop(run.user, [])]
+                under_way[run.user] = list(run.sources)
+            yield from (visit for visit in visits if len(visit) >= least)
+        yield from (visit for visit in under_way.values() if len(visit) >= least)
 
     # -- formats -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,163 @@
+"""`onoff audit traces`: what real readers give away through sessions of a model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import numpy as np
+from cyclopts import Parameter, validators
+from rich.console import Console
+
+from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces, choose_cases
+from onoff.cli.audit import Html
+from onoff.cli.output import Json, emit, progress, table
+from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.experiments.traces import Options, Trace, size_of
+from onoff.model.contexts import Model, RequestModel, load_model
+from onoff.session import Session
+from onoff.session.seeded import SeededEntropy
+
+COLUMNS = ("OFF requests", "messages", "at least", "bits", "±", "right more often", "naive bits", "naive right")
+READERS = (
+    "The requests of real readers went through real sessions; none of them was used to learn the attackers. 'bits' is "
+    "what the best attacker gained about the last private request, 'at least' what any scheme that hides it must ask."
+)
+MOST_LEARNT = 60_000
+"""Readers that attackers learn from at most."""
+
+
+def traces(
+    model: Path,
+    trace: Path,
+    /,
+    *,
+    after: Annotated[
+        int, Parameter(validator=validators.Number(gte=1), help="OFF requests after the private one.")
+    ] = 10,
+    before: Annotated[
+        Literal["private", "open", "nothing"], Parameter(help="What the visit was before the private request.")
+    ] = "private",
+    users: Annotated[int, Parameter(validator=validators.Number(gte=1), help="Readers sent through sessions.")] = 1000,
+    older: Annotated[int, Parameter(help="Readers whose private request before the last is asked about too.")] = 100,
+    types: Annotated[int, Parameter(help="Types of people that the attacker tells apart.")] = 24,
+    attacker: Annotated[
+        list[Path] | None, Parameter(help="A model that an attacker knows, instead of learning one; may be repeated.")
+    ] = None,
+    scheme: str = "auto",
+    memory: Annotated[str | None, Parameter(help="last-query or bayes-filter; by default as sessions have it.")] = None,
+    hide: Annotated[int, Parameter(help="With the filter: private requests that stay hidden.")] = 1,
+    allow: Annotated[float | None, Parameter(help="Exit with 5 where more bits than this are given away.")] = None,
+    format: Annotated[str | None, Parameter(help="text, csv, jsonl or msnbc; by default from the name.")] = None,
+    gap: Annotated[float | None, Parameter(help="Seconds without a request that end a visit.")] = None,
+    seed: int = 0,
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Send the real requests of TRACE through sessions of MODEL, and let attackers guess the private ones.
+
+    ```console
+    onoff audit traces model.npz held-out.csv --after 10
+    onoff audit traces chain.json held-out.csv --before open --allow 0.1 --json
+    ```
+
+    Give readers that the model was not learnt from. The attackers learn from one half of them, and judge the other.
+    """
+    loaded = load_model(model)
+    options = Options(format=format, gap=gap, sources=loaded.names)
+    with progress("bytes", size_of(trace) if trace.exists() else None) as done:
+        visits = list(Trace(trace, options).visits(after + (1 if before == "nothing" else 2), done))
+    learnt, judged = (visits[0::2], visits[1::2]) if attacker is None else ([], visits)
+    rng = np.random.default_rng(seed)
+    cases = choose_cases(judged, after, before, rng)
+    if attacker is None:
+        with progress(f"learning an attacker of {types} types"):
+            known = {f"{types} types": _learnt_from(learnt, loaded, types, seed)}
+    else:
+        known = {path.name: RequestModel.load(path) for path in attacker}
+    start = Session(loaded, scheme, memory, hide=hide)  # type: ignore[arg-type]
+    with progress("readers", min(users, len(cases))) as done:
+        audit = audit_traces(
+            start,
+            cases,
+            known,
+            before,
+            users=users,
+            older_users=older,
+            entropy=lambda: SeededEntropy(rng),
+            progress=done,
+        )
+    if html is not None:
+        _write(html, audit, f"{model.name}, {trace.name}, {after} OFF requests")
+    emit(audit.as_dict(), json, lambda console: _show(console, audit))
+    return 0 if allow is None or audit.leak <= allow else PrivacyBreach.exit_code
+
+
+def _learnt_from(visits: Sequence[Sequence[int]], model: Model, types: int, seed: int) -> RequestModel:
+    """The attacker's own model: what the readers who are not judged do, two requests back and by type of person."""
+    if len(visits) < FEWEST_READERS:
+        raise InvalidInput(
+            f"{len(visits)} readers with enough requests are too few for an attacker to learn from",
+            hint=f"at least {2 * FEWEST_READERS} in all; fewer --after need shorter visits, --attacker needs none",
+        )
+    named = [[model.names[x] for x in visit] for visit in visits[:MOST_LEARNT]]
+    return RequestModel.fit(named, model.names, order=2, types=min(types, len(visits) // 10), seed=seed)
+
+
+def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
+    return [
+        (
+            step.k,
+            step.cost,
+            "" if step.empirical_bound is None else f"{step.empirical_bound:.2f}",
+            f"{step.bits:.4f}",
+            f"{step.stderr:.4f}",
+            f"{step.top1:+.2%}",
+            f"{step.naive_bits:.3f}",
+            f"{step.naive_top1:+.1%}",
+        )
+        for step in audit.steps
+    ]
+
+
+def _verdict(audit: TraceAudit) -> str:
+    last, base = audit.steps[-1], audit.prior_top1
+    cost = f"{audit.cost:.1f} messages"
+    if all(step.empirical_bound is not None for step in audit.steps):
+        cost += f", where no scheme can do it below {sum(step.empirical_bound or 0 for step in audit.steps):.1f}"
+    return (
+        f"If people behave like this trace, {last.k} open requests after a private one let the server guess it "
+        f"{100 * (base + last.top1):.0f} times in 100 ({100 * base:.0f} before, {100 * (base + last.naive_top1):.0f} "
+        f"with naive switching), and give away {last.bits:.3f} ± {last.stderr:.3f} of {audit.prior_bits:.2f} bits "
+        f"(naive: {last.naive_bits:.2f}), at {cost}."
+    )
+
+
+def _remarks(audit: TraceAudit) -> list[str]:
+    found = [f"{audit.users} readers; {audit.impossible} left out with requests that the model calls impossible."]
+    exact = [(step.k, step.exact_bits) for step in audit.steps if step.exact_bits is not None]
+    if exact:
+        told = ", ".join(f"{bits:.4f} bits after {k}" for k, bits in exact)
+        found.append(f"Counted without any model, near the start of a visit: {told}.")
+    if audit.older:
+        last = audit.older[-1]
+        found.append(
+            f"The private request before the last one: {last.bits:.3f} ± {last.stderr:.3f} bits after {last.k} "
+            f"({audit.older_users} readers). A filter hides as many private requests as --hide says."
+        )
+    return found
+
+
+def _show(console: Console, audit: TraceAudit) -> None:
+    console.print(table(COLUMNS, _lines(audit)))
+    for remark in _remarks(audit):
+        console.print(remark)
+    console.print(_verdict(audit))
+
+
+def _write(path: Path, audit: TraceAudit, what: str) -> None:
+    from onoff.audit.report import Part, page, plot_traces, write
+
+    part = Part(what, [READERS, *_remarks(audit)], COLUMNS, _lines(audit), plot_traces(audit))
+    write(path, page("Audit of real readers", _verdict(audit), True, [part]))

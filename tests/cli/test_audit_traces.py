@@ -1,0 +1,97 @@
+"""`onoff audit traces`: the agreed JSON, exit codes, and what it says to a person."""
+
+import json
+
+import numpy as np
+import pytest
+from tests.audit.test_observer import model_of
+
+from onoff.cli import run
+from onoff.model.contexts import RequestModel
+
+NAMES = ("news", "sport", "health")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """Readers of two types with habits, a trace of them, their chain and their model."""
+    folder, rng = tmp_path_factory.mktemp("traces"), np.random.default_rng(7)
+    contexts = model_of(3, 2, 2, 7).contexts
+    laws = 0.95 * rng.dirichlet(np.full(3, 0.4), size=(2, len(contexts))) + 0.05 / 3
+    people = RequestModel(laws, contexts, NAMES, weights=[0.5, 0.5])
+    people.save(folder / "model.npz")
+    visits = people.sample_many(2400, 8, rng)
+    (folder / "trace.txt").write_text("\n".join(" ".join(NAMES[x] for x in visit) for visit in visits))
+    rows = [f"{user},{NAMES[visit[t]]}" for t in range(8) for user, visit in enumerate(visits)]
+    (folder / "trace.csv").write_text("\n".join(["user,source", *rows]))
+    run(
+        ["learn", str(folder / "trace.txt"), "--order", "1", "--types", "1", "-o", str(folder / "chain.json"), "--json"]
+    )
+    return folder
+
+
+def command(files, model, trace="trace.txt", *more):
+    options = ("--after", "4", "--users", "300", "--types", "4", "--scheme", "greedy", "--older", "50")
+    return ["audit", "traces", str(files / model), str(files / trace), *options, *more]
+
+
+@pytest.mark.parametrize("trace", ["trace.txt", "trace.csv"])
+def test_a_chain_gives_readers_away_and_exits_5(files, trace, capsys):
+    capsys.readouterr()
+    assert run(command(files, "chain.json", trace, "--allow", "0.05", "--json")) == 5
+    report = json.loads(capsys.readouterr().out)
+    assert report["users"] == 300
+    assert [step["k"] for step in report["steps"]] == [1, 2, 3, 4]
+    wanted = {"k", "cost", "bits", "stderr", "top1", "naive_bits", "empirical_bound"}
+    assert all(wanted <= step.keys() for step in report["steps"])
+    assert report["leak"] == max(step["bits"] for step in report["steps"]) > 0.05
+    assert report["steps"][-1]["naive_bits"] > report["steps"][-1]["bits"]
+    assert 0 < report["prior_bits"] < 1.7
+    assert report["older_users"] >= 50
+
+
+def test_the_model_of_the_readers_does_not(files, capsys):
+    assert run(command(files, "model.npz", "trace.txt", "--allow", "0.05", "--json")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["leak"] < 0.05
+    assert report["cost"] == pytest.approx(sum(step["cost"] for step in report["steps"]))
+    assert report["impossible"] == 0
+
+
+def test_what_it_says_to_a_person(files, capsys, tmp_path):
+    page = tmp_path / "report.html"
+    assert run(command(files, "chain.json", "trace.txt", "--html", str(page), "--before", "open")) == 0
+    said = capsys.readouterr().out
+    assert "If people behave like this trace, 4 open requests after a private one let the server guess it" in said
+    assert "with naive switching" in said
+    assert "bits given away over the number of OFF requests" in page.read_text()
+    assert "<script" not in page.read_text()
+
+
+def test_an_attacker_may_bring_a_model(files, capsys):
+    assert run(command(files, "model.npz", "trace.txt", "--attacker", str(files / "model.npz"), "--json")) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert [step["attackers"]["model.npz"] for step in report["steps"]] == pytest.approx([0] * 4, abs=1e-9)
+
+
+def test_too_few_long_visits_are_refused(files, capsys):
+    assert run([*command(files, "chain.json")[:4], "--after", "9"]) == 3
+    assert "too few" in capsys.readouterr().err
+
+
+def test_the_error_of_an_estimate_is_not_sold_as_what_readers_give_away(files, capsys):
+    arguments = [
+        "audit",
+        "chain",
+        str(files / "chain.json"),
+        "--traces",
+        str(files / "trace.txt"),
+        "--scheme",
+        "greedy",
+    ]
+    assert run(arguments) in (0, None)
+    said = " ".join(capsys.readouterr().out.split())
+    assert "about the estimate of a first-order chain only" in said
+    assert "`onoff audit traces` measures it" in said
+    assert run([*arguments, "--json"]) in (0, None)
+    assert "audit traces" in json.loads(capsys.readouterr().out)["note"]
