@@ -26,14 +26,16 @@ Act = Callable[[int], bool]  # publish the message of that number; whether it wa
 class Put:
     """The act of a publisher: PUT, on one connection."""
 
-    def __init__(self, port: int, paths: list[str], token: str) -> None:
-        self.port, self.paths, self.token = port, paths, token
+    def __init__(
+        self, port: int, paths: list[str], token: str, make_body: Callable[[int], bytes] = b"message %d".__mod__
+    ) -> None:
+        self.port, self.paths, self.token, self.make_body = port, paths, token, make_body
         self.sock: socket.socket | None = None
 
     def __call__(self, number: int) -> bool:
         if self.sock is None:
             self.sock = socket.create_connection(("127.0.0.1", self.port))
-        body = b"message %d" % number
+        body = self.make_body(number)
         head = (
             f"PUT {self.paths[number % len(self.paths)]} HTTP/1.1\r\nhost: bench\r\n"
             f"authorization: Bearer {self.token}\r\ncontent-length: {len(body)}\r\n\r\n"

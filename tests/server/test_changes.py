@@ -1,14 +1,17 @@
 """Changes since an edition, as served: the right messages for every span, the same bytes for everyone."""
 
 import asyncio
+import contextlib
 import gzip
 import itertools
+import os
 import random
 import zlib
+from pathlib import Path
 
 import httpx2
 import pytest
-from tests.support.raw import catalogue
+from tests.support.raw import Line, catalogue
 
 from onoff import wire
 from onoff.server import running
@@ -18,10 +21,12 @@ from onoff.server.shelf import Shelf
 from onoff.server.store import Stamp
 from onoff.wire import ChangesDecoder, Edition, Since
 
+from .test_run import served
+
 NAMES = [f"s{i}" for i in range(7)]
 
 
-def served(where, *, frame_size=None):
+def changes_of(where, *, frame_size=None):
     """A fresh store with the seven sources, and what replies from it."""
 
     def decorate(test):
@@ -56,7 +61,7 @@ def read(known, data, have=None):
 
 @pytest.mark.parametrize("frame_size", [None, 1024])
 def test_every_span_has_what_changed_after_it_each_once(where, frame_size):
-    @served(where, frame_size=frame_size)
+    @changes_of(where, frame_size=frame_size)
     async def _(store, changes):
         rng = random.Random(3)
         start = await store.latest(Stamp())
@@ -79,7 +84,7 @@ def test_every_span_has_what_changed_after_it_each_once(where, frame_size):
 
 
 def test_everything_comes_to_who_has_another_life_digest_or_future(where):
-    @served(where)
+    @changes_of(where)
     async def _(store, changes):
         await store.publish("s1", "a/b", b"one", 0)
         await store.publish("s2", "a/b", b"two", 0)
@@ -131,7 +136,7 @@ def test_a_store_put_back_by_hand_is_noticed_by_the_digest(tmp_path):
 
 
 def test_the_bytes_are_the_same_for_every_reader_at_any_time_from_any_server(where):
-    @served(where)
+    @changes_of(where)
     async def _(store, changes):
         for k in range(10):
             await store.publish(NAMES[k % 3], "a/b", b"%d" % k, 0)
@@ -151,7 +156,7 @@ def test_padded_and_unpadded_answers_have_the_same_changes(where):
     found = []
     for frame_size in (512, None):
 
-        @served(where, frame_size=512)
+        @changes_of(where, frame_size=512)
         async def _(store, changes, frame_size=frame_size):
             if frame_size is None:
                 await store.restore(wire.Catalogue(tuple(NAMES), None, 500), {})
@@ -165,7 +170,7 @@ def test_padded_and_unpadded_answers_have_the_same_changes(where):
 
 
 def test_another_catalogue_is_another_epoch_and_everything(where):
-    @served(where)
+    @changes_of(where)
     async def _(store, changes):
         await store.publish("s1", "a/b", b"one", 0)
         old = await store.latest(Stamp())
@@ -177,7 +182,7 @@ def test_another_catalogue_is_another_epoch_and_everything(where):
 
 
 def test_what_takes_long_to_compress_is_done_aside_and_is_of_the_newest_edition(where, monkeypatch):
-    @served(where)
+    @changes_of(where)
     async def _(store, changes):
         body = random.Random(1).randbytes(INLINE_BYTES)
         await store.publish("s1", "a/b", body, 0)
@@ -197,7 +202,7 @@ def test_what_takes_long_to_compress_is_done_aside_and_is_of_the_newest_edition(
 
 
 def test_a_frame_is_compressed_once_and_a_reply_made_once(where, monkeypatch):
-    @served(where)
+    @changes_of(where)
     async def _(store, changes):
         from onoff.server import changes as module
 
@@ -301,3 +306,77 @@ def test_after_a_restart_a_reader_goes_on_where_it_was(tmp_path):
         server.publish("s2", b"2")
         found, _, whole = read(catalogue(server.url), get(server, wire.changes_target(have))[1], have)
     assert (set(found), whole) == ({2}, False)
+
+
+def request(server, *, query="since=0", extra="", encoding="gzip") -> bytes:
+    host = server.url.removeprefix("http://")
+    lines = [f"GET /v1/changes?{query} HTTP/1.1", f"host: {host}", f"accept: {wire.CHANGES_TYPE}"]
+    return "\r\n".join([*lines, f"accept-encoding: {encoding}", "user-agent: onoff" + extra, "", ""]).encode()
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "identity"])
+def test_the_short_way_gives_the_bytes_of_the_ordinary_way(server, encoding):
+    """Whole, one byte at a time, several at once, and under a head that needs the parser."""
+    whole = request(server, encoding=encoding)
+    with Line(server.url) as line:
+        line.send(whole)
+        short = line.reply()
+        for byte in whole:
+            line.send(bytes([byte]))
+        slow = line.reply()
+        line.send(request(server, encoding=encoding, extra="\r\nx-other: 1"))
+        ordinary = line.reply()
+        line.send(whole * 3)
+        piped = [line.reply() for _ in range(3)]
+    for reply in [short, slow, *piped]:
+        assert (reply.status, sorted(reply.headers), reply.body) == (200, sorted(ordinary.headers), ordinary.body)
+
+
+def test_what_the_short_way_does_not_take_is_refused_as_ever(server):
+    for query in ("since=x", "since=1&life=zz", "since=01"):
+        with Line(server.url) as line:
+            line.send(request(server, query=query))
+            assert line.reply().status == 400
+            line.send(request(server))
+            assert line.reply().status == 200
+    with Line(server.url) as line:
+        line.send(request(server, extra="\r\nconnection: close"))
+        assert line.reply().status == 200
+        assert line.ended()
+    with Line(server.url) as line:
+        line.send(request(server, extra="\r\nhost: other"))
+        assert line.reply().status == 400
+        assert line.ended()
+
+
+def test_a_reader_who_does_not_read_holds_no_copy_of_a_long_reply(tmp_path):
+    """Twenty readers ask for 40 MiB and do not read: the server holds the messages once, not for each of them."""
+    names = [f"s{k}" for k in range(40)]
+    body = random.Random(1).randbytes(1024 * 1024)
+    with served_alone(tmp_path / "m.db", names, body) as (process, url):
+        before = resident_bytes(process.pid)
+        lines = [Line(url) for _ in range(20)]
+        for line in lines:
+            line.send(f"GET /v1/changes?since=0 HTTP/1.1\r\nhost: {line.host}\r\n\r\n".encode())
+            line.read_until(b"\r\n\r\n")
+        grown = resident_bytes(process.pid) - before
+        for line in lines:
+            line.socket.close()
+    assert grown < 60 * 1024 * 1024  # once the frames, and a piece for each reader; copies would be 800 MiB
+
+
+@contextlib.contextmanager
+def served_alone(store, names, body):
+    async def fill():
+        async with opened(str(store)) as opened_store:
+            await edit_catalogue(opened_store, add=names)
+            for name in names:
+                await opened_store.publish(name, "a/b", body, 0)
+
+    asyncio.run(fill())
+    with served(store) as (process, started):
+        yield process, started["url"]
+
+
+def resident_bytes(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

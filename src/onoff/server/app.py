@@ -41,9 +41,8 @@ from onoff.server.exchange import (
     send_answer,
     send_changes,
     send_problem,
-    takes_gzip,
 )
-from onoff.server.head import check_body_headers, check_query_headers
+from onoff.server.head import check_body_headers, check_query_headers, takes_gzip
 from onoff.server.judge import Answer, unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import Pages

@@ -52,7 +52,7 @@ async def write_backup(store: Store, path: Path) -> int:
                 out.write(part)
     except OSError as error:
         raise InvalidInput(f"cannot write {path}: {error.strerror}", hint="is there room, and may you?") from None
-    return len(reply.parts) - 2  # head and trailer
+    return sum(changed > 0 for changed in shelf.changed)
 
 
 async def restore_backup(store: Store, path: Path) -> Catalogue:

@@ -20,7 +20,8 @@ from onoff.server.store import Store
 from onoff.wire import Edition, EditionReport, Since, encode_changes_head, encode_changes_trailer, strip_padding
 
 INLINE_BYTES = 256 * 1024  # more than this is compressed in a thread, so that queries do not wait
-KEPT_REPLIES = 64
+JOINED_BYTES = 1024 * 1024  # up to here a reply is kept in one piece; a longer one is sent as it is read
+KEPT_REPLIES = 32
 KEPT_VERDICTS = 1024
 LEVEL = 6
 
@@ -79,30 +80,38 @@ class Changes:
         StoreUnavailable
             If the store does not answer.
         """
-        first = await self._refresh()
-        known = since.number if await self._knows(first, since) else 0
-        while True:
+        while True:  # each time around the edition may be a newer one
             edition = await self._refresh()
-            if edition.life != first.life:
-                known = 0  # another life began meanwhile
-            reply = self._replies.get((known, gzip))
-            if reply is None:
-                pieces = self._changed_after(known)
-                if gzip and not await self._pack(pieces):
-                    continue  # it took a while: is there a newer edition?
-                reply = self._compressed(edition, known, pieces) if gzip else None
-                reply = self._plain(edition, known, pieces, reply)
-                self._keep((known, gzip), reply)
-            return reply
+            known = self._knows(edition, since)
+            if known is None:
+                await self._look_up(edition, since)
+                continue
+            number = since.number if known else 0
+            reply = self._made(edition, number, gzip)
+            if reply is not None:
+                return reply
+            await self._pack(self._changed_after(number))
+
+    def reply_now(self, since: Since, *, gzip: bool) -> Reply | None:
+        """The same, if it takes no waiting, little work, and is short enough to be handed over at once; else None."""
+        if not self._shelf.refresh_sync(self._store):
+            return None
+        edition = self._take_edition()
+        known = self._knows(edition, since)
+        reply = None if known is None else self._made(edition, since.number if known else 0, gzip)
+        return reply if reply is not None and reply.length <= JOINED_BYTES else None
 
     async def _refresh(self) -> Edition:
-        """Bring the shelf up to the store; forget replies of an older edition."""
-        shelf = self._shelf
-        if not shelf.refresh_sync(self._store):
-            await shelf.refresh(self._store)
-        edition = shelf.edition
+        """Bring the shelf up to the store."""
+        if not self._shelf.refresh_sync(self._store):
+            await self._shelf.refresh(self._store)
+        return self._take_edition()
+
+    def _take_edition(self) -> Edition:
+        """The edition on the shelf; replies of an older one are forgotten."""
+        edition = self._shelf.edition
         assert edition is not None
-        if edition != self._edition:
+        if edition is not self._edition and edition != self._edition:
             if self._edition is None or edition.life != self._edition.life:
                 self._verdicts.clear()
                 self._pieces.clear()
@@ -110,19 +119,22 @@ class Changes:
             self._edition = edition
         return edition
 
-    async def _knows(self, edition: Edition, since: Since) -> bool:
-        """Whether what the reader has is an edition of this life, as far as it tells."""
+    def _knows(self, edition: Edition, since: Since) -> bool | None:
+        """Whether what the reader has is an edition of this life, as far as it tells; None: look it up first."""
         if since.number == 0 or since.number > edition.number or since.life not in {None, edition.life}:
             return False
         if since.digest is None:
             return True
         if since.number == edition.number:
             return since.digest == edition.digest
-        if since not in self._verdicts:
+        return self._verdicts.get(since)
+
+    async def _look_up(self, edition: Edition, since: Since) -> None:
+        digest = await self._store.digest_of(since.number)
+        if edition.life == self._take_edition().life:
             if len(self._verdicts) >= KEPT_VERDICTS:
                 self._verdicts.clear()
-            self._verdicts[since] = await self._store.digest_of(since.number) == since.digest
-        return self._verdicts[since]
+            self._verdicts[since] = digest == since.digest
 
     def _changed_after(self, number: int) -> list[_Piece]:
         shelf = self._shelf
@@ -136,15 +148,29 @@ class Changes:
                 found.append(piece)
         return found
 
-    async def _pack(self, pieces: Sequence[_Piece]) -> bool:
-        """Compress what is not yet; False if that took so long that others were served meanwhile."""
-        left = [piece for piece in pieces if not piece.packed]
-        if sum(len(piece.frame) for piece in left) <= INLINE_BYTES:
-            _compress(left)
-            return True
+    def _made(self, edition: Edition, since: int, gzip: bool) -> Reply | None:
+        """The reply, kept or made now; None if too much is to be compressed for it first."""
+        reply = self._replies.get((since, gzip))
+        if reply is None:
+            pieces = self._changed_after(since)
+            if gzip:
+                left = [piece for piece in pieces if not piece.packed]
+                if sum(len(piece.frame) for piece in left) > INLINE_BYTES:
+                    return None
+                _compress(left)
+            packed = self._compressed(edition, since, pieces) if gzip else None
+            reply = self._plain(edition, since, pieces, packed)
+            if reply.length <= JOINED_BYTES:
+                reply = Reply((b"".join(reply.parts),), reply.length, reply.encoding)
+            if len(self._replies) >= KEPT_REPLIES:
+                del self._replies[next(iter(self._replies))]
+            self._replies[since, gzip] = reply
+        return reply
+
+    async def _pack(self, pieces: Sequence[_Piece]) -> None:
+        """Compress in a thread what is not yet."""
         async with self._packing:  # of many who ask at once, one does the work
-            await asyncio.to_thread(_compress, [piece for piece in left if not piece.packed])
-        return False
+            await asyncio.to_thread(_compress, [piece for piece in pieces if not piece.packed])
 
     def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> Reply:
         frames = [piece.frame for piece in pieces]
@@ -163,11 +189,6 @@ class Changes:
         parts = [encode_changes_head(edition, since), *frames, encode_changes_trailer(edition, since, frames)]
         plain = Reply(parts, sum(map(len, parts)), "")
         return plain if packed is None or plain.length <= packed.length else packed
-
-    def _keep(self, key: tuple[int, bool], reply: Reply) -> None:
-        if len(self._replies) >= KEPT_REPLIES:
-            del self._replies[next(iter(self._replies))]
-        self._replies[key] = reply
 
 
 def _deflate(data: bytes) -> bytes:

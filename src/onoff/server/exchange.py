@@ -7,8 +7,7 @@ encoding, and a limited time to come; an answer goes out in pieces, no faster th
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
@@ -23,8 +22,6 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SECONDS = 10.0  # within which a request's body must arrive
 PIECE_BYTES = 256 * 1024
-
-_ZERO = re.compile(rb"0(\.0*)?")
 
 
 class Refused(Exception):
@@ -85,21 +82,16 @@ async def send_answer(send: Send, answer: Answer) -> None:
 
 async def send_changes(send: Send, reply: Reply) -> None:
     """Send changes in pieces, no faster than they are read."""
-    headers = json_headers(reply.length, CHANGES_TYPE)
-    if reply.encoding:
-        headers.append((b"content-encoding", reply.encoding.encode()))
+    headers = changes_headers(reply.length, reply.encoding)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     for piece, more in pieces(reply.parts):
         await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-def takes_gzip(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a reader takes a reply that is compressed by gzip."""
-    for choice in headers.get(b"accept-encoding", b"").lower().split(b","):
-        coding, _, weight = choice.replace(b" ", b"").partition(b";q=")
-        if coding == b"gzip":
-            return not weight or not _ZERO.fullmatch(weight)
-    return False
+def changes_headers(length: int, encoding: str) -> list[tuple[bytes, bytes]]:
+    """The headers of every reply to a request for changes."""
+    encoded = [(b"content-encoding", encoding.encode())] if encoding else []
+    return [*json_headers(length, CHANGES_TYPE), *encoded]
 
 
 def pieces(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:

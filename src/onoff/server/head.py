@@ -17,7 +17,8 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from onoff.wire import MAX_FRAME_SIZE, MAX_QUERY, QUERY_PATH, QUERY_TYPE, Problem
+from onoff.errors import InvalidWire
+from onoff.wire import CHANGES_PATH, MAX_FRAME_SIZE, MAX_QUERY, QUERY_PATH, QUERY_TYPE, Problem, Since, decode_since
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 512
@@ -35,6 +36,9 @@ _HOST = re.compile(rb"(?:[0-9A-Za-z._~%!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-
 _LENGTH = re.compile(rb"0|[1-9][0-9]*")
 
 _QUERY_LINE = b"POST %b HTTP/1.1\r\n" % QUERY_PATH.encode()
+CHANGES_BEGINNING = re.compile(rb"GET %b\?[!-~]+ HTTP/1\.1\r\n" % re.escape(CHANGES_PATH.encode()))
+_CHANGES_HEADERS = {b"host", b"accept", b"accept-encoding", b"user-agent", b"connection"}
+_ZERO = re.compile(rb"0(\.0*)?")
 _QUERY_HEADERS = {b"host", b"accept", b"accept-encoding", b"content-type", b"user-agent", b"content-length"}
 
 
@@ -50,6 +54,43 @@ def read_head(head: bytes) -> Head | Problem:
     if len(head) <= MAX_CACHED_HEAD and head.startswith(_QUERY_LINE):
         return _read_cached(head)
     return _read(head)
+
+
+class ChangesRequest(NamedTuple):
+    """A request for changes under no other headers than a client sends: it needs no parser."""
+
+    since: Since
+    gzip: bool
+
+
+@lru_cache(maxsize=256)
+def read_changes_request(data: bytes) -> ChangesRequest | None:
+    """The request that `data` is, all of it; None if it is not that, and the ordinary way must judge."""
+    if not CHANGES_BEGINNING.match(data) or data.find(b"\r\n\r\n") != len(data) - 4:
+        return None
+    head = _read(data)
+    if isinstance(head, Problem) or head.length:
+        return None
+    request_line, *lines = data[:-4].split(b"\r\n")
+    headers = {name.lower(): value.strip(b" \t") for name, _, value in (line.partition(b":") for line in lines)}
+    if len(headers) != len(lines) or not headers.keys() <= _CHANGES_HEADERS:
+        return None
+    if headers.get(b"connection", b"keep-alive").lower() != b"keep-alive":
+        return None
+    target = request_line.split(b" ")[1].partition(b"?")[2]
+    try:
+        return ChangesRequest(decode_since(target.decode("latin-1")), takes_gzip(headers))
+    except InvalidWire:
+        return None
+
+
+def takes_gzip(headers: dict[bytes, bytes]) -> bool:
+    """Whether a reader takes a reply that is compressed by gzip."""
+    for choice in headers.get(b"accept-encoding", b"").lower().split(b","):
+        coding, _, weight = choice.replace(b" ", b"").partition(b";q=")
+        if coding == b"gzip":
+            return not weight or not _ZERO.fullmatch(weight)
+    return False
 
 
 def not_a_head(beginning: bytes | bytearray, seen: int) -> Problem | None:

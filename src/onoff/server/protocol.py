@@ -17,21 +17,24 @@ Whatever is not exactly so, or cannot be answered without waiting, takes the ord
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
+from onoff.errors import StoreUnavailable
 from onoff.server.answer import answer_headers
 from onoff.server.app import MessageServer, overloaded
-from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, problem_headers
-from onoff.server.head import malformed, not_a_head, read_head
+from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, changes_headers, problem_headers
+from onoff.server.head import malformed, not_a_head, read_changes_request, read_head
 from onoff.server.metrics import Count
 from onoff.server.peers import network_of
-from onoff.wire import Problem, encode_problem
+from onoff.wire import CHANGES_PATH, Problem, encode_problem
 
 REQUEST_SECONDS = 2 * BODY_SECONDS
 PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
+_CHANGES = b"GET %b?" % CHANGES_PATH.encode()
 COPIED_BYTES = 64 * 1024  # up to here one copy is quicker than many small buffers
 
 
@@ -84,6 +87,8 @@ class QueryProtocol(HttpToolsProtocol):
             and self._answer_now(data[len(self._plain_head) :])
         ):
             return  # under the same head as the last one: nearly always
+        if data.startswith(_CHANGES) and self._is_idle() and self._send_changes_now(data):
+            return
         self._input += data
         self._take_input()
 
@@ -186,16 +191,35 @@ class QueryProtocol(HttpToolsProtocol):
             return False  # the ordinary way gives the same verdict
         self._server.metrics.add_answer(len(frames))
         length = sum(map(len, frames))
+        self._write_now(_answer_head(length), frames, length)
+        return True
+
+    def _send_changes_now(self, data: bytes) -> bool:
+        """Send changes if it can be done without waiting and the line is free; else leave it to the ordinary way."""
+        if self.flow.write_paused or self.transport.is_closing():
+            return False
+        request = read_changes_request(data)
+        try:
+            reply = None if request is None else self._server.changes.reply_now(request.since, gzip=request.gzip)
+        except StoreUnavailable:
+            return False  # the ordinary way says so
+        if reply is None:
+            return False
+        self._server.metrics.add(Count.CHANGES)
+        self._write_now(_changes_head(reply.length, reply.encoding), reply.parts, reply.length)
+        return True
+
+    def _write_now(self, head: bytes, parts: Sequence[bytes], length: int) -> None:
+        """Hand over a whole reply, and wait for the next request."""
         if length <= COPIED_BYTES:
-            self.transport.write(b"".join((_answer_head(length), *frames)))
+            self.transport.write(b"".join((head, *parts)))
         else:
-            self.transport.writelines((_answer_head(length), *frames))
+            self.transport.writelines((head, *parts))
         if self._deadline is not None:
             self._disarm()
         self._last_answer = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self.timeout_keep_alive_handler()
-        return True
 
     def timeout_keep_alive_handler(self) -> None:
         """Close if nothing came for long; else look again. One timer serves many answers."""
@@ -271,6 +295,12 @@ class QueryProtocol(HttpToolsProtocol):
             lines = [b"%b: %b\r\n" % header for header in problem_headers(problem, len(body), close=True)]
             self.transport.write(b"".join([STATUS_LINE[problem.status], *lines, b"\r\n", body]))
             self.transport.close()
+
+
+@lru_cache(maxsize=1024)
+def _changes_head(length: int, encoding: str) -> bytes:
+    lines = [b"%b: %b\r\n" % header for header in changes_headers(length, encoding)]
+    return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
 
 
 @lru_cache(maxsize=1024)
