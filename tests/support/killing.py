@@ -91,7 +91,14 @@ def act(job):
             background=job.get("background", False),
             mirror=job.get("mirror", False),
         ) as client:
-            message = client.retry() if "retry" in job else client.get(job["get"], private=job["private"])
+            if "refresh" in job:
+                return {"changed": client.refresh().changed}
+            if "read" in job:
+                message = client.read(job["read"])
+            else:
+                message = client.retry() if "retry" in job else client.get(job["get"], private=job["private"])
+            if "shown" in job:
+                Path(job["shown"]).write_bytes(message)  # it is handed over, whatever becomes of the process
         return {"message": message.decode(), "cost": message.sent.cost, "note": message.sent.note}
     except OnOffError as error:
         return {"error": type(error).__name__, "text": str(error)}

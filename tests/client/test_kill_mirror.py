@@ -1,0 +1,206 @@
+"""kill -9, a full disk and errors at every system call of a refresh, a read of the mirror, and the open request after.
+
+Always: a message that was handed over is remembered, so that the next open query is drawn from its row; what is read
+is what the server had; one byte string per (session, step), on disk before it is sent; one restart brings all back.
+"""
+
+import errno
+import platform
+import shutil
+
+import pytest
+from tests.support.killing import WRITING, Killer
+from tests.support.world import NAMES, P4, World, listening
+
+import onoff
+from onoff.client import Client, Journal, Mirror
+from onoff.errors import MirrorError
+
+pytestmark = [
+    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64",
+        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
+    ),
+]
+CHAIN = onoff.MarkovChain(P4, names=NAMES)
+EVERYTHING = (0, 1, 2, 3)
+WANTED = 2  # gamma; the request before is for beta, so that a stale row shows
+KINDS = ("first refresh", "refresh", "read", "get", "first get", "retry", "off")
+
+
+@pytest.fixture(scope="module")
+def killer():
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+class Scene:
+    """A user with a journal and a mirror, brought into one of the situations."""
+
+    def __init__(self, folder, url, world):
+        self.folder, self.url, self.world = folder, url, world
+        self.user = folder / "user"
+        self.journal, self.mirror = self.user / "journal", self.user / "journal.mirror"
+        self.chain, self.shown = folder / "chain.json", folder / "shown"
+        CHAIN.save(self.chain)
+
+    def client(self, **options):
+        settings = {"tick": 0, "attempts": 1, "background": False, **options}
+        return Client(self.url, CHAIN, self.journal, "greedy", **settings)
+
+    def set(self, kind):
+        """Everything that happened before; the job to be done then."""
+        shutil.rmtree(self.user, ignore_errors=True)
+        self.shown.unlink(missing_ok=True)
+        self.user.mkdir()
+        job = {"url": self.url, "chain": str(self.chain), "journal": str(self.journal), "mirror": str(self.mirror)}
+        job["shown"] = str(self.shown)
+        if kind == "first refresh":
+            return {**job, "refresh": True}
+        if kind == "first get":
+            return {**job, "get": "gamma", "private": True}
+        with self.client() as client:
+            client.get("beta", private=False)
+            client.get("beta", private=True)
+            if kind == "off":
+                client.read("gamma")
+        self.world.publish("gamma", b"latest of gamma")
+        if kind == "retry":
+            self.world.tells_changes = None
+            with self.client() as client, pytest.raises(onoff.OnOffError):
+                client.get("gamma", private=True)
+            self.world.tells_changes = True
+            return {**job, "retry": True}
+        return {
+            "refresh": {**job, "refresh": True},
+            "read": {**job, "read": "gamma"},
+            "get": {**job, "get": "gamma", "private": True},
+            "off": {**job, "get": "gamma", "private": False},
+        }[kind]
+
+    def right(self, kind, text):
+        """Whether this is what gamma said, then or now."""
+        return text in {"first of gamma", "latest of gamma"} if kind == "read" else text == self.latest
+
+    @property
+    def latest(self):
+        return self.world.messages["gamma"].body.decode()
+
+
+class Moody(World):
+    """A world that refuses changes where `tells_changes` is None."""
+
+    def answer(self, method, path, headers, body):
+        if self.tells_changes is None and path.startswith("/v1/changes"):
+            from onoff.client.exchange import Reply
+
+            return Reply(503, (), b"")
+        return super().answer(method, path, headers, body)
+
+
+@pytest.fixture
+def scene(quick_folder):
+    world = Moody(journal=quick_folder / "user" / "journal")
+    with listening(world) as server:
+        yield Scene(quick_folder, server.url, world)
+
+
+def judge(scene, kind):
+    """After the fault: what was handed over is remembered; one restart reads and asks as if nothing had happened."""
+    shown = scene.shown.read_text() if scene.shown.exists() else ""
+    if scene.journal.exists():
+        journal = Journal(scene.journal)
+        journal.close()
+        found = journal.found
+        if shown and kind != "off":
+            assert scene.right(kind, shown)
+            assert (found.wanted, found.private, found.mirror) == (WANTED, True, True)
+    before = len(scene.world.queries)
+    with scene.client() as client:
+        core = client.core
+        if core.record is not None and core.doubt is None:  # drawn from the row of what was wanted last
+            assert core.session.memory.secret == core.record.wanted
+            assert core.record.wanted in core.session.memory.last
+            assert not core.record.mirror or core.session.memory.last == EVERYTHING
+        message = client.get("delta", private=False)
+        assert message == scene.world.messages["delta"].body
+        assert len(scene.world.queries) == before + 1
+        assert client.get("gamma", private=True) == scene.latest.encode()
+        assert [client.copy(name).payload for name in NAMES] == [scene.world.messages[name].body for name in NAMES]
+    scene.world.check()
+    return shown
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_killed_at_every_call(scene, killer, kind):
+    kills = shown = 0
+    while True:
+        run = killer.run(scene.set(kind), kill_at=kills + 1)
+        shown += bool(judge(scene, kind))
+        if not run["killed"]:
+            break
+        kills += 1
+    if "refresh" in kind:
+        assert run["result"]["changed"] == (list(NAMES) if kind == "first refresh" else ["gamma"])
+    else:
+        assert scene.right(kind, run["result"]["message"])
+        assert shown > 1  # some were killed after the message was handed over
+    assert kills == len(run["calls"]) >= 40
+
+
+def test_what_was_read_is_synced_before_it_is_handed_over(scene, killer):
+    calls = killer.run(scene.set("read"))["calls"]
+    written = max(at for at, call in enumerate(calls) if call == ["pwrite64", "/journal-wal"])
+    assert any(name in {"fsync", "fdatasync"} and target == "/journal-wal" for name, target in calls[written:])
+    assert not any(target in {"socket", "query"} for _, target in calls)  # reading asks nobody
+
+
+ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
+
+
+@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
+@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
+@pytest.mark.parametrize("kind", ["refresh", "get", "read", "off"])
+def test_a_write_that_fails_shows_nothing_that_is_not_remembered(scene, killer, kind, error, for_ever):
+    refused = k = 0
+    while True:
+        k += 1
+        before = len(scene.world.queries)
+        job = scene.set(kind)
+        asked = len(scene.world.queries)
+        run = killer.run(job, fail_at=k, error=error, for_ever=for_ever)
+        if "error" in run["result"]:
+            refused += 1
+            assert run["result"]["error"] in {"JournalWriteFailed", "MirrorError"}
+            assert not scene.shown.exists()
+            assert len(scene.world.queries) == asked
+        elif kind != "refresh":
+            assert scene.right(kind, run["result"]["message"])
+        judge(scene, kind)
+        if sum(name in WRITING and target not in {"socket", "query"} for name, target in run["calls"]) < k:
+            break
+        assert len(scene.world.queries) > before
+    assert refused >= 3
+
+
+def test_a_mirror_that_may_not_grow_is_an_error_and_stays_as_it_was(scene, killer):
+    job = scene.set("refresh")
+    scene.world.publish("alpha", b"x" * 100)
+    run = killer.run({**job, "largest_file": 4096})
+    assert run["result"]["error"] == "MirrorError"
+    mirror = Mirror(scene.mirror)
+    assert mirror.message("alpha")[0].body == b"first of alpha"
+    mirror.close()
+    judge(scene, "refresh")
+
+
+def test_a_damaged_mirror_is_fetched_again_by_one_restart(scene):
+    scene.set("read")
+    with scene.mirror.open("r+b") as file:
+        file.seek(4096 * 2)
+        file.write(b"\xff" * 512)
+    with pytest.raises(MirrorError, match="damaged"):
+        Mirror(scene.mirror, repair=False)
+    judge(scene, "read")
