@@ -139,10 +139,18 @@ def test_doctor_finds_everything_in_place(capfd, world):
         "server",
         "catalogue",
         "journal",
+        "mirror",
         "expected cost",
+        "expected bytes",
     ]
+    assert "an hour of ON: 3.5 KiB; an open request: not known" in told["checks"][-1]["detail"]
+    run(["get", "beta"])
+    capfd.readouterr()
+    found = {check["check"]: check["detail"] for check in json.loads(out_of(capfd, "doctor", "--json").out)["checks"]}
+    assert found["mirror"].endswith("sound, 55 bytes")
+    assert "bytes; received today: " in found["expected bytes"]
     cost = onoff.design(P4, "greedy").cost
-    assert told["checks"][-1]["detail"].startswith(f"{cost:.4g} messages for an open request")
+    assert told["checks"][-2]["detail"].startswith(f"{cost:.4g} messages for an open request")
     assert world.queries == []
     assert "ok  server" in out_of(capfd, "doctor").out
 

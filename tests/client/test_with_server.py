@@ -68,3 +68,32 @@ def test_a_grown_catalogue_asks_for_everything_once(server, journal, tmp_path):
         assert message == SOURCES["beta"]
         assert message.sent.note == "the server's catalogue has changed: everything was asked"
         assert client.get("beta", private=False).sent.step == 1
+
+
+def test_private_requests_read_what_the_server_publishes(server, journal):
+    """Only what changed comes, compressed; the open request after a read goes on in the same session."""
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        client.get("alpha", private=False)
+        first = client.get("beta", private=True)
+        assert (first, first.messages, first.sent.mirror) == (SOURCES["beta"], 4, True)
+        server.publish("gamma", b"second of gamma")
+        second = client.get("gamma", private=True)
+        assert (second, second.messages, second.version) == (b"second of gamma", 1, 2)
+        assert second.edition == first.edition + 1
+        third = client.get("delta", private=True)
+        assert (third, third.messages) == (SOURCES["delta"], 0)
+        assert third.received < 200
+        assert client.get("alpha", private=False).sent.step == 1
+        assert client.forecast().everything == 4 * 512
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        assert client.read("gamma") == b"second of gamma"
+        assert client.get("beta", private=False).sent.note is None
+
+
+def test_a_mirror_survives_a_grown_catalogue_and_a_server_that_starts_again(server, journal, tmp_path):
+    with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+        client.get("alpha", private=True)
+        asyncio.run(grow(tmp_path / "store" / "messages.db"))
+        message = client.get("beta", private=True)
+        assert (message, message.messages) == (SOURCES["beta"], 4)
+        assert [state.name for state in client.mirror.sources()] == [*NAMES, "epsilon"]

@@ -9,13 +9,28 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from onoff.cli.connection import ChainFile, JournalFile, Scheme, Server, journal_path, need_chain, need_server
+from onoff.cli.connection import (
+    ChainFile,
+    JournalFile,
+    Scheme,
+    Server,
+    journal_path,
+    need_chain,
+    need_server,
+    size_text,
+)
+from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
 from onoff.client.catalogue import fetch_catalogue
+from onoff.client.forecast import frame_sizes, table_bytes
 from onoff.client.journal import Journal
+from onoff.client.mirror import Mirror
+from onoff.client.mirrored import MirrorClient
+from onoff.client.refreshing import NoChanges
 from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
+from onoff.tables.table import QuerySource
 
 TINY = 1e-4
 """A transition rarer than this makes surprises expensive, and learnt chains rarely mean it."""
@@ -27,28 +42,32 @@ def doctor(
     chain: ChainFile = None,
     journal: JournalFile = None,
     scheme: Scheme = "auto",
+    mirror: MirrorFile = None,
     json: Json = False,
 ) -> int:
-    """Check chain, server, catalogue and journal, and say what requests will cost. Sends no query.
+    """Check chain, server, catalogue, journal and mirror, and say what requests will cost. Sends no query.
 
     ```console
     onoff doctor --server http://127.0.0.1:8470 --chain chain.json
     onoff doctor --server http://127.0.0.1:8470 --chain chain.json --journal app.sqlite --json
     ```
 
-    The exit code is that of the first fault: 3 for the chain or the catalogue, 4 for the server, 1 for the journal.
+    The exit code is that of the first fault: 3 for chain or catalogue, 4 for the server, 1 for journal or mirror.
     """
     address = need_server(server)
     with progress("reading the chain") as work:
-        checks = list(_examine(address, need_chain(chain), journal_path(journal, server), scheme, work))
+        files = journal_path(journal, server), mirror_path(mirror, journal, server)
+        checks = list(_examine(address, need_chain(chain), files, scheme, work))
     emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
     return next((check["exit_code"] for check in checks if not check["ok"]), 0)
 
 
-def _examine(server: str, chain: Path, journal: Path, scheme: str, work: Work) -> Iterator[dict[str, Any]]:
+def _examine(server: str, chain: Path, files: tuple[Path, Path], scheme: str, work: Work) -> Iterator[dict[str, Any]]:
     """The checks, one after the other; those that need a chain are left out where there is none."""
+    journal, mirror = files
     loaded: list[MarkovChain] = []
     names: list[tuple[str, ...]] = []
+    tables: list[QuerySource] = []
 
     def read_chain() -> str:
         loaded.append(MarkovChain.load(chain))
@@ -67,9 +86,14 @@ def _examine(server: str, chain: Path, journal: Path, scheme: str, work: Work) -
     if loaded and names:
         yield _checked("catalogue", lambda: _compare(loaded[0].names, names[0]))
     yield _checked("journal", lambda: _sound(journal))
+    mirrored = _checked("mirror", lambda: _mirrored(mirror))
+    yield mirrored
     if loaded:
         work.now(f"building the table for {loaded[0].n} sources")
-        yield _checked("expected cost", lambda: _cost(loaded[0], scheme))
+        yield _checked("expected cost", lambda: _cost(loaded[0], scheme, tables))
+    if tables and names and mirrored["ok"]:
+        work.now(f"waiting for {server}")
+        yield _checked("expected bytes", lambda: _bytes(server, mirror, loaded[0], tables[0]))
 
 
 def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
@@ -112,8 +136,28 @@ def _sound(path: Path) -> str:
     return f"{path}: sound"
 
 
-def _cost(chain: MarkovChain, scheme: str) -> str:
+def _mirrored(path: Path) -> str:
+    if not path.exists():
+        return "none yet: the first private request fetches everything"
+    mirror = Mirror(path, repair=False)
+    mirror.close()
+    return f"{path}: sound, {size_text(mirror.size)}"
+
+
+def _bytes(server: str, path: Path, chain: MarkovChain, table: QuerySource) -> str:
+    with MirrorClient(server, path if path.exists() else None) as client:
+        try:
+            hour = f"an hour of ON: {size_text(client.changed_per_hour())}"
+        except NoChanges:
+            hour = "an hour of ON: everything at every request, because the server does not tell what changed"
+        sizes = frame_sizes(client.mirror, chain.names)
+        request = None if sizes is None else table_bytes(table, sizes)
+        return f"{hour}; an open request: {size_text(request)}; received today: {size_text(client.used_today)}"
+
+
+def _cost(chain: MarkovChain, scheme: str, tables: list[QuerySource]) -> str:
     table = design(chain, scheme)
+    tables.append(table)
     return f"{table.cost:.4g} messages for an open request after a private one, at most {chain.n} for a private one"
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from onoff.client.mirror import MemoryMirror
 from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.tables.table import QueryTable
+from onoff.tables.table import QuerySource, QueryTable
 from onoff.wire import FRAME_OVERHEAD
 
 
@@ -48,12 +48,14 @@ def expected_bytes(session: Session, sizes: Sequence[int]) -> float:
 
     Exact where queries come from a table: the sum over its queries of their probability times their bytes.
     """
-    rows = session.memory.rows
-    if rows.distinct > 1:
-        table = session.tables.of(session.memory)
-        if isinstance(table, QueryTable):
-            each = np.asarray(sizes, dtype=float)
-            bytes_of_query = np.add.reduceat(each[table.items], table.offsets[:-1])
-            return float(bytes_of_query @ table.mass / UNIT)
+    if session.memory.rows.distinct == 1:
+        return float(np.mean(sizes))
+    return table_bytes(session.tables.of(session.memory), sizes)
+
+
+def table_bytes(table: QuerySource, sizes: Sequence[int]) -> float:
+    """The expected bytes of the answer to a query of this table."""
+    if not isinstance(table, QueryTable):
         return table.cost * float(np.mean(sizes))
-    return float(np.mean(sizes))
+    each = np.asarray(sizes, dtype=float)
+    return float(np.add.reduceat(each[table.items], table.offsets[:-1]) @ table.mass / UNIT)
