@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
     unsupported_method,
 )
-from tests.support.raw import catalogue, query
+from tests.support.raw import Line, catalogue, query
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
@@ -36,6 +36,7 @@ CHECKS = [
     unsupported_method,
 ]
 schemathesis.serializer.alias(wire.QUERY_TYPE, "application/octet-stream")
+schemathesis.serializer.alias(wire.SUM_QUERY_TYPE, "application/octet-stream")
 OPERATIONS = [
     ("/healthz", "GET"),
     ("/metrics", "GET"),
@@ -45,6 +46,7 @@ OPERATIONS = [
     (wire.EDITION_PATH, "GET"),
     (wire.QUERY_PATH, "POST"),
     (wire.SEEN_PATH, "POST"),
+    (wire.SUM_PATH, "POST"),
     ("/v1/sources/{name}/message", "PUT"),
 ]
 quiet = [HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -64,6 +66,9 @@ def api(server):
 def fuzz(server, operation, how: settings) -> Counter[int]:
     """Send generated requests, judge each answer, and count the statuses."""
     known = catalogue(server.url)
+    with Line(server.url) as line:
+        line.send(f"GET {wire.EDITION_PATH} HTTP/1.1\r\nhost: h\r\n\r\n".encode())
+        edition_text = line.reply().body
     statuses: Counter[int] = Counter()
     modes = st.sampled_from([GenerationMode.POSITIVE, GenerationMode.NEGATIVE])
     cases = modes.flatmap(lambda mode: operation.as_strategy(generation_mode=mode))
@@ -77,6 +82,12 @@ def fuzz(server, operation, how: settings) -> Counter[int]:
             case.path_parameters["name"] = known.names[source]
         if lead == 3 and operation.path == wire.QUERY_PATH:
             case.body = query(known, source)
+        if lead == 3 and operation.path == wire.SUM_PATH:
+            edition = wire.decode_edition(edition_text).edition
+            vector = bytes([source, 1 - source])
+            case.body = wire.encode_sum_query(
+                wire.SumQuery(known.epoch, bytes([source]) * 16, 0, edition.number, edition.digest, 2, 1, vector)
+            )
         if lead == 3 and operation.path == wire.SEEN_PATH:
             case.body = bytes(wire.SESSION_BYTES)
         response = case.call(timeout=PATIENCE)

@@ -7,6 +7,8 @@ the digest of its bytes for its session (to refuse a second, different query for
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from onoff.errors import StoreUnavailable
 from onoff.server.judge import Answer, judge, step_conflict, unavailable
 from onoff.server.shelf import Shelf
@@ -64,7 +66,7 @@ class Answerer:
         return asked if isinstance(asked, Problem) else asked.frames
 
 
-def answer_headers(length: int) -> list[tuple[bytes, bytes]]:
+def answer_headers(length: int, fixed: Sequence[tuple[str, str]] = ANSWER_HEADERS) -> list[tuple[bytes, bytes]]:
     """The headers of every answer of that length, in their fixed order."""
-    fixed = [(name.encode(), value.encode()) for name, value in ANSWER_HEADERS]
-    return [*fixed, (b"content-length", b"%d" % length)]
+    named = [(name.encode(), value.encode()) for name, value in fixed]
+    return [*named, (b"content-length", b"%d" % length)]

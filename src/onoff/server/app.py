@@ -4,6 +4,7 @@
     GET  /v1/catalogue                names, framing, epoch; whole             anyone
     GET  /v1/edition                  the newest edition of the store          anyone
     GET  /v1/changes?since=E          every message that changed since         anyone
+    POST /v1/sum                      a vector, for readers of several servers anyone
     POST /v1/seen                     the last step of a session               anyone who knows its id
     PUT  /v1/sources/{name}/message   the next message of a source             publishers, by bearer token
     GET  /healthz /readyz /metrics    alive; store answers and what it promises; counts
@@ -20,6 +21,7 @@ import json
 import logging
 import re
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
 
@@ -41,14 +43,16 @@ from onoff.server.exchange import (
     send_answer,
     send_changes,
     send_problem,
+    send_sum,
 )
-from onoff.server.head import check_body_headers, check_query_headers, takes_gzip
-from onoff.server.judge import Answer, unavailable
+from onoff.server.head import check_body_headers, check_query_headers, check_sum_headers, takes_gzip
+from onoff.server.judge import unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import Pages
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
 from onoff.server.store import Publisher, Store
-from onoff.wire import CHANGES_PATH, QUERY_PATH, Problem
+from onoff.server.sums import Sums
+from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH, Problem
 
 log = logging.getLogger("onoff.server")
 
@@ -73,6 +77,7 @@ class MessageServer:
         self.metrics = metrics
         self.answerer = Answerer(store)
         self.changes = Changes(store, self.answerer.shelf)
+        self.sums = Sums(store, self.answerer.shelf)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._in_flight = 0
         self._max_in_flight = max_in_flight
@@ -89,6 +94,8 @@ class MessageServer:
         try:
             if scope["path"] == QUERY_PATH:
                 await self.query(scope, receive, send)
+            elif scope["path"] == SUM_PATH:
+                await self.sum(scope, receive, send)
             elif scope["path"] == CHANGES_PATH:
                 await self.send_changes(scope, send)
             elif source := SOURCE_PATH.fullmatch(scope["path"]):
@@ -100,20 +107,42 @@ class MessageServer:
 
     async def query(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one query."""
+        body = await self._read_query(scope, receive, send, check_query_headers)
+        if body is None:
+            return
+        outcome = await self.answerer.answer(body)
+        if isinstance(outcome, Problem):
+            self.count_problem(outcome)
+            await send_problem(send, outcome)
+        else:
+            self.metrics.add_answer(len(outcome))
+            await send_answer(send, outcome)
+
+    async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one sum query."""
+        body = await self._read_query(scope, receive, send, check_sum_headers)
+        if body is None:
+            return
+        outcome = await self.sums.answer(body)
+        if isinstance(outcome, Problem):
+            self.count_problem(outcome)
+            await send_problem(send, outcome)
+        else:
+            self.metrics.add(Count.SUMS)
+            await send_sum(send, outcome)
+
+    async def _read_query(
+        self, scope: Scope, receive: Receive, send: Send, check: Callable[[dict[bytes, bytes]], Problem | None]
+    ) -> bytes | None:
+        """The body of a POST whose headers pass the check; None if it was refused."""
         try:
             check_method(scope, "POST")
-            refuse_if(check_query_headers(request_headers(scope)))
-            body = await read_body(receive)
+            refuse_if(check(request_headers(scope)))
+            return await read_body(receive)
         except Refused as refused:
             self.metrics.add(Count.REFUSED)
             await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
-            return
-        outcome = await self.answerer.answer(body)
-        self.count(outcome)
-        if isinstance(outcome, Problem):
-            await send_problem(send, outcome)
-        else:
-            await send_answer(send, outcome)
+            return None
 
     async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
         """Make the body the latest message of a source."""
@@ -156,16 +185,18 @@ class MessageServer:
             self.metrics.add(Count.CHANGES)
             await send_changes(send, reply)
 
-    def count(self, outcome: Answer | Problem) -> None:
-        """Add an outcome to the counts."""
-        if not isinstance(outcome, Problem):
-            self.metrics.add_answer(len(outcome))
-        elif outcome.status == HTTPStatus.CONFLICT:
+    def count_problem(self, problem: Problem) -> None:
+        """Add a refusal of a query to the counts."""
+        if problem.status == HTTPStatus.CONFLICT:
             self.metrics.add(Count.CONFLICTS)
-        elif outcome.status == HTTPStatus.SERVICE_UNAVAILABLE:
+        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
             self.metrics.add(Count.UNAVAILABLE)
         else:
             self.metrics.add(Count.REFUSED)
+
+    async def close(self) -> None:
+        """End what runs beside the requests."""
+        await self.sums.close()
 
 
 def not_kept(error: StoreUnavailable) -> Problem:

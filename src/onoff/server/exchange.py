@@ -14,7 +14,7 @@ from typing import Any
 from onoff.server.answer import RETRY_SECONDS, answer_headers
 from onoff.server.changes import Reply
 from onoff.server.judge import Answer
-from onoff.wire import CHANGES_TYPE, PROBLEM_TYPE, Problem, encode_problem
+from onoff.wire import CHANGES_TYPE, PROBLEM_TYPE, SUM_HEADERS, Problem, encode_problem
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -78,6 +78,12 @@ async def send_answer(send: Send, answer: Answer) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": answer_headers(sum(map(len, answer)))})
     for piece, more in pieces(answer):
         await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+async def send_sum(send: Send, answer: bytes) -> None:
+    """Send the answer to a sum query; it may be empty."""
+    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(len(answer), SUM_HEADERS)})
+    await send({"type": "http.response.body", "body": answer})
 
 
 async def send_changes(send: Send, reply: Reply) -> None:

@@ -18,7 +18,18 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from onoff.errors import InvalidWire
-from onoff.wire import CHANGES_PATH, MAX_FRAME_SIZE, MAX_QUERY, QUERY_PATH, QUERY_TYPE, Problem, Since, decode_since
+from onoff.wire import (
+    CHANGES_PATH,
+    MAX_FRAME_SIZE,
+    MAX_QUERY,
+    MAX_SUM_QUERY,
+    QUERY_PATH,
+    QUERY_TYPE,
+    SUM_QUERY_TYPE,
+    Problem,
+    Since,
+    decode_since,
+)
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 512
@@ -173,6 +184,14 @@ def check_query_headers(headers: dict[bytes, bytes]) -> Problem | None:
     problem = check_body_headers(headers, limit=MAX_QUERY)
     if problem is None and headers.get(b"content-type") != QUERY_TYPE.encode():
         return Problem(415, "not the media type of a query", f"send Content-Type: {QUERY_TYPE}")
+    return problem
+
+
+def check_sum_headers(headers: dict[bytes, bytes]) -> Problem | None:
+    """Why a sum query under these headers is refused unread."""
+    problem = check_body_headers(headers, limit=MAX_SUM_QUERY)
+    if problem is None and headers.get(b"content-type") != SUM_QUERY_TYPE.encode():
+        return Problem(415, "not the media type of a sum query", f"send Content-Type: {SUM_QUERY_TYPE}")
     return problem
 
 

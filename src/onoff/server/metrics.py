@@ -28,6 +28,7 @@ class Count(IntEnum):
     FEED_FAILURES = 9
     CUT_OFF = 10
     CHANGES = 11
+    SUMS = 12
 
 
 _HELP = {
@@ -41,6 +42,7 @@ _HELP = {
     Count.PUBLISH_REFUSED: ("onoff_publishes_refused", "Messages refused"),
     Count.FEED_POLLS: ("onoff_feed_polls", "Feeds polled"),
     Count.FEED_FAILURES: ("onoff_feed_failures", "Feeds that failed to answer or to parse"),
+    Count.SUMS: ("onoff_sums_sent", "Sums sent to readers of several servers"),
     Count.CHANGES: ("onoff_changes_sent", "Replies to readers who asked what changed"),
     Count.CUT_OFF: ("onoff_answers_cut_off", "Answers cut off because nobody read them"),
 }

@@ -130,6 +130,7 @@ async def serve(
                 polling = tasks.create_task(poll_feeds(store, settings.feeds, metrics, settings.feed_seconds))
             announcing = tasks.create_task(_announce(server, ready))
             await server.serve([sock])
+            await app.close()
             announcing.cancel()
             if polling:
                 polling.cancel()

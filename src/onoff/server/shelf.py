@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from onoff.server.store import Latest, Stamp, Store
 from onoff.wire import NOTHING, Catalogue, Edition, Message, encode_frame
@@ -18,6 +19,7 @@ class Shelf:
         self.frames: list[bytes] = []
         self.changed: list[int] = []  # the edition of each source's latest message; 0 if it has none
         self.edition: Edition | None = None
+        self.watcher: Callable[[Latest], None] | None = None  # is told of everything that is taken
         self._refreshing = asyncio.Lock()
 
     async def refresh(self, store: Store, wanted: Stamp | None = None) -> None:
@@ -59,6 +61,8 @@ class Shelf:
                 self.frames[source] = self._frame(source, message)
                 self.changed[source] = latest.changed[name]
         self.stamp, self.edition = latest.stamp, latest.edition
+        if self.watcher is not None:
+            self.watcher(latest)
 
     def _frame(self, source: int, message: Message) -> bytes:
         known = self.catalogue

@@ -1,0 +1,159 @@
+"""The frames of an edition in one contiguous array, and sums over it.
+
+An answer to a vector (`wire.sums`) is the XOR of chunks of the asked rows. The array is read once, a block of rows at a
+time, and every waiting query takes what it asked for while the block is in the cache.
+
+Short rows are kept in groups of four, each group with the sums of all its subsets: a query then reads one row for a
+group instead of two on the average, and work that is not XOR is spread over more of it. That takes four times the
+memory, so long rows, where reading is all the work, are kept alone.
+
+One thread uses a matrix at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.wire import MAX_SERVERS
+
+GROUP = 4
+MAX_GROUPED_ROW = 32 * 1024  # bytes of the longest row that is kept in groups
+MAX_GROUPED = 128 * 1024 * 1024  # bytes of all of them
+BLOCK_BYTES = 1024 * 1024
+_ALIGNED = 64
+_GATHER = np.uint32(1 << 24 | 1 << 17 | 1 << 10 | 1 << 3)  # four bytes of 0 or 1 times this: their bits, from bit 24 up
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Wanted(NamedTuple):
+    """One sum: over a vector with a byte for each row, cut into chunks of `length` bytes.
+
+    `past` has the rows that were others in the edition it is asked of.
+    """
+
+    vector: bytes
+    servers: int
+    length: int
+    past: Mapping[int, bytes]
+
+
+def matrix_bytes(n: int, width: int) -> int:
+    """The memory of a matrix of n rows of `width` bytes, before any grouping."""
+    return n * _stride(width)
+
+
+def _stride(width: int) -> int:
+    """Room for a row and for the zeros that make its last chunk whole."""
+    return -(-(width + MAX_SERVERS) // _ALIGNED) * _ALIGNED
+
+
+class Matrix:
+    """Rows of equal width; shorter ones are followed by zeros."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        self._n = len(rows)
+        self._stride = _stride(max(map(len, rows), default=0))
+        grouped = self._stride <= MAX_GROUPED_ROW and len(rows) * self._stride * GROUP <= MAX_GROUPED
+        self._group = GROUP if grouped else 1
+        self._groups = -(-self._n // self._group)
+        self._subsets = 1 << self._group if grouped else 1
+        self._rows: Bytes = np.zeros((self._groups * self._subsets, self._stride), np.uint8)
+        for at, row in enumerate(rows):
+            self._put(at, row)
+        self._blocks = max(1, round(self._groups * self._stride / BLOCK_BYTES))
+        self._per_block = max(1, -(-self._groups // self._blocks))
+        self._firsts = np.arange(0, len(self._rows), self._subsets)  # the first row of each group
+        self._words = self._rows.view(np.uint64)
+        self._taken = np.empty((self._per_block, self._stride // 8), np.uint64)
+
+    @property
+    def width(self) -> int:
+        """The longest row that fits."""
+        return self._stride - MAX_SERVERS
+
+    def replace(self, rows: Mapping[int, bytes]) -> None:
+        """Put other rows in place of these; none longer than `width`."""
+        for at, row in rows.items():
+            self._put(at, row)
+
+    def row(self, at: int) -> Bytes:
+        """One row, with the zeros after it."""
+        group, place = divmod(at, self._group)
+        found: Bytes = self._rows[group * self._subsets + (1 << place if self._subsets > 1 else 0)]
+        return found
+
+    def _put(self, at: int, row: bytes) -> None:
+        if len(row) > self.width:
+            raise ValueError(f"a row of {len(row)} bytes in a matrix of width {self.width}")
+        padded = np.frombuffer(row.ljust(self._stride, b"\0"), np.uint8)
+        group, place = divmod(at, self._group)
+        if self._subsets == 1:
+            self._rows[group] = padded
+            return
+        first = group * self._subsets
+        change = self._rows[first + (1 << place)] ^ padded
+        members = [first + subset for subset in range(self._subsets) if subset >> place & 1]
+        self._rows[members] ^= change
+
+    def sums(self, wanted: Sequence[Wanted]) -> list[bytes]:
+        """All of these sums, in one pass over the rows."""
+        plans = [plan for number, query in enumerate(wanted) for plan in self._plans(number, query)]
+        totals = [np.zeros(query.length, np.uint8) for query in wanted]
+        for block in range(self._blocks):
+            for plan in plans:
+                rows = plan.rows[plan.starts[block] : plan.starts[block + 1]]
+                if len(rows):
+                    self._add(totals[plan.number], rows, plan.column)
+        for total, query in zip(totals, wanted, strict=True):
+            self._put_back(total, query)
+        return [total.tobytes() for total in totals]
+
+    def _plans(self, number: int, query: Wanted) -> list[_Plan]:
+        """Which rows of the array are read for a query, and from which column on; one plan for each chunk."""
+        vector = np.frombuffer(query.vector.ljust(self._groups * self._group, b"\0"), np.uint8)
+        bounds = range(0, (self._blocks + 1) * self._per_block, self._per_block)
+        plans = []
+        for entry in range(1, query.servers):
+            asked = vector == entry
+            if self._subsets > 1:  # one row for each group; that of the empty subset is zeros
+                rows = self._firsts + (asked.view(np.uint32) * _GATHER >> 24)
+                starts: Sequence[int] = bounds
+            else:
+                rows = np.flatnonzero(asked)
+                starts = rows.searchsorted(bounds).tolist()
+            plans.append(_Plan(number, rows, starts, (entry - 1) * query.length))
+        return plans
+
+    def _add(self, total: Bytes, rows: npt.NDArray[np.intp], column: int) -> None:
+        """XOR the chunks of these rows to a total."""
+        end = column + len(total)
+        if self._subsets == 1:
+            for row in rows.tolist():
+                np.bitwise_xor(total, self._rows[row, column:end], out=total)
+        elif column == 0 and 2 * len(total) > self._stride:
+            taken = self._taken[: len(rows)]
+            self._words.take(rows, axis=0, out=taken, mode="clip")
+            np.bitwise_xor(total, np.bitwise_xor.reduce(taken, axis=0).view(np.uint8)[:end], out=total)
+        else:
+            np.bitwise_xor(total, np.bitwise_xor.reduce(self._rows[rows, column:end], axis=0), out=total)
+
+    def _put_back(self, total: Bytes, query: Wanted) -> None:
+        """Take rows of today out of a total, and those of the edition that was asked in their place."""
+        for at, row in query.past.items():
+            if entry := query.vector[at]:
+                start = (entry - 1) * query.length
+                total ^= self.row(at)[start : start + query.length]
+                chunk = row[start : start + query.length]
+                total[: len(chunk)] ^= np.frombuffer(chunk, np.uint8)
+
+
+class _Plan(NamedTuple):
+    number: int  # of the query
+    rows: npt.NDArray[np.intp]
+    starts: Sequence[int]  # where in `rows` each block begins, and the end
+    column: int

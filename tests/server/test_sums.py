@@ -1,0 +1,273 @@
+"""Sums over HTTP: right answers for every edition that is held, clear refusals, several queries in one pass."""
+
+import asyncio
+import os
+import random
+import secrets
+import threading
+
+import pytest
+from tests.support.fuzz import mutate
+from tests.support.raw import Line, Reply, catalogue, get_json
+
+from onoff import wire
+from onoff.server import running, sums
+from onoff.server.admin import edit_catalogue, opened
+from onoff.server.shelf import Shelf
+from onoff.server.sums import Sums
+
+NAMES = {f"s{i}": b"message %d" % i * (i + 1) for i in range(12)}
+
+
+@pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.redis)])
+def server(request, tmp_path):
+    where = tmp_path / "m.db"
+    if request.param == "valkey":
+        redis = request.getfixturevalue("shared_redis")
+        redis.flush()
+        where = redis.url
+    with running(NAMES, store=where) as server:
+        yield server
+
+
+def post(line, body, kind=wire.SUM_QUERY_TYPE, path=wire.SUM_PATH) -> Reply:
+    headers = dict(wire.SUM_QUERY_HEADERS) | {"content-type": kind, "content-length": str(len(body))}
+    text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    line.send(f"POST {path} HTTP/1.1\r\nhost: h\r\n{text}\r\n".encode() + body)
+    return line.reply()
+
+
+def newest(url):
+    found = get_json(url, wire.EDITION_PATH)
+    return found["edition"], bytes.fromhex(found["digest"])
+
+
+def queries_for(known, edition, wanted, servers, *, session=None, step=0, sources=None):
+    vectors = wire.draw_vectors(
+        sources or range(known.n), wanted, n=known.n, servers=servers, randbelow=secrets.randbelow
+    )
+    session = session or os.urandom(16)
+    bodies = [
+        wire.encode_sum_query(wire.SumQuery(known.epoch, session, step, *edition, servers, place, vector))
+        for place, vector in enumerate(vectors)
+    ]
+    return vectors, bodies
+
+
+def get(line, known, edition, wanted, servers, sources=None):
+    """The message, from one server that plays all of them under a session for each."""
+    vectors, bodies = queries_for(known, edition, wanted, servers, sources=sources)
+    answers = []
+    for body in bodies:
+        fresh = body[:8] + os.urandom(16) + body[24:]
+        reply = post(line, fresh)
+        assert reply.status == 200, reply
+        assert reply.headers == [*wire.SUM_HEADERS, ("content-length", str(len(reply.body)))]
+        answers.append(reply.body)
+    padded = wire.decode_sums(answers, vectors, wanted)
+    return wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit).body
+
+
+@pytest.mark.parametrize("servers", [2, 3, 5])
+def test_messages_come_out_of_sums(server, servers):
+    known, edition = catalogue(server.url), newest(server.url)
+    with Line(server.url) as line:
+        for wanted, name in enumerate(NAMES):
+            assert get(line, known, edition, wanted, servers) == NAMES[name]
+        assert get(line, known, edition, 7, servers, sources=(2, 7, 9)) == NAMES["s7"]
+        assert get(line, known, edition, 7, servers, sources=(7,)) == NAMES["s7"]
+
+
+def test_editions_of_before_are_answered_as_they_were(server):
+    known = catalogue(server.url)
+    with Line(server.url) as line:
+        first = newest(server.url)
+        assert get(line, known, first, 3, 2) == NAMES["s3"]  # from here on editions are held
+        said = {first: NAMES["s3"]}
+        for k in range(20):
+            body = b"x" * (k * 397)
+            server.publish("s3" if k % 3 else "s5", body)
+            said[newest(server.url)] = body if k % 3 else list(said.values())[-1]
+        for edition, body in said.items():
+            assert get(line, known, edition, 3, 2) == body
+            assert get(line, known, edition, 3, 3) == body
+
+
+def test_an_empty_vector_gets_an_empty_answer_and_is_a_step(server):
+    known, edition = catalogue(server.url), newest(server.url)
+    session = os.urandom(16)
+    nothing = wire.SumQuery(known.epoch, session, 4, *edition, 2, 0, bytes(known.n))
+    other = wire.SumQuery(known.epoch, session, 4, *edition, 2, 0, bytes([1, 1, *bytes(known.n - 2)]))
+    with Line(server.url) as line:
+        reply = post(line, wire.encode_sum_query(nothing))
+        assert (reply.status, reply.body) == (200, b"")
+        refused = post(line, wire.encode_sum_query(other)).problem
+        assert (refused.status, refused.type, refused.step) == (409, wire.STEP_CONFLICT, 4)
+        assert refused.sha256 == wire.sum_step_digest(wire.encode_sum_query(nothing)).hex()
+
+
+def test_a_step_may_be_asked_of_another_edition_with_the_same_vector(server):
+    known, edition = catalogue(server.url), newest(server.url)
+    _, (body, _) = queries_for(known, edition, 1, 2)
+    with Line(server.url) as line:
+        assert post(line, body).status == 200
+        server.publish("s0", b"newer")
+        assert post(line, wire.with_edition(body, *newest(server.url))).status == 200
+        assert post(line, body).status == 200
+
+
+def test_an_edition_that_is_not_held_is_gone(server):
+    known, (number, digest) = catalogue(server.url), newest(server.url)
+    with Line(server.url) as line:
+        for bad in [(number + 1, digest), (number, bytes(32)), (0, digest), (1 << 50, digest)]:
+            _, (body, _) = queries_for(known, bad, 1, 2)
+            refused = post(line, body).problem
+            assert (refused.status, refused.type, refused.edition) == (409, wire.EDITION_GONE, number)
+        _, (body, _) = queries_for(known, (number, digest), 1, 2)
+        assert post(line, body).status == 200
+
+
+def test_another_catalogue_is_another_epoch(tmp_path):
+    where = str(tmp_path / "m.db")
+
+    async def add():
+        async with opened(where) as store:
+            return await edit_catalogue(store, add=["more"])
+
+    with running(NAMES, store=where) as server, Line(server.url) as line:
+        old, edition = catalogue(server.url), newest(server.url)
+        assert get(line, old, edition, 1, 2) == NAMES["s1"]
+        new = asyncio.run(add())
+        _, (body, _) = queries_for(old, edition, 1, 2)
+        refused = post(line, body).problem
+        assert (refused.status, refused.type, refused.epoch) == (409, wire.EPOCH_CHANGED, new.epoch)
+        assert get(line, new, newest(server.url), 1, 2) == NAMES["s1"]
+
+
+def test_wrong_forms_are_refused_and_leave_no_trace(server):
+    known, edition = catalogue(server.url), newest(server.url)
+    session = os.urandom(16)
+    _, (good, _) = queries_for(known, edition, 1, 2, session=session, step=5)
+    with Line(server.url) as line:
+        for bad in [
+            good[:-1], good + b"\0", b"", good[:73] + b"\1" + good[74:], good[:73] + b"\2" + good[74:],
+            good[:72] + b"\3" + good[73:], good[:-1] + bytes([good[-1] | 0x80]), b"\0\1" + good[2:],
+        ]:  # fmt: skip
+            reply = post(line, bad)
+            assert reply.problem.status == 400, bad
+        _, (first, _) = queries_for(known, edition, 1, 2, session=session, step=0)
+        assert post(line, first).status == 200
+    with Line(server.url) as line:
+        assert post(line, good, kind=wire.QUERY_TYPE).problem.status == 415
+    with Line(server.url) as line:
+        assert post(line, good, kind=wire.QUERY_TYPE, path=wire.QUERY_PATH).problem.status == 400
+    with Line(server.url) as line:
+        assert post(line, bytes(wire.MAX_SUM_QUERY + 1)).problem.status == 413
+
+
+def test_injured_queries_get_described_refusals(server):
+    known, edition = catalogue(server.url), newest(server.url)
+    rng = random.Random(3)
+    statuses = set()
+    with Line(server.url) as line:
+        for _ in range(500):
+            servers = rng.randint(2, 16)
+            _, bodies = queries_for(known, edition, rng.randrange(known.n), servers)
+            reply = post(line, mutate(rng, rng.choice(bodies)))
+            if reply["connection"] == "close":
+                line = Line(server.url)
+            statuses.add(reply.status)
+            assert reply.status == 200 or reply.problem.hint
+    assert statuses >= {200, 400, 409}
+    assert statuses <= {200, 400, 409, 413}
+
+
+def test_waiting_queries_share_a_pass(tmp_path, monkeypatch):
+    """While the thread is busy queries gather; they are then answered together, and right."""
+    passes = []
+    gate = threading.Event()
+
+    async def body():
+        where = str(tmp_path / "m.db")
+        async with opened(where) as store:
+            known = await edit_catalogue(store, add=list(NAMES))
+            for name, text in NAMES.items():
+                await store.publish(name, "a/b", text, 1)
+            shelf = Shelf()
+            await shelf.refresh(store)
+            service = Sums(store, shelf)
+            whole = service._pass
+
+            def counted(update, wanted):
+                gate.wait()
+                passes.append(len(wanted))
+                return whole(update, wanted)
+
+            monkeypatch.setattr(service, "_pass", counted)
+            edition = (shelf.edition.number, shelf.edition.digest)
+            asked = [(k % known.n, *queries_for(known, edition, k % known.n, 2)) for k in range(21)]
+            tasks = [
+                asyncio.gather(*(service.answer(b[:8] + os.urandom(16) + b[24:]) for b in bodies))
+                for _, _, bodies in asked
+            ]
+            while len(service._waiting) < 30:
+                await asyncio.sleep(0)
+            gate.set()
+            for (wanted, vectors, _), task in zip(asked, tasks, strict=True):
+                padded = wire.decode_sums(await task, vectors, wanted)
+                message = wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit)
+                assert message.body == NAMES[known.names[wanted]]
+            await service.close()
+
+    asyncio.run(body())
+    assert len(passes) <= 2  # those that came while nobody was at work, and all the others
+    assert sum(passes) >= 30
+
+
+def test_many_readers_while_messages_are_published(server):
+    """Whatever the order of publishes and passes, a sum is of exactly the edition it was asked of."""
+    known = catalogue(server.url)
+    stop = threading.Event()
+    failures, answered = [], []
+
+    def read(seed):
+        rng = random.Random(seed)
+        with Line(server.url) as line:
+            while not stop.is_set():
+                wanted = rng.randrange(known.n)
+                vectors, bodies = queries_for(known, newest(server.url), wanted, 2)
+                replies = [post(line, b[:8] + os.urandom(16) + b[24:]) for b in bodies]
+                if any(r.status == 409 for r in replies):
+                    assert all(r.status == 200 or r.problem.type == wire.EDITION_GONE for r in replies)
+                    continue
+                padded = wire.decode_sums([r.body for r in replies], vectors, wanted)
+                message = wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit)
+                if not message.body.startswith(b"message %d" % wanted):
+                    failures.append(message)
+                answered.append(wanted)
+
+    readers = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for reader in readers:
+        reader.start()
+    rng = random.Random(9)
+    for _ in range(60):
+        source = rng.randrange(known.n)
+        server.publish(f"s{source}", b"message %d" % source * rng.randint(1, 300))
+    stop.set()
+    for reader in readers:
+        reader.join()
+    assert failures == []
+    assert len(answered) >= 20
+
+
+def test_what_is_too_much_is_refused_for_now(server, monkeypatch):
+    known, edition = catalogue(server.url), newest(server.url)
+    _, bodies = queries_for(known, edition, 1, 2)
+    body = bodies[1]  # never empty
+    with Line(server.url) as line:
+        for limit in ["MAX_WAITING", "MAX_MATRIX_BYTES"]:
+            with monkeypatch.context() as patch:
+                patch.setattr(sums, limit, 0)
+                refused = post(line, body)
+                assert (refused.problem.status, refused["retry-after"]) == (503, "1")
+        assert post(line, body).status == 200
