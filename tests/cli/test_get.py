@@ -55,6 +55,7 @@ def test_get_as_json_tells_the_message_and_what_was_seen(capfd):
     assert told["sent"]["step"] == 1
     assert told["sent"]["private"] is False
     assert 1 in told["sent"]["sources"]
+    assert told["sent"]["names"] == [NAMES[x] for x in told["sent"]["sources"]]
     assert (told["body"], told["messages"], told["edition"]) == ("first of beta", len(told["sent"]["sources"]), None)
     assert told["bytes_received"] == told["messages"] * 256
 

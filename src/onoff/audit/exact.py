@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
@@ -192,6 +192,13 @@ def _follow(
     return steps, breach
 
 
+def _named(seen: Any, names: Sequence[str]) -> str:
+    """What was seen at one step, with the names of its sources where it is a query."""
+    if isinstance(seen, tuple) and all(isinstance(x, int) for x in seen):
+        return "{" + ", ".join(names[x] for x in seen) + "}"
+    return str(seen)
+
+
 def _judge(
     t: int,
     private: bool,
@@ -211,8 +218,9 @@ def _judge(
         worst, told = _largest_deviation(joint)
         deviation = max(deviation, worst)
         if worst > tolerance and breach is None and before is not None and told is not None:
-            seen = before.all_seen
-            breach = f"step {t}: after the queries {seen}, query {told.seen} tells about the private requests"
+            earlier = ", ".join(_named(seen, worlds.chain.names) for seen in before.all_seen) or "nothing"
+            query = _named(told.seen, worlds.chain.names)
+            breach = f"step {t}: after {earlier}, the query {query} tells about the private requests"
     if undecodable and breach is None:
         breach = f"step {t}: a query did not contain the source that was wanted"
     whole = worlds.denominator

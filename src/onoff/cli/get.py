@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -95,10 +96,10 @@ def get(
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
         return
-    emit(_as_dict(message), json, lambda console: _show(console, message))
+    emit(_as_dict(message, client.chain.names), json, lambda console: _show(console, message))
 
 
-def _as_dict(message: Message) -> dict[str, Any]:
+def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
     try:
         content = {"text": message.decode()}
     except UnicodeDecodeError:
@@ -113,7 +114,7 @@ def _as_dict(message: Message) -> dict[str, Any]:
         "bytes_received": message.received,
         "messages": message.messages,
         "edition": message.edition,
-        "sent": message.sent.as_dict(),
+        "sent": {**message.sent.as_dict(), "names": [names[x] for x in message.sent.sources]},
     }
 
 
