@@ -2,7 +2,7 @@
 
 from onoff import errors
 from onoff.experiments import sweep
-from onoff.gateway import engine
+from onoff.gateway import engine, jobs
 
 
 def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():
@@ -14,7 +14,7 @@ def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():
 
 
 def test_kinds_that_parts_have_of_their_own_are_named_too():
-    for part in (engine, sweep):
+    for part in (engine, jobs, sweep):
         own = [e for e in vars(part).values() if isinstance(e, type) and issubclass(e, errors.OnOffError)]
         assert own
         assert all(kind.__name__ in errors.__doc__ for kind in own)

@@ -48,7 +48,7 @@ def test_the_demo_keeps_serving_until_it_is_stopped():
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         found = next(
-            match for line in process.stderr if (match := re.match(r"open +(http://127\.0\.0\.1:\d+/t/\S+/)", line))
+            match for line in process.stderr if (match := re.match(r"open +(http://127\.0\.0\.1:\d+/#\S+)", line))
         )
         feeds = next(line for line in process.stderr if line.startswith("feeds")).split()[1]
         opener = build_opener(ProxyHandler({}))

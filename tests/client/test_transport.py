@@ -129,16 +129,17 @@ def test_silence_ends_at_the_deadline(scheme):
     with serving(lambda connection: over.wait(PATIENCE)) as port:
         failure = Http(f"{scheme}://127.0.0.1:{port}", timeout=0.2).exchange(ASK)
         over.set()
-    assert failure == Failure("no whole answer within 0.2 s")
+    assert failure == Failure("no whole answer within 0.2 s", left=scheme == "http")
 
 
 def test_no_time_at_all_is_too_little():
-    assert Http("http://127.0.0.1:1", timeout=0).exchange(ASK) == Failure("no whole answer within 0 s")
+    assert Http("http://127.0.0.1:1", timeout=0).exchange(ASK) == Failure("no whole answer within 0 s", left=False)
 
 
 def test_nobody_there_is_named():
     with reserved_port() as port:
-        assert Http(f"http://127.0.0.1:{port}", timeout=PATIENCE).exchange(ASK) == Failure("connection refused")
+        failure = Http(f"http://127.0.0.1:{port}", timeout=PATIENCE).exchange(ASK)
+        assert failure == Failure("connection refused", left=False)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +159,7 @@ def test_reasons_depend_on_the_line_alone(monkeypatch, error, reason):
         raise error
 
     monkeypatch.setattr(socket, "create_connection", fail)
-    assert Http("http://host.test", timeout=1).exchange(ASK) == Failure(reason)
+    assert Http("http://host.test", timeout=1).exchange(ASK) == Failure(reason, left=False)
 
 
 # -- TLS ---------------------------------------------------------------------------------------------------
@@ -202,7 +203,7 @@ def test_over_tls_with_a_certificate_that_is_trusted(certificate, monkeypatch):
 def test_a_certificate_that_nobody_signed_gets_nothing(certificate):
     heard = []
     failure = exchanged(over_tls(certificate, saying(WHOLE, heard)), scheme="https")
-    assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED")
+    assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED", left=False)
     assert heard == []
 
 
@@ -210,7 +211,7 @@ def test_a_certificate_of_another_host_gets_nothing(certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
     heard = []
     failure = exchanged(over_tls(certificate, saying(WHOLE, heard)), scheme="https", host="localhost")
-    assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED")
+    assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED", left=False)
     assert heard == []
 
 

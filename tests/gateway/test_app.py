@@ -13,7 +13,7 @@ import feedparser
 import pytest
 from tests.support.gateway import gateway
 from tests.support.ports import reserved_port
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, P4, World
 
 from onoff import wire
@@ -292,6 +292,7 @@ def test_events_tell_every_change_also_that_a_timer_ran_out(tmp_path):
 
 def test_the_state_is_for_the_page_and_has_what_was_wanted(local):
     ask(local, ("beta", True), ("gamma", False))
+    until(lambda: all(step["weighed"] for step in local.get("/v1/state").json["steps"]))
     steps = local.get("/v1/state").json["steps"]
     assert [NAMES[step["wanted"]] for step in steps] == ["beta", "gamma"]
     assert [step["bits"] for step in steps] == [0.0, 0.0]
@@ -425,7 +426,7 @@ def test_a_closed_page_leaves_no_task_behind(local, caplog):
         line.close()
     for private in (False, True) * 5:  # news for readers that are gone
         assert local.turn(private=private).status == 200
-    while local.engine._watchers:  # until each stream has noticed
+    while local.engine.board.watched:  # until each stream has noticed
         local.turn(private=True)
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

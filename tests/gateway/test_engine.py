@@ -1,16 +1,19 @@
 """The engine on its own: a queue with an end, faults that stop nothing, and one state."""
 
+import json
 import threading
 from pathlib import Path
 
 import pytest
 from tests.support.gateway import QUIET
-from tests.support.waiting import PATIENCE
-from tests.support.world import NAMES, P4, World, listening
+from tests.support.waiting import PATIENCE, until
+from tests.support.world import NAMES, P4, Direct, World, listening
 
 from onoff import wire
-from onoff.errors import InvalidInput, OnOffError, UnknownSource
-from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
+from onoff.client.exchange import Failure
+from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
+from onoff.gateway.engine import Changed, Engine
+from onoff.gateway.jobs import LONGEST_QUEUE, Busy
 from onoff.gateway.seen import SeenLog
 from onoff.model.chain import MarkovChain
 
@@ -122,11 +125,83 @@ def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkey
     assert engine.request("alpha").result(30).payload == b"first of alpha"
 
 
+def test_a_message_is_handed_over_before_it_is_weighed(engine, monkeypatch):
+    go_on, add = threading.Event(), engine._evidence.add
+
+    def held(*arguments):
+        assert go_on.wait(PATIENCE)
+        return add(*arguments)
+
+    monkeypatch.setattr(engine._evidence, "add", held)
+    assert engine.request("beta").result(PATIENCE).payload == b"first of beta"
+    (step,) = engine.snapshot()["steps"]
+    assert (step["cost"], step["weighed"], step["bits"]) == (4, False, None)
+    assert engine.snapshot()["totals"]["requests"] == 1
+    go_on.set()
+    until(lambda: engine.snapshot()["steps"][0]["weighed"])
+    assert engine.snapshot()["steps"][0]["bits"] == 0.0
+
+
+class Line:
+    """A line to a world that can be cut: then nothing leaves."""
+
+    def __init__(self, world):
+        self.world, self.cut = Direct(world), False
+
+    def exchange(self, request):
+        return Failure("connection refused", left=False) if self.cut else self.world.exchange(request)
+
+
+def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, world):
+    line, file = Line(world), tmp_path / "seen.jsonl"
+    chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=file)
+    with listening(world) as server:
+        options = {"heartbeat": QUIET, "scheme": "single", "tick": 0.0, "backoff": 0.0, "transport": line}
+        engine = Engine(server.url, chain, tmp_path / "journal", log=log, **options)
+        try:
+            engine.request("alpha").result(PATIENCE)
+            line.cut = True
+            with pytest.raises(ServerUnreachable):
+                engine.request("beta", key="k").result(PATIENCE)
+            until(lambda: engine.snapshot()["steps"][-1]["weighed"])
+            state = engine.snapshot()
+            assert [step["left"] for step in state["steps"]] == [True, False]
+            assert (state["totals"]["requests"], state["totals"]["unsent"], len(world.queries)) == (1, 1, 1)
+            assert [json.loads(text).get("sent", True) for text in log.lines()] == [True, False]
+            assert len(file.read_text().splitlines()) == 1
+            line.cut = False  # the same step leaves after all, and counts once
+            assert engine.request("beta", key="k").result(PATIENCE).payload == b"first of beta"
+            until(lambda: engine.snapshot()["steps"][-1]["weighed"])
+            assert engine.snapshot()["totals"] | {"lower": 0, "naive": 0} == {
+                "requests": 2,
+                "private": 2,
+                "messages": 8,
+                "everything": 8,
+                "bits": 0.0,
+                "unweighed": 0,
+                "unsent": 0,
+                "lower": 0,
+                "naive": 0,
+            }
+            line.cut = True
+            with pytest.raises(ServerUnreachable):
+                engine.request("gamma").result(PATIENCE)
+            line.cut = False
+            engine.request("delta").result(PATIENCE)
+            assert engine.snapshot()["totals"]["unsent"] == 1
+        finally:
+            engine.close()
+    lines = [json.loads(text) for text in file.read_text().splitlines()]
+    assert [(line["step"], line.get("sent", True)) for line in lines] == [(0, True), (1, True), (2, False), (3, True)]
+    assert len(world.sets()) == 3
+    world.check()
+
+
 def test_a_step_that_cannot_be_weighed_is_answered_and_counted(engine, monkeypatch, caplog):
     monkeypatch.setattr(engine._evidence, "add", lambda *a: 1 / 0)
     assert engine.request("beta").result(30).payload == b"first of beta"
     assert engine.request("gamma").result(30).payload == b"first of gamma"
-    assert engine.snapshot()["totals"]["unweighed"] == 2
+    until(lambda: engine.snapshot()["totals"]["unweighed"] == 2)
     assert "beta" not in caplog.text
 
 
@@ -147,7 +222,7 @@ def test_what_is_refused_sends_nothing(engine, world):
 
 def test_every_change_has_a_new_revision_and_watchers_hear_of_it(engine):
     heard, me = [], threading.current_thread()  # other threads report the server, at their own time
-    stop = engine.watch(lambda: heard.append(engine.revision) if threading.current_thread() is me else None)
+    stop = engine.board.watch(lambda: heard.append(engine.board.revision) if threading.current_thread() is me else None)
     engine.turn(private=False)
     engine.turn(private=True)
     assert len(heard) == len(set(heard)) == 2

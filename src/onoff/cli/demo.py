@@ -14,6 +14,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
 FRAME_SIZE = 4096
 NEW_EDITION_SECONDS = 1.0
+LOOK_SECONDS = 0.02
 SOURCES: dict[str, tuple[str, ...]] = {
     "world": ("Talks go on into the night", "A bridge between two shores is opened", "Harbour reopens after the storm"),
     "politics": ("Committee votes on the budget", "Two parties agree to talk", "A long session ends early"),
@@ -168,6 +170,9 @@ class Reader:
         self._call("PUT", "/v1/privacy", {"private": private})
         self._call("GET", f"/v1/sources/{quote(source)}")
         state = jsons.loads(self._call("GET", "/v1/state"))
+        while not state["steps"][-1]["weighed"]:  # the message came first
+            time.sleep(LOOK_SECONDS)
+            state = jsons.loads(self._call("GET", "/v1/state"))
         names, told = state["names"], state["steps"][-1]
         return {
             "t": state["totals"]["requests"] - 1,

@@ -33,9 +33,10 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No whole answer: nobody there, too slow, broken off."""
+    """No whole answer: nobody there, too slow, broken off. `left`: whether any of the request may have left."""
 
     reason: str
+    left: bool = True
 
 
 class Transport(Protocol):

@@ -37,13 +37,15 @@ class Http:
 
     def exchange(self, request: Request) -> Reply | Failure:
         deadline = _Deadline(self.timeout)
+        connected = False
         try:
             with closing(self._connect(deadline)) as connection:
+                connected = True
                 return self._converse(connection, request, deadline)
         except TimeoutError:
-            return Failure(f"no whole answer within {self.timeout:g} s")
+            return Failure(f"no whole answer within {self.timeout:g} s", left=connected)
         except (h11.ProtocolError, OSError) as error:
-            return Failure(_reason(error))
+            return Failure(_reason(error), left=connected)
 
     def _connect(self, deadline: _Deadline) -> socket.socket:
         plain = socket.create_connection((self.host, self.port), deadline.left())

@@ -2,9 +2,15 @@
 
 guard     who may speak to it
 switch    ON or OFF, and the timer, kept beside the journal
+jobs      requests, one after the other, each exactly once
+presence  whether the server is there
+meter     bytes that went over the line
+estimate  what the next request will cost
 seen      what the server saw, at the level of detail that the user chose
 evidence  what each request cost, and what it told the server
-engine    one client, one request at a time, one state for everybody who looks
+board     a number that grows with every change, and whoever wants to hear of it
+engine    all of these around one client
+present   a message as it may be shown
 feed      a message as an Atom feed
 app       the HTTP side
 run       starting and stopping

@@ -40,8 +40,9 @@ import onoff
 from onoff.client import Message
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway import feed, present
-from onoff.gateway.engine import Busy, Changed, Engine, Superseded
+from onoff.gateway.engine import Changed, Engine
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, App, Guard, guarded
+from onoff.gateway.jobs import Busy, Superseded
 
 HERE: Final = Path(__file__).parent
 KEEP_ALIVE_SECONDS: Final = 15.0
@@ -191,13 +192,13 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
             with contextlib.suppress(RuntimeError):  # the loop is over, and with it this reader
                 loop.call_soon_threadsafe(news.set)
 
-        stop = engine.watch(tell)
+        stop = engine.board.watch(tell)
         shown = -1
         try:
             while not streams.closing:
                 news.clear()
                 position = engine.position  # a timer that ran out counts as a change
-                if engine.revision == shown:
+                if engine.board.revision == shown:
                     yield ":\n\n"
                 else:
                     state = engine.snapshot()

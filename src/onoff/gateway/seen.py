@@ -5,9 +5,11 @@
     counters  totals only
 
 As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain; `onoff audit
-log` reads them. What was wanted is in no line. The file, if there is one, gets each line as it comes and is for its
-owner only; if it cannot be written any more it ends there, with a warning, and requests go on. Totals count everything
-since the gateway was started, whatever the level.
+log` reads them. What was wanted is in no line. A step of which nothing left, because nobody answered, has `"sent":
+false` and counts in no total; it is written when the next step is, unless it leaves before.
+
+The file, if there is one, gets each line as it comes and is for its owner only; if it cannot be written any more it
+ends there, with a warning, and requests go on. Totals count everything that left since the gateway was started.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,20 +26,26 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal, get_args
 
+import numpy as np
+
 from onoff.client import Sent
 from onoff.errors import InvalidInput
 from onoff.gateway.evidence import Assessment
+from onoff.gateway.jobs import Step
 
 log = logging.getLogger("onoff.gateway")
 
 Level = Literal["full", "costs", "counters"]
 LEVELS: Final[tuple[str, ...]] = get_args(Level)
 MOST_STEPS: Final = 10_000
+MOST_ROWS: Final = 64
+"""Sources that the page draws one by one; of more, it draws bands."""
+BANDS: Final = 24
 
 
 @dataclass
 class Totals:
-    """Sums over all steps. everything: what always asking for everything takes; unweighed: see `evidence`."""
+    """Sums over all steps that left. everything: what always asking for everything takes; unweighed: see `evidence`."""
 
     requests: int = 0
     private: int = 0
@@ -46,16 +55,19 @@ class Totals:
     bits: float = 0.0
     naive: float = 0.0
     unweighed: int = 0
+    unsent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One step: what the server saw of it, and what it did not see. `wanted` is secret."""
+@dataclass(slots=True)
+class SeenStep:
+    """One step: what the server saw of it, and what it did not see. `wanted` is secret; `weighed` comes later."""
 
     time: float
     sent: Sent
+    left: bool
     wanted: int | None
-    weighed: Assessment
+    weighed: Assessment | None = None
+    written: bool = False
 
     def line(self, level: str) -> dict[str, Any]:
         """What the server saw."""
@@ -63,23 +75,46 @@ class Step:
         if level == "full":
             seen["sources"] = list(self.sent.sources)
         moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        return {**seen, "cost": self.sent.cost, "time": moment, "session": self.sent.session}
+        line = {**seen, "cost": self.sent.cost, "time": moment, "session": self.sent.session}
+        return line if self.left else {**line, "sent": False}
 
     def shown(self, level: str) -> dict[str, Any]:
-        """The same with what is known only here, for the page."""
-        line = {**self.line(level), **asdict(self.weighed), "time": self.time, "note": self.sent.note}
-        return {**line, "wanted": self.wanted} if level == "full" else line
+        """The same with what is known only here, for the page; many sources are summed up in bands."""
+        weighed = asdict(self.weighed or Assessment())
+        line = {
+            **self.line(level),
+            **weighed,
+            "time": self.time,
+            "left": self.left,
+            "weighed": self.weighed is not None,
+        }
+        line["note"] = self.sent.note
+        if level != "full":
+            return line
+        if self.sent.n > MOST_ROWS:
+            del line["sources"]
+            line["bands"] = bands(self.sent.sources, self.sent.n)
+        return {**line, "wanted": self.wanted}
+
+
+def bands(sources: tuple[int, ...], n: int) -> list[float]:
+    """The share that was asked for of each of `BANDS` runs of consecutive sources."""
+    edges = np.linspace(0, n, BANDS + 1).astype(int)
+    counts = np.histogram(sources, bins=edges)[0]
+    shares: list[float] = np.round(counts / np.diff(edges), 4).tolist()
+    return shares
 
 
 class SeenLog:
-    """The steps of one gateway."""
+    """The steps of one gateway. Threads may share it."""
 
     def __init__(self, level: str = "full", path: Path | None = None) -> None:
         if level not in LEVELS:
             raise InvalidInput(f"no log level {level!r}", hint=f"use {', '.join(LEVELS)}")
         self.level = level
         self.totals = Totals()
-        self._steps: deque[Step] = deque(maxlen=MOST_STEPS)
+        self._lock = threading.Lock()
+        self._steps: deque[SeenStep] = deque(maxlen=MOST_STEPS if level != "counters" else 1)
         self._file = None
         if path is not None:
             try:
@@ -88,22 +123,61 @@ class SeenLog:
             except OSError as error:
                 raise InvalidInput(f"{path}: {error.strerror}", hint="give the path of a file") from None
 
-    def add(self, time: float, sent: Sent, wanted: int, weighed: Assessment) -> None:
-        """Count a step and keep of it what the level allows."""
-        totals = self.totals
+    def add(self, step: Step, wanted: int) -> bool:
+        """Note a step, or that one which is known has left; whether it is still to be weighed."""
+        with self._lock:
+            known = self._find(step.sent)
+            if known is None:
+                if self._steps:
+                    self._settle(self._steps[-1])
+                known = SeenStep(step.time, step.sent, step.left, wanted if self.level == "full" else None)
+                self._steps.append(known)
+                self.totals.unsent += not step.left
+                if step.left:
+                    self._count(known)
+            elif step.left and not known.left:
+                known.left = True
+                self.totals.unsent -= 1
+                self._count(known)
+                self._sum(known)
+            return known.weighed is None
+
+    def weigh(self, sent: Sent, weighed: Assessment) -> None:
+        """Add what a step told the server."""
+        with self._lock:
+            known = self._find(sent)
+            if known is not None:
+                known.weighed = weighed
+                self._sum(known)
+
+    def _find(self, sent: Sent) -> SeenStep | None:
+        for step in reversed(self._steps):
+            if (step.sent.session, step.sent.step) == (sent.session, sent.step):
+                return step
+        return None
+
+    def _count(self, step: SeenStep) -> None:
+        totals, sent = self.totals, step.sent
         totals.requests += 1
         totals.private += sent.private
         totals.messages += sent.cost
         totals.everything += sent.n
+        self._settle(step)
+
+    def _sum(self, step: SeenStep) -> None:
+        totals, weighed = self.totals, step.weighed
+        if weighed is None or not step.left:
+            return
         totals.lower += weighed.lower or 0.0
         totals.bits += weighed.bits or 0.0
         totals.naive += weighed.naive or 0.0
         totals.unweighed += weighed.bits is None
-        if self.level == "counters":
-            return
-        step = Step(time, sent, wanted if self.level == "full" else None, weighed)
-        self._steps.append(step)
-        self._write(json.dumps(step.line(self.level)) + "\n")
+
+    def _settle(self, step: SeenStep) -> None:
+        """Write the line of a step, once."""
+        if not step.written and self.level != "counters":
+            step.written = True
+            self._write(json.dumps(step.line(self.level)) + "\n")
 
     def _write(self, line: str) -> None:
         if self._file is None:
@@ -113,20 +187,29 @@ class SeenLog:
             self._file.flush()
         except OSError as error:  # a full disk; a log with a hole in it would mislead, one that ends does not
             log.warning("the log of what the server saw ends here: %s", error.strerror)
-            self.close()
+            self._end_file()
 
     def lines(self) -> Iterator[str]:
         """The log as JSON lines; at the level of counters, one line of totals."""
         if self.level == "counters":
             yield json.dumps(asdict(self.totals)) + "\n"
+            return
         for step in list(self._steps):
             yield json.dumps(step.line(self.level)) + "\n"
 
     def latest(self, count: int) -> list[dict[str, Any]]:
         """The last steps, for the page."""
+        if self.level == "counters":
+            return []
         return [step.shown(self.level) for step in list(self._steps)[-count:]]
 
     def close(self) -> None:
+        with self._lock:
+            if self._steps:
+                self._settle(self._steps[-1])
+            self._end_file()
+
+    def _end_file(self) -> None:
         if self._file is not None:
             with suppress(OSError):
                 self._file.close()

@@ -1,0 +1,52 @@
+"""Estimate: how many messages the next request will download, ON and OFF, before anybody asks.
+
+Worked out in a thread of its own: a client that is busy with a request answers only after it.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from onoff.client import Client
+from onoff.errors import OnOffError
+from onoff.gateway.board import Board
+
+
+class Estimate:
+    """Keeps both numbers up to date for the page; None where they are not known yet."""
+
+    def __init__(self, client: Client, board: Board) -> None:
+        self._client, self._board = client, board
+        self._messages: dict[str, float | None] = {"on": None, "off": None}
+        self._wake = threading.Event()
+        self._wake.set()
+        self._closed = False
+        threading.Thread(target=self._follow, name="onoff-estimate", daemon=True).start()
+
+    def wake(self) -> None:
+        """Something changed on which the numbers may depend."""
+        self._wake.set()
+
+    def as_dict(self) -> dict[str, float | None]:
+        return dict(self._messages)
+
+    def close(self) -> None:
+        self._closed = True
+        self._wake.set()
+
+    def _follow(self) -> None:
+        while True:
+            self._wake.wait()
+            self._wake.clear()
+            if self._closed:
+                return
+            found = {"on": self._expected(private=True), "off": self._expected(private=False)}
+            if found != self._messages:
+                self._messages = found
+                self._board.changed()
+
+    def _expected(self, *, private: bool) -> float | None:
+        try:
+            return self._client.expected_cost(private=private, wait=False)
+        except OnOffError:
+            return None

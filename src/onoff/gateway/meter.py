@@ -1,0 +1,32 @@
+"""Meter: what really went over the line, in bytes, and whether anything left at all."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from onoff import wire
+from onoff.client.exchange import Failure, Reply, Request, Transport
+
+
+class Meter:
+    """A transport that counts for another one. Bytes are those of bodies."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self._lock = threading.Lock()
+        self.sent = 0
+        self.received = 0
+        self.queries_that_left = 0
+
+    def exchange(self, request: Request) -> Reply | Failure:
+        reply = self._inner.exchange(request)
+        left = isinstance(reply, Reply) or reply.left
+        with self._lock:
+            self.sent += len(request.body) if left else 0
+            self.received += len(reply.body) if isinstance(reply, Reply) else 0
+            self.queries_that_left += left and request.path == wire.QUERY_PATH
+        return reply
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"sent": self.sent, "received": self.received}
