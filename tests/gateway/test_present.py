@@ -5,14 +5,14 @@ import json
 import pytest
 
 from onoff import wire
-from onoff.client import Message, Sent
+from onoff.client import Copy
 from onoff.gateway.present import MOST_ENTRIES, Entry, entries_of, for_browser, for_program, leads_to_a_page, moment_of
 
 
 def message(kind, body, version=1):
     text = body if isinstance(body, str) else json.dumps(body)
     found = wire.Message(version, 5000, kind, text.encode()) if version else wire.NOTHING
-    return Message.of("paper", found, Sent("s", 0, (0,), 1, private=True))
+    return Copy.of("paper", found)
 
 
 FRAME = "<p>Hi</p><iframe src='http://x.example/'></iframe>"

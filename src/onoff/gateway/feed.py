@@ -13,7 +13,7 @@ import uuid
 from typing import Final
 from xml.etree import ElementTree as ET
 
-from onoff.client import Message
+from onoff.client import Copy
 from onoff.gateway.present import entries_of, moment_of
 
 ATOM_TYPE: Final = "application/atom+xml; charset=utf-8"
@@ -23,7 +23,7 @@ NAMESPACE: Final = uuid.UUID("6f6e6f66-6600-5000-8000-666565647300")
 _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def atom(message: Message, address: str) -> bytes:
+def atom(message: Copy, address: str) -> bytes:
     """The feed of `message`, which is had from `address`."""
     source, updated = message.source, _moment(message.published)
     root = ET.Element("feed", xmlns=ATOM)

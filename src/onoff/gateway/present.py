@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from onoff.client import Message
+from onoff.client import Copy
 from onoff.wire import ANY_TYPE, ENTRY_TYPE
 from onoff.wire import html as wire_html
 
@@ -44,12 +44,12 @@ class Entry:
         return {"title": self.title, "link": self.link, "time": self.time, **body}
 
 
-def kind_of(message: Message) -> str:
+def kind_of(message: Copy) -> str:
     """The media type of a message without its parameters."""
     return message.media_type.partition(";")[0].strip().lower()
 
 
-def entries_of(message: Message) -> tuple[Entry, ...]:
+def entries_of(message: Copy) -> tuple[Entry, ...]:
     """The entries of a message of any kind, as it orders them; none where nothing was published."""
     if not message.version:
         return ()
@@ -105,7 +105,7 @@ def moment_of(milliseconds: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def for_browser(message: Message) -> tuple[bytes, dict[str, str]]:
+def for_browser(message: Copy) -> tuple[bytes, dict[str, str]]:
     """Body and headers for a browser that opens a message by its address."""
     kind = kind_of(message)
     if kind == "text/html":
@@ -120,7 +120,7 @@ def for_browser(message: Message) -> tuple[bytes, dict[str, str]]:
     return message.payload, {"content-type": ANY_TYPE, "content-disposition": "attachment"}
 
 
-def for_program(message: Message) -> tuple[bytes, dict[str, str]]:
+def for_program(message: Copy) -> tuple[bytes, dict[str, str]]:
     """Body and headers for a program: the publisher's own. A browser taken for one saves what it might render."""
     headers = {"content-type": message.media_type}
     if kind_of(message) not in SHOWN_AS_TEXT | SHOWN_AS_IMAGE:
