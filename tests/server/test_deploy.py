@@ -58,6 +58,7 @@ def test_compose_files_build_our_image_and_run_our_commands(name):
         assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
         assert understood(service["command"])
         assert service["cap_drop"] == ["ALL"]
+    assert all(service["mem_limit"] and service["pids_limit"] for service in composed["services"].values())
     volumes = {v.split(":")[0] for service in composed["services"].values() for v in service.get("volumes", [])}
     assert volumes == set(composed["volumes"])
 
