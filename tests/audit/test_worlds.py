@@ -101,10 +101,10 @@ def test_where_the_state_does_not_decide_all_the_history_does():
 
         def request(self, source, *, private):
             self.asked += 1
-            return super().request(self.asked % self.chain.n, private=private)
+            return super().request(self.asked % self.model.n, private=private)
 
         def fork(self, entropy):
-            return Remembering(self.chain, self.asked)
+            return Remembering(self.model, self.asked)
 
     worlds = Worlds.before_the_first_request(P3, Remembering(P3))
     for _ in range(3):

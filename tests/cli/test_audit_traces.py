@@ -95,3 +95,16 @@ def test_the_error_of_an_estimate_is_not_sold_as_what_readers_give_away(files, c
     assert "`onoff audit traces` measures it" in said
     assert run([*arguments, "--json"]) in (0, None)
     assert "audit traces" in json.loads(capsys.readouterr().out)["note"]
+
+
+def test_a_model_is_audited_exactly(files, capsys):
+    assert (
+        run(["audit", "exact", str(files / "model.npz"), "--scheme", "greedy", "--pattern", "ON ON OFF", "--json"]) == 0
+    )
+    report = json.loads(capsys.readouterr().out)
+    assert report["leak"] == 0
+    assert report["steps"][-1]["all_bits"] > 0
+    assert run(["audit", "exact", str(files / "model.npz"), "--scheme", "greedy", "--pattern", "ON ON OFF"]) == 0
+    assert "Older ones show through the type" in capsys.readouterr().out
+    assert run(["audit", "exact", str(files / "model.npz"), "--client"]) == 3
+    assert "take a chain" in capsys.readouterr().err

@@ -3,11 +3,13 @@
 Setting
     X_t        the request at time t, F_t the privacy status, B_t = {i <= t : F_i = ON}
     Q_t        the query the server sees, Q_[t] = (Q_0, ..., Q_t)
-    the law    of X is the chain's own integers (rows of units), as the session uses them
+    the law    of X is the model's, in units, as the session uses it: a chain, or types of people with contexts
 
 For every step t the audit enumerates the joint law of (X_{B_t}, Q_[t]) and gives
 
-    bits   I(X_{B_t} ; Q_t | Q_[t-1])   what step t adds for the server: the paper's privacy, which must be zero
+    bits   I(X_{B_t} ; Q_t | Q_[t-1])   what step t adds for the server: the paper's privacy, which must be zero. The
+                                        filter of a model promises it for the last `hide` private requests only; B_t is
+                                        then these, and `all_bits` says what step t adds about all private requests
     joint  I(X_{B_t} ; Q_[t])           what it knows in all; earlier open requests may have told it something, which
                                         no causal scheme can prevent
     guess  E max_b P(X_{B_t} = b | Q_[t])    how often its best guess of all private requests is right, and what that
@@ -17,8 +19,9 @@ Whether `bits` is zero is decided by equality of rationals, for each history h o
 
     P(b, q | h) == P(b | h) P(q | h)    for all values b of X_{B_t} and all queries q.
 
-The number of bits is a float for people to read; it is exactly 0.0 when the equalities hold. The paper's filter
-rounds its rows, so for it the largest deviation is reported and held against ROUNDING_LIMIT instead.
+The number of bits is a float for people to read; it is exactly 0.0 when the equalities hold. Filters round their rows,
+so for them the largest deviation is reported and held against a limit: what the filter of a model counted itself, twice
+because two laws are compared, and ROUNDING_LIMIT for the paper's.
 
 How the law is enumerated is told in `worlds`; its time and space grow with the number of worlds.
 """
@@ -36,11 +39,17 @@ from onoff.audit.worlds import Auditable, History, Worlds
 from onoff.errors import PrivacyBreach
 from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
+from onoff.model.rows import UNIT
 from onoff.session import Query, Session
 from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.filter import ModelFilter
 
 ROUNDING_LIMIT = Fraction(1, 2**40)
 """How far the paper's filter may be from independence by rounding alone."""
+
+NOISE = 1e-12
+"""Bits that are no more than the rounding of a sum of floats."""
 
 HiddenRequests = tuple[int, ...]
 Joint = Mapping[tuple[HiddenRequests, History], int]
@@ -50,13 +59,13 @@ Joint = Mapping[tuple[HiddenRequests, History], int]
 class NaiveSession:
     """The tempting mistake: everything while ON, the plain request while OFF. For audits only."""
 
-    def __init__(self, chain: MarkovChain) -> None:
-        self.chain = chain
+    def __init__(self, model: Model) -> None:
+        self.model = model
         self.state = None
 
     def request(self, source: int | str, *, private: bool) -> Query:
-        x = self.chain.index(source)
-        return Query(tuple(range(self.chain.n)) if private else (x,), self.chain.n)
+        x = self.model.index(source)
+        return Query(tuple(range(self.model.n)) if private else (x,), self.model.n)
 
     def fork(self, entropy: Entropy) -> Self:
         return self
@@ -67,7 +76,9 @@ class AuditStep:
     """One step of an audit.
 
     deviation: the largest |P(b,q|h) - P(b|h) P(q|h)|, exactly; zero means private.
-    guess_before, guess: how often the best guess of all private requests is right before and after the step's query.
+    guess_before, guess: how often the best guess of these private requests is right before and after the step's query.
+    all_bits: what the step adds about all private requests, where fewer are promised.
+    rounding: the limit that `deviation` is held against.
     """
 
     t: int
@@ -80,6 +91,8 @@ class AuditStep:
     undecodable: bool
     guess_before: float
     guess: float
+    all_bits: float = 0.0
+    rounding: Fraction = Fraction(0)
 
     @property
     def advantage(self) -> float:
@@ -125,6 +138,7 @@ class ExactAudit:
                 "worlds": s.worlds,
                 "guess_before": s.guess_before,
                 "guess": s.guess,
+                "all_bits": s.all_bits if s.all_bits > NOISE else 0,
             }
             for s in self.steps
         ]
@@ -138,36 +152,59 @@ class ExactAudit:
 
 
 def audit_exact(
-    chain: MarkovChain,
+    model: Model,
     scheme: str,
     pattern: tuple[bool, ...],
-    memory: str = "last-query",
+    memory: str | None = None,
     *,
+    hide: int = 1,
     everything: bool = False,
     session: Callable[[], Auditable] | None = None,
     **options: Any,
 ) -> ExactAudit:
-    """Audit `scheme` (or "naive", or whatever `session()` makes) on every request path of `chain` under `pattern`."""
+    """Audit a session on every request path of a model, and for every random choice of the session.
+
+    Parameters
+    ----------
+    model
+        What requests follow.
+    scheme
+        Of the session; "naive" is naive switching.
+    pattern
+        The switch over time.
+    memory, hide, everything, options
+        As for `Session`.
+    session
+        Makes what is audited instead, such as a broken twin of a session.
+
+    Raises
+    ------
+    InvalidInput
+        Where there are too many worlds.
+    """
     if session is not None:
         start: Auditable = session()
     elif scheme == "naive":
-        start = NaiveSession(chain)
+        start = NaiveSession(model)
     else:
-        start = Session(chain, scheme, memory, everything=everything, entropy=SystemEntropy(), **options)  # type: ignore[arg-type]
-    tolerance = ROUNDING_LIMIT if memory == "bayes-filter" and scheme != "naive" else Fraction(0)
-    steps, breach = _follow(chain, pattern, start, tolerance)
-    naive = steps if scheme == "naive" else _follow(chain, pattern, NaiveSession(chain), tolerance)[0]
+        start = Session(model, scheme, memory, hide=hide, everything=everything, entropy=SystemEntropy(), **options)  # type: ignore[arg-type]
+    tolerance = Fraction(0)
+    if memory == "bayes-filter" and isinstance(model, MarkovChain) and scheme != "naive":
+        tolerance = ROUNDING_LIMIT
+    steps, breach = _follow(model, pattern, start, tolerance)
+    naive = steps if scheme == "naive" else _follow(model, pattern, NaiveSession(model), Fraction(0))[0]
+    tolerance = max(tolerance, *(step.rounding for step in steps))
     return ExactAudit(tuple(steps), tuple(s.bits for s in naive), tolerance, breach)
 
 
 def audit_patterns(
-    chain: MarkovChain, start: Auditable, longest: int, tolerance: Fraction = Fraction(0)
+    model: Model, start: Auditable, longest: int, tolerance: Fraction = Fraction(0)
 ) -> Iterator[tuple[tuple[bool, ...], AuditStep, str | None]]:
     """The last step of every pattern that starts with ON and has at most `longest` steps, and its breach if any.
 
     Patterns share their beginnings, so each is enumerated from where its own beginning ended.
     """
-    beginnings: list[tuple[tuple[bool, ...], Worlds]] = [((), Worlds.before_the_first_request(chain, start))]
+    beginnings: list[tuple[tuple[bool, ...], Worlds]] = [((), Worlds.before_the_first_request(model, start))]
     while beginnings:
         pattern, worlds = beginnings.pop()
         for private in (True, False) if pattern else (True,):
@@ -179,9 +216,9 @@ def audit_patterns(
 
 
 def _follow(
-    chain: MarkovChain, pattern: tuple[bool, ...], start: Auditable, tolerance: Fraction
+    model: Model, pattern: tuple[bool, ...], start: Auditable, tolerance: Fraction
 ) -> tuple[list[AuditStep], str | None]:
-    worlds = Worlds.before_the_first_request(chain, start)
+    worlds = Worlds.before_the_first_request(model, start)
     steps: list[AuditStep] = []
     breach: str | None = None
     for t, private in enumerate(pattern):
@@ -207,19 +244,18 @@ def _judge(
     undecodable: bool,
     tolerance: Fraction,
 ) -> tuple[AuditStep, str | None]:
-    law: dict[tuple[HiddenRequests, History], int] = defaultdict(int)
-    for world, (weight, _) in worlds.held.items():
-        law[world.hidden, world.history] += weight
-    by_history: dict[History | None, dict[tuple[HiddenRequests, History], int]] = defaultdict(dict)
-    for (hidden, history), weight in law.items():
-        by_history[history.before][hidden, history] = weight
+    sessions = [session for _, session in worlds.held.values()]
+    promised = min((_promised(session) for session in sessions), key=lambda most: most or math.inf)
+    tolerance = max(tolerance, *(_rounding(session) for session in sessions))
+    law, by_history = _laws(worlds, promised)
+    everything = by_history if promised is None else _laws(worlds, None)[1]
     deviation, breach = Fraction(0), None
     for before, joint in by_history.items():
         worst, told = _largest_deviation(joint)
         deviation = max(deviation, worst)
         if worst > tolerance and breach is None and before is not None and told is not None:
-            earlier = ", ".join(_named(seen, worlds.chain.names) for seen in before.all_seen) or "nothing"
-            query = _named(told.seen, worlds.chain.names)
+            earlier = ", ".join(_named(seen, worlds.model.names) for seen in before.all_seen) or "nothing"
+            query = _named(told.seen, worlds.model.names)
             breach = f"step {t}: after {earlier}, the query {query} tells about the private requests"
     if undecodable and breach is None:
         breach = f"step {t}: a query did not contain the source that was wanted"
@@ -235,8 +271,35 @@ def _judge(
         undecodable=undecodable,
         guess_before=sum(max(_marginals(joint)[0].values()) for joint in by_history.values()) / whole,
         guess=sum(_best_guesses(law).values()) / whole,
+        all_bits=_conditional_information(everything.values(), whole) if promised is not None or deviation else 0.0,
+        rounding=tolerance,
     )
     return step, breach
+
+
+def _promised(session: Auditable) -> int | None:
+    """How many of the last private requests a session hides; None for all."""
+    memory = getattr(session, "memory", None)
+    return memory.hide if isinstance(memory, ModelFilter) else None
+
+
+def _rounding(session: Auditable) -> Fraction:
+    """How far a session may be from independence by the rounding that it counted."""
+    memory = getattr(session, "memory", None)
+    return Fraction(2 * memory.rounding, UNIT) if isinstance(memory, ModelFilter) else Fraction(0)
+
+
+def _laws(
+    worlds: Worlds, promised: int | None
+) -> tuple[dict[tuple[HiddenRequests, History], int], dict[History | None, dict[tuple[HiddenRequests, History], int]]]:
+    """The law of the last `promised` private requests (None: all) and what was seen; the same by the history before."""
+    law: dict[tuple[HiddenRequests, History], int] = defaultdict(int)
+    for world, (weight, _) in worlds.held.items():
+        law[world.hidden if promised is None else world.hidden[-promised:], world.history] += weight
+    by_history: dict[History | None, dict[tuple[HiddenRequests, History], int]] = defaultdict(dict)
+    for (hidden, history), weight in law.items():
+        by_history[history.before][hidden, history] = weight
+    return law, by_history
 
 
 def _conditional_information(joints: Iterable[Joint], whole: int) -> float:

@@ -1,8 +1,9 @@
 """Worlds: every request path and every random branch of a session, with exact probabilities.
 
-A world is what can be told apart so far: the private requests, the present request, what the server saw, and the
-session's own state. Worlds that agree on these go on alike and are one. A step takes every world to its successors: the
-chain says which request comes next, `enumerate_branches` which choices the session makes for it.
+A world is what can be told apart so far: the private requests, the state of the person (the last request, or type and
+context of a richer model), what the server saw, and the session's own state. Worlds that agree on these go on alike and
+are one. A step takes every world to its successors: the model says which request comes next, `enumerate_branches` which
+choices the session makes for it.
 
 Probabilities are whole numbers over one denominator for all worlds of a step, so adding and comparing them is a matter
 of integers; the denominator of the next step is this one times that of the moves (the chain's units, mostly, because
@@ -15,7 +16,7 @@ a request may be any value (sets of sources, or all bytes on a socket). Time and
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple, Protocol, Self
@@ -23,10 +24,11 @@ from typing import Any, NamedTuple, Protocol, Self
 from onoff.audit.branches import enumerate_branches
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT
+from onoff.model.contexts import Model
+from onoff.model.rows import UNIT, to_units
 from onoff.session import Session
 from onoff.session.entropy import Entropy
-from onoff.session.last_query import LastQuery
+from onoff.session.last_query import LastQueries, LastQuery
 
 MOST_WORLDS = 2_000_000
 """Worlds that are enumerated at most."""
@@ -76,10 +78,10 @@ class History:
 
 
 class World(NamedTuple):
-    """state: the number of the session's own state, see `Worlds`."""
+    """person: see `_next_requests`; None before the first request. state: the number of the session's, see `Worlds`."""
 
     hidden: tuple[int, ...]
-    present: int | None
+    person: Hashable
     history: History
     state: int
 
@@ -94,6 +96,7 @@ class _Move:
 
     probability: Fraction
     source: int
+    person: Hashable
     observed: Observation
     session: Auditable
     seen: int
@@ -109,15 +112,15 @@ class Worlds:
     have equal numbers; and what a session was found to do at a place with a request, so that it is driven there once.
     """
 
-    chain: MarkovChain
+    model: Model
     held: dict[World, tuple[int, Auditable]]
     denominator: int = 1
     numbers: dict[Hashable, int] = field(default_factory=dict)
     driven: dict[tuple[Hashable, int, bool], list[_Branch]] = field(default_factory=dict)
 
     @classmethod
-    def before_the_first_request(cls, chain: MarkovChain, start: Auditable) -> Worlds:
-        return cls(chain, {World((), None, History(), -1): (1, start)})
+    def before_the_first_request(cls, model: Model, start: Auditable) -> Worlds:
+        return cls(model, {World((), None, History(), -1): (1, start)})
 
     def __len__(self) -> int:
         return len(self.held)
@@ -128,34 +131,34 @@ class Worlds:
         held: dict[World, tuple[int, Auditable]] = {}
         cost, undecodable = 0, False
         for world, (weight, session) in self.held.items():
-            for move in moves[_place(world, session), world.present]:
+            for move in moves[_place(world, session), world.person]:
                 hidden = (*world.hidden, move.source) if private else world.hidden
-                history = world.history.then(move.seen, move.observed.sources)
-                key = World(hidden, move.source, history, move.state)
+                history = world.history.then(2 * move.seen + private, move.observed.sources)  # the switch is seen too
+                key = World(hidden, move.person, history, move.state)
                 share = weight * move.units
                 held[key] = (held[key][0] if key in held else 0) + share, move.session
                 cost += share * len(move.observed)
                 undecodable = undecodable or move.source not in move.observed
             if len(held) > MOST_WORLDS:
                 raise InvalidInput(f"more than {MOST_WORLDS} worlds", hint="audit fewer sources or a shorter pattern")
-        after = Worlds(self.chain, held, self.denominator * scale, self.numbers, self.driven)
+        after = Worlds(self.model, held, self.denominator * scale, self.numbers, self.driven)
         return after, Fraction(cost, after.denominator), undecodable
 
-    def _moves(self, private: bool) -> tuple[dict[tuple[Hashable, int | None], list[_Move]], int]:
-        """What can come next, by place and present request, and the common denominator of its probabilities."""
-        moves: dict[tuple[Hashable, int | None], list[_Move]] = {}
+    def _moves(self, private: bool) -> tuple[dict[tuple[Hashable, Hashable], list[_Move]], int]:
+        """What can come next, by place and state of the person, and the common denominator of its probabilities."""
+        moves: dict[tuple[Hashable, Hashable], list[_Move]] = {}
         for world, (_, session) in self.held.items():
             place = _place(world, session)
-            if (place, world.present) in moves:
+            if (place, world.person) in moves:
                 continue
-            found = moves[place, world.present] = []
-            for x, units in _next_requests(self.chain, world.present):
+            found = moves[place, world.person] = []
+            for x, wanted, person in _next_requests(self.model, world.person):
                 if (place, x, private) not in self.driven:
                     self.driven[place, x, private] = list(enumerate_branches(_one_request(session, x, private)))
                 for chance, (observed, twin) in self.driven[place, x, private]:
-                    probability = chance * Fraction(units, UNIT)
+                    probability = chance * wanted
                     seen, state = self._number(observed.sources), self._number(twin.state)
-                    found.append(_Move(probability, x, observed, twin, seen, state))
+                    found.append(_Move(probability, x, person, observed, twin, seen, state))
         scale = math.lcm(*(move.probability.denominator for found in moves.values() for move in found))
         for found in moves.values():
             for move in found:
@@ -168,19 +171,33 @@ class Worlds:
 
 def _place(world: World, session: Auditable) -> Hashable:
     """A value such that two sessions with the same one answer the same request alike."""
-    alone = type(session) is Session and isinstance(session.memory, LastQuery)
+    alone = type(session) is Session and isinstance(session.memory, LastQuery | LastQueries)
     if alone or getattr(session, "self_contained", False):
-        return world.state  # holds all there is; a twin, or the paper's filter, may depend on what was seen
+        return world.state  # holds all there is; a twin, or a filter, may depend on what was seen
     return world.state, world.history
 
 
-def _next_requests(chain: MarkovChain, present: int | None) -> Iterable[tuple[int, int]]:
-    """Sources that can be wanted next, with their units."""
-    if present is None:
-        rows = chain.initial_rows()
-        return zip(rows.columns.tolist(), rows.weights[0].tolist(), strict=True)
-    sources, units = chain.row_units(present)
-    return zip(sources.tolist(), units.tolist(), strict=True)
+def _next_requests(model: Model, person: Any) -> Iterator[tuple[int, Fraction, Hashable]]:
+    """What a person can want next, with its probability, and the state of the person after it.
+
+    The state is the last request for a chain, (type, context) for a richer model, None before the first request. Laws
+    are rounded to units, as sessions do.
+    """
+    if isinstance(model, MarkovChain):
+        if person is None:
+            rows = model.initial_rows()
+            sources, units = rows.columns, rows.weights[0]
+        else:
+            sources, units = model.row_units(person)
+        for x, unit in zip(sources.tolist(), units.tolist(), strict=True):
+            yield x, Fraction(unit, UNIT), x
+        return
+    states = [person] if person is not None else [(z, 0) for z in range(model.types)]
+    weights = [UNIT] if person is not None else to_units(model.weights.tolist()).tolist()
+    for (z, context), weight in zip(states, weights, strict=True):
+        for x, unit in enumerate(to_units(model.law(z, context).tolist()).tolist()):
+            if unit and weight:
+                yield x, Fraction(weight, UNIT) * Fraction(unit, UNIT), (z, model.next(context, x))
 
 
 def _one_request(session: Auditable, x: int, private: bool) -> Callable[[Entropy], tuple[Observation, Auditable]]:

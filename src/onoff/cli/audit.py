@@ -15,6 +15,7 @@ from onoff.audit.report import Part, page, plot_exact, write
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import load_model
 from onoff.model.patterns import parse
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def exact(
     *,
     scheme: str = "auto",
     pattern: PatternOption = "ON OFF OFF ON OFF",
-    memory: str = "last-query",
+    memory: Annotated[str | None, Parameter(help="last-query or bayes-filter; by default as sessions have it.")] = None,
+    hide: Annotated[int, Parameter(help="With the filter of a model: private requests that stay hidden.")] = 1,
     everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
     sessions: Annotated[
         int | None,
@@ -65,21 +67,23 @@ def exact(
     With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step.
     """
-    loaded, statuses, what = MarkovChain.load(chain), parse(pattern), f"{chain.name}, {scheme}, {pattern}"
-    if client and (sessions is not None or everything):
-        raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
-    if (client or sessions is not None) and memory != "last-query":
-        raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
-    if sessions is not None:
+    loaded, statuses, what = load_model(chain), parse(pattern), f"{chain.name}, {scheme}, {pattern}"
+    if client or sessions is not None:
+        if client and (sessions is not None or everything):
+            raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
+        if memory not in (None, "last-query"):
+            raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
+        if not isinstance(loaded, MarkovChain):
+            raise InvalidInput("--client and --sessions take a chain", hint="audit a model without them")
+        if sessions is None:
+            return _client(loaded, scheme, statuses, json, html, what)
         with progress("sessions", sessions) as done:
             met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
         if html is not None:
             _write(html, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
-    if client:
-        return _client(loaded, scheme, statuses, json, html, what)
-    audit = audit_exact(loaded, scheme, statuses, memory, everything=everything)
+    audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything)
     if html is not None:
         plot = plot_exact(audit)
         _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
@@ -111,6 +115,12 @@ def _lines(audit: ExactAudit) -> list[tuple[int, str, float, float, float, float
 def _verdict(audit: ExactAudit) -> str:
     if audit.private:
         note = f" (rounding {audit.rounding:.2g})" if audit.rounding else ""
+        older = max(step["all_bits"] for step in audit.as_dict()["steps"])
+        if older:
+            return (
+                f"No step tells anything about the private requests that are hidden: exactly 0 bits{note}. Older ones "
+                f"show through the type of person, {older:.2g} bits at one step; --hide 2 hides one more."
+            )
         return f"No step tells anything about private requests: exactly 0 bits{note}."
     return f"LEAK of {audit.leak:.6g} bits. {audit.breach}"
 
