@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.support.chains import request_model
 
 from onoff.cli import run
 
@@ -66,3 +67,17 @@ def test_bad_input_is_named(chain, capsys, arguments, code, complaint):
     caught = capsys.readouterr()
     assert complaint in caught.err
     assert caught.out == ""
+
+
+def test_a_model_is_simulated_with_its_filter(tmp_path, capsys):
+    request_model([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]], ("a", "b", "c")).save(tmp_path / "m.npz")
+    model = str(tmp_path / "m.npz")
+    found = simulate(capsys, model, "--scheme", "greedy", "--pattern", "ON OFF OFF", "--users", "200")
+    assert (found["memory"], found["batches"]) == ("bayes-filter", 40)
+    assert found["steps"][0]["cost"] == 3
+    assert found["steps"][1]["lower"] is None
+    assert found["baselines"]["paper"] is None
+    assert run(["simulate", model, "--pattern", "ON OFF", "--users", "100", "--hide", "2"]) == 0
+    assert "100 users in 40 batches that share their queries" in " ".join(capsys.readouterr().out.split())
+    assert run(["simulate", model, "--memory", "last-query"]) == 3
+    assert "types" in capsys.readouterr().err

@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 import pytest
+from tests.support.chains import request_model
 from tests.support.waiting import PATIENCE, until
 
 from onoff.errors import InvalidInput, OnOffError, UnknownScheme
 from onoff.experiments import sweep as module
 from onoff.experiments.families import FAMILIES
-from onoff.experiments.sweep import ClusterLost, Parts, chain_of, key_of, read_rows, read_spec, run_task, sweep
+from onoff.experiments.sweep import ClusterLost, Parts, key_of, model_of, read_rows, read_spec, run_task, sweep
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 
@@ -85,7 +86,7 @@ def test_chains_come_from_files_too(tmp_path):
     assert task["family"] == "c.json"
     MarkovChain([[0.7, 0.3], [0.2, 0.8]]).save(tmp_path / "c.json")
     with pytest.raises(InvalidInput, match="has changed"):
-        chain_of(task)
+        model_of(task)
     assert "has changed" in run_task(task)["error"]
 
 
@@ -215,6 +216,36 @@ def test_unknown_names_and_files_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OnOffError, match="file"):
         sweep(tasks_of(tmp_path), tmp_path / "file" / "r.parquet")
+
+
+def test_a_model_is_swept_with_its_filter(tmp_path):
+    model = request_model([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]], ("a", "b", "c"))
+    model.save(tmp_path / "model.npz")
+    spec = 'schemes = ["greedy"]\nhorizons = [3]\ndescents = 20\n[[chain]]\nfile = "model.npz"\n'
+    (task,) = tasks_of(tmp_path, spec)
+    assert (task["memory"], task["n"], task["digest"]) == ("bayes-filter", 3, model.digest())
+    row = run_task(task)
+    assert row["error"] is None
+    assert row["first_lower"] - 1e-9 <= row["first_cost"] <= 3
+    assert row["first_cost"] + row["last_cost"] < row["total"] < 9
+    assert row["inner"] is row["total_lower"] is None
+    (failed,) = tasks_of(tmp_path, 'memories = ["last-query"]\n' + spec)
+    assert "types" in run_task(failed)["error"]
+
+
+@pytest.mark.parametrize(
+    ("address", "error", "fault"),
+    [
+        ("foo", InvalidInput, "'foo' is not the address of a Dask scheduler"),
+        ("tcp://127.0.0.1:none", InvalidInput, "is not the address"),
+        ("tcp://127.0.0.1:1", ClusterLost, "no Dask scheduler at tcp://127.0.0.1:1"),
+    ],
+)
+def test_an_address_where_nobody_listens_is_refused_in_one_line(tmp_path, address, error, fault):
+    with pytest.raises(error) as caught:
+        sweep(tasks_of(tmp_path), tmp_path / "r.parquet", cluster=address)
+    assert fault in caught.value.message
+    assert not (tmp_path / "r.parquet").exists()
 
 
 # -- a real cluster on loopback: a scheduler and two worker processes --------------------------------------

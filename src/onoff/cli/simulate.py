@@ -12,7 +12,8 @@ from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidPattern
 from onoff.experiments.comparison import compare
 from onoff.experiments.switching import Pattern, RandomSwitching, Switching
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import load_model
+from onoff.session.memory import default_memory
 
 
 def simulate(
@@ -23,7 +24,8 @@ def simulate(
     pattern: Annotated[str | None, Parameter(help="Privacy over time, such as 'ON OFF*10' (the default).")] = None,
     users: int = 10_000,
     seed: int = 0,
-    memory: str = "last-query",
+    memory: Annotated[str | None, Parameter(help="last-query, the default for a chain, or bayes-filter.")] = None,
+    hide: Annotated[int, Parameter(help="With a model: how many of the last private requests stay hidden.")] = 1,
     everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
     steps: Annotated[int | None, Parameter(help="With --turn-off and --turn-on: how many requests.")] = None,
     turn_off: Annotated[float | None, Parameter(help="Switch at random: the chance to go from ON to OFF.")] = None,
@@ -31,7 +33,7 @@ def simulate(
     paper: Annotated[bool, Parameter(help="Run the paper's scheme as a baseline too.")] = True,
     json: Json = False,
 ) -> None:
-    """Simulate many users of CHAIN who switch privacy ON and OFF, with baselines in the same run.
+    """Simulate many users of a chain or model who switch privacy ON and OFF, with baselines in the same run.
 
     ```console
     onoff simulate chain.json --pattern 'ON OFF*10' --users 100000 --seed 1
@@ -41,8 +43,9 @@ def simulate(
     The numbers depend on the seed only. Seeds are for experiments: real queries draw from the operating system.
     """
     switching = _switching(pattern, steps, turn_off, turn_on)
-    loaded = MarkovChain.load(chain)
-    with progress("users", users) as done:
+    loaded = load_model(chain)
+    memory = default_memory(loaded) if memory is None else memory
+    with progress("users", users) as work:
         found = compare(
             loaded,
             scheme,
@@ -50,9 +53,11 @@ def simulate(
             users,
             seed,
             memory=memory,
+            hide=hide,
             everything=everything,
             paper=paper,
-            progress=done,
+            progress=work,
+            phase=work.now,
         )
     data = {"scheme": scheme, "memory": memory, "switching": str(switching), "seed": seed, **found.as_dict()}
     emit(data, json, lambda console: _show(console, data))
@@ -82,7 +87,9 @@ def _show(console: Console, data: dict[str, Any]) -> None:
         lower = "-" if step["lower"] is None else f"{step['lower']:.4f}"
         lines.append((t, status, cost, expected, lower, paper, bits))
     columns = ("t", "privacy", "messages", "expected", "at least", "paper", "naive bits")
-    title = f"{data['scheme']}, {data['memory']}, {data['users']} users, {data['n']} sources, seed {data['seed']}"
+    shared = f" in {data['batches']} batches that share their queries" if data["batches"] else ""
+    users = f"{data['users']} users{shared}"
+    title = f"{data['scheme']}, {data['memory']}, {users}, {data['n']} sources, seed {data['seed']}"
     console.print(table(columns, lines, title=title))
     spread = "" if data["total_stderr"] is None else f" ± {data['total_stderr']:.4f}"
     console.print(

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 
 from onoff.experiments.expected import ExpectedCost, expected_costs, lower_bounds, naive_leaks, sampled_costs
-from onoff.experiments.simulate import Simulation, simulate
+from onoff.experiments.simulate import Simulation, shares, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Switching
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 
 PAPER = {"scheme": "greedy", "memory": "bayes-filter"}
 PAPER_DESCENTS = 60
@@ -61,6 +62,7 @@ class Comparison:
             "total_stderr": run.total_stderr,
             "expected_total": None if self.expected is None else sum(step.cost for step in self.expected),
             "users": run.users,
+            "batches": run.batches,
             "n": self.n,
             "impossible": run.impossible,
             "baselines": {
@@ -78,28 +80,50 @@ class Comparison:
 
 
 def compare(
-    chain: MarkovChain,
+    chain: Model,
     scheme: str,
     switching: Switching,
     users: int,
     seed: int,
     *,
-    memory: str = "last-query",
+    memory: str | None = None,
+    hide: int = 1,
     everything: bool = False,
     paper: bool = True,
     progress: Callable[[int], None] | None = None,
+    phase: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Simulate `scheme`, work out its expected costs where its states are few, and set the baselines beside it."""
-    states = States(chain, scheme, memory, everything=everything, **options)
-    run = simulate(chain, scheme, switching, users, seed, states=states, progress=progress)
+    """Simulate `scheme`, work out its expected costs, and set the baselines beside it.
+
+    Parameters
+    ----------
+    chain, scheme, switching, users, seed, memory, hide, everything, options
+        As for `simulate`.
+    paper
+        Whether to run the paper's scheme as well, for a chain that is not too large for it.
+    progress, phase
+        Called with how many users are through so far; with what is worked out after them.
+    """
+    tell = phase or (lambda label: None)
+    if not isinstance(chain, MarkovChain) or shares(chain, scheme, users):
+        how = {"memory": memory, "hide": hide, "everything": everything, **options}
+        run = simulate(chain, scheme, switching, users, seed, progress=progress, **how)
+        expected = None if run.expected is None else [ExpectedCost(cost, 0.0) for cost in run.expected]
+    else:
+        states = States(chain, scheme, memory, everything=everything, **options)
+        run = simulate(chain, scheme, switching, users, seed, states=states, progress=progress)
+        tell("working out expected costs")
+        expected = expected_costs(states, switching)
+    first_order = chain if isinstance(chain, MarkovChain) else None
+    tell("working out bounds and baselines")
     return Comparison(
         simulation=run,
-        expected=expected_costs(states, switching),
-        lower=lower_bounds(chain, switching),
-        naive_bits=naive_leaks(chain, switching),
+        expected=expected,
+        lower=[None] * switching.steps if first_order is None else lower_bounds(first_order, switching),
+        naive_bits=None if first_order is None else naive_leaks(first_order, switching),
         naive_cost=[(chain.n * on + users - on) / users for on in run.private.tolist()],
-        paper=paper_costs(chain, switching, seed, everything=everything) if paper else None,
+        paper=paper_costs(first_order, switching, seed, everything=everything) if paper and first_order else None,
         n=chain.n,
     )
 

@@ -7,6 +7,9 @@ plain loop over `Session` is the executable specification that the tests compare
 
 Only sums are kept (sizes by step, totals by user), and users go through in blocks, so memory does not grow with
 their number.
+
+Models, and chains of more than SHARED_FROM sources under a scheme that searches, go through in batches that share their
+queries instead: see `batches`. Real requests of people cannot share, and go through one by one.
 """
 
 from __future__ import annotations
@@ -15,15 +18,22 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from onoff.errors import InvalidInput
+from onoff.experiments.batches import BATCHES, walk
+from onoff.experiments.expected import standard_error
 from onoff.experiments.states import NOWHERE, State, States
 from onoff.experiments.switching import Booleans, Switching, draw_statuses
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.model.rows import UNIT, Floats, Integers, exact_sum
+from onoff.schemes import find_scheme
+from onoff.session import Session
+from onoff.session.cache import TableCache
 from onoff.session.seeded import SeededEntropy
 from onoff.tables.table import QueryTable
 
@@ -32,6 +42,8 @@ BLOCK = 100_000
 ROWS_PER_SEARCH = 15
 """Rows whose cumulative weights fit one array of 64-bit keys: row number times UNIT plus weight."""
 MOST_USERS = 10**9
+SHARED_FROM = 24
+"""Sources of a chain above which users share queries in batches, where a table takes a search."""
 SAMPLER_BYTES = 256 * 2**20
 """Memory for the tables laid out for drawing."""
 
@@ -43,7 +55,8 @@ class Simulation:
     sizes: how many queries of each size there were at each step; shape (steps, N + 1).
     private: how many of the requests of each step were made with privacy ON.
     impossible: requests that the chain calls impossible, sent as everything.
-    total_stderr: the standard error of the mean total per user.
+    total_stderr: the standard error of the mean total per user. batches: how many paths the users shared, 0 where each
+    went its own way; between: the standard error of each step between batches; expected: the mean expected size.
     """
 
     users: int
@@ -52,6 +65,9 @@ class Simulation:
     impossible: int
     total_stderr: float | None
     states: int = field(compare=False)
+    batches: int = 0
+    between: tuple[float, ...] | None = None
+    expected: tuple[float, ...] | None = None
 
     @property
     def cost(self) -> Floats:
@@ -61,6 +77,8 @@ class Simulation:
     @property
     def stderr(self) -> list[float | None]:
         """The standard error of each mean; None for a single user."""
+        if self.between is not None:
+            return list(self.between)
         if self.users < 2:
             return [None] * len(self.sizes)
         apart = (np.arange(self.sizes.shape[1]) - self.cost[:, None]) ** 2
@@ -74,13 +92,14 @@ class Simulation:
 
 
 def simulate(
-    chain: MarkovChain,
+    chain: Model,
     scheme: str,
     switching: Switching,
     users: int,
     seed: int,
     *,
-    memory: str = "last-query",
+    memory: str | None = None,
+    hide: int = 1,
     everything: bool = False,
     requests: Integers | None = None,
     progress: Callable[[int], None] | None = None,
@@ -88,11 +107,28 @@ def simulate(
     observe: Callable[[int, Integers, Integers, Integers], None] | None = None,
     **options: Any,
 ) -> Simulation:
-    """Simulate `users` users under `switching`; the same seed gives the same numbers.
+    """Simulate `users` users under `switching`; the same seed gives the same numbers, as far as tables are the same.
 
-    requests: the sources wanted, shape (users, steps), instead of draws from the chain. states: public states of an
-    earlier run with the same chain, scheme and memory, whose tables are used again. observe: called at every step of a
-    block with t and, for every user, the number of the state after it, what was wanted, and how many were asked.
+    Parameters
+    ----------
+    chain, scheme, memory, hide, everything, options
+        As for a Session.
+    switching, users, seed
+        When privacy is ON, how many users, and of what they draw from.
+    requests
+        The sources wanted, shape (users, steps), instead of draws from the chain or model.
+    progress
+        Called with how many users are through so far; a user who is half through counts as half.
+    states
+        Public states of an earlier run with the same chain, scheme and memory, whose tables are used again.
+    observe
+        Called at every step of a block with t and, for every user, the number of the state after it, what was wanted,
+        and how many were asked. Only where users go their own ways.
+
+    Raises
+    ------
+    InvalidInput
+        For numbers of users, seeds and requests that do not fit.
     """
     if not 1 <= users <= MOST_USERS:
         raise InvalidInput(f"{users} users cannot be simulated", hint=f"give 1 to {MOST_USERS}")
@@ -103,6 +139,11 @@ def simulate(
             f"requests of shape {requests.shape} for {users} users and {switching.steps} steps",
             hint="one row for each user, one column for each step",
         )
+    if not isinstance(chain, MarkovChain) and requests is not None:
+        return _one_by_one(chain, scheme, switching, requests, seed, memory, hide, everything, progress, options)
+    if not isinstance(chain, MarkovChain) or (observe is None and requests is None and shares(chain, scheme, users)):
+        settings = {"memory": memory, "hide": hide, "everything": everything, **options}
+        return _in_batches(chain, scheme, switching, users, seed, progress, settings)
     if states is None:
         states = States(chain, scheme, memory, everything=everything, **options)
     crowd = _Crowd(states, np.random.default_rng(seed), observe)
@@ -112,16 +153,97 @@ def simulate(
     for first in range(0, users, BLOCK):
         count = min(BLOCK, users - first)
         given = None if requests is None else requests[first : first + count]
-        totals = crowd.run(count, switching, given, sizes, private)
+        totals = crowd.run(count, switching, given, sizes, private, _moved(progress, first, switching.steps))
         total += int(totals.sum())
         squares += sum(exact_sum(totals**2, axis=0))
-        if progress is not None:
-            progress(first + count)
     spread = None
     if users > 1:
         # The sums are whole numbers, however large: their difference is exact, and not negative.
         spread = math.sqrt((users * squares - total * total) / (users * users * (users - 1)))
     return Simulation(users, sizes, private, crowd.impossible, spread, len(states))
+
+
+def shares(chain: Model, scheme: str, users: int) -> bool:
+    """Whether users share queries in batches: where tables are dear, or hardly any two users need the same."""
+    return not isinstance(chain, MarkovChain) or (
+        chain.n > SHARED_FROM and users > BATCHES and find_scheme(scheme).budget is not None and not chain.is_sparse
+    )
+
+
+def _moved(progress: Callable[[int], None] | None, first: int, steps: int) -> Callable[[int], None] | None:
+    """Steps made in a block of users that begins at `first`, as users who are through."""
+    return None if progress is None else lambda made: progress(first + made // steps)
+
+
+def _in_batches(
+    model: Model,
+    scheme: str,
+    switching: Switching,
+    users: int,
+    seed: int,
+    progress: Callable[[int], None] | None,
+    settings: dict[str, Any],
+) -> Simulation:
+    batches = min(users, BATCHES)
+    share = _moved(progress, 0, switching.steps)
+    per_batch = users / batches
+    counted = None if share is None else lambda made: share(int(made * per_batch))
+    paths = walk(model, scheme, switching, batches, np.random.default_rng(seed), progress=counted, **settings)
+    crowd = np.full(batches, users // batches) + (np.arange(batches) < users % batches)
+    sizes = np.zeros((switching.steps, model.n + 1), dtype=np.int64)
+    for t in range(switching.steps):
+        np.add.at(sizes[t], paths.sizes[:, t], crowd)
+    downloaded = paths.sizes.astype(np.float64)
+    between = standard_error(downloaded) if batches > 1 else None
+    return Simulation(
+        users,
+        sizes,
+        crowd @ paths.private,
+        0,
+        None if between is None else float(standard_error(downloaded.sum(axis=1))),
+        paths.tables,
+        batches,
+        None if between is None else tuple(between.tolist()),
+        tuple((crowd @ paths.expected / users).tolist()),
+    )
+
+
+def _one_by_one(
+    model: Model,
+    scheme: str,
+    switching: Switching,
+    requests: Integers,
+    seed: int,
+    memory: str | None,
+    hide: int,
+    everything: bool,
+    progress: Callable[[int], None] | None,
+    options: dict[str, Any],
+) -> Simulation:
+    """Real requests through sessions of a model, one user after the other."""
+    rng = np.random.default_rng(seed)
+    entropy = SeededEntropy(rng)
+    tables = TableCache(model, scheme, **{"look_ahead": False, **options})
+    asked = np.zeros(requests.shape, dtype=np.int64)
+    private = np.zeros(requests.shape, dtype=np.int64)
+    impossible = 0
+    for user, wanted in enumerate(requests.tolist()):
+        session = Session(model, memory=memory, hide=hide, everything=everything, entropy=entropy, tables=tables)  # type: ignore[arg-type]
+        status: bool | None = None
+        for t, x in enumerate(wanted):
+            status = bool(rng.random() < switching.chance(t, status))
+            query = session.request(x, private=status)
+            asked[user, t], private[user, t] = len(query), status
+            impossible += query.note is not None
+        if progress is not None:
+            progress(user + 1)
+    sizes = np.stack([np.bincount(step, minlength=model.n + 1) for step in asked.T])
+    spread = float(standard_error(asked.sum(axis=1).astype(np.float64))) if len(asked) > 1 else None
+    return Simulation(len(requests), sizes, private.sum(axis=0), impossible, spread, len(tables))
+
+
+def _add_to(tell: Callable[[int], None], before: int, made: int) -> None:
+    tell(before + made)
 
 
 class _Crowd:
@@ -142,9 +264,18 @@ class _Crowd:
         self._held = 0
 
     def run(
-        self, count: int, switching: Switching, given: Integers | None, sizes: Integers, private: Integers
+        self,
+        count: int,
+        switching: Switching,
+        given: Integers | None,
+        sizes: Integers,
+        private: Integers,
+        moved: Callable[[int], None] | None = None,
     ) -> Integers:
-        """Take `count` users through every step, adding to the sums; the total of each user is returned."""
+        """Take `count` users through every step, adding to the sums; the total of each user is returned.
+
+        moved: called with the steps that were made in all.
+        """
         state = np.zeros(count, dtype=np.int64)
         secret = np.zeros(count, dtype=np.int64)
         wanted = secret
@@ -153,7 +284,8 @@ class _Crowd:
         for t in range(switching.steps):
             status = draw_statuses(switching, t, status, count, self.rng)
             wanted = self._requests(wanted if t else None, count) if given is None else given[:, t]
-            state, asked, anew = self._step(state, secret, wanted, status)
+            counted = None if moved is None else partial(_add_to, moved, t * count)
+            state, asked, anew = self._step(state, secret, wanted, status, counted)
             secret = np.where(anew, wanted, secret)
             sizes[t] += np.bincount(asked, minlength=sizes.shape[1])
             private[t] += int(status.sum())
@@ -174,12 +306,18 @@ class _Crowd:
         return wanted
 
     def _step(
-        self, state: Integers, secret: Integers, wanted: Integers, status: Booleans
+        self,
+        state: Integers,
+        secret: Integers,
+        wanted: Integers,
+        status: Booleans,
+        moved: Callable[[int], None] | None = None,
     ) -> tuple[Integers, Integers, Booleans]:
         """The state after this request, the size of its query, and whether the request is the new secret."""
         after = np.empty_like(state)
         asked = np.empty_like(state)
         anew = status | self.states.keeps_query
+        made = 0
         for number, members in _groups(state):
             here = self.states[number]
             row = here.row_of[secret[members]]
@@ -198,6 +336,9 @@ class _Crowd:
             if off.any():
                 at = members[off]
                 after[at], asked[at] = self._draw(number, here, row[off], column[off], wanted[at])
+            made += len(members)
+            if moved is not None:
+                moved(made)
         return after, asked, anew
 
     def _draw(

@@ -144,7 +144,7 @@ class States:
     """
 
     def __init__(
-        self, chain: MarkovChain, scheme: str, memory: str = "last-query", *, everything: bool = False, **options: Any
+        self, chain: MarkovChain, scheme: str, memory: str | None = None, *, everything: bool = False, **options: Any
     ) -> None:
         self.chain = chain
         self.tables = TableCache(chain, scheme, **{"look_ahead": False, **options})
@@ -152,7 +152,7 @@ class States:
         self.everything: Set = tuple(range(chain.n))
         self.listed: list[State] = []
         self._numbers: dict[Hashable, int] = {}
-        self.keeps_query = memory == "last-query"
+        self.keeps_query = memory in (None, "last-query")
         self._add(None, State(self, (), start(memory, chain)))
 
     def __getitem__(self, number: int) -> State:

@@ -4,10 +4,10 @@
     family = "dirichlet 1"
     n = [4, 8, 16]
     [[chain]]                        ... or a chain file
-    file = "chain.json"
+    file = "chain.json"              (or a model; its bounds are those of the state after the private request)
 
     schemes  = ["greedy", "optimal"]
-    memories = ["last-query"]        optional
+    memories = ["last-query"]        optional: by default what suits a chain or a model
     horizons = [1, 10]               OFF requests after a private one
     seeds    = [1, 2, 3]             of random chains, and of descents where the states are too many
     descents = 200                   optional
@@ -26,24 +26,29 @@ import hashlib
 import itertools
 import json
 import shutil
+import socket
 import time
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from onoff.errors import InvalidInput, MissingExtra, OnOffError, nearest
-from onoff.experiments.expected import expected_costs, sampled_costs
+from onoff.experiments.batches import walk
+from onoff.experiments.expected import expected_costs, sampled_costs, standard_error
 from onoff.experiments.families import FAMILIES
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.model.bounds import bounds, step_bounds
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.schemes import find_scheme
-from onoff.session.memory import MEMORIES
+from onoff.session import Session
+from onoff.session.memory import MEMORIES, default_memory
 from onoff.system.atomic import atomic_write
 
 KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
@@ -95,9 +100,9 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
     if not isinstance(chains, list) or not chains:
         raise InvalidInput("no [[chain]]", hint='e.g. [[chain]] family = "dirichlet 1", n = [4, 8]')
     schemes = [find_scheme(str(scheme)).name for scheme in _listed(spec, "schemes", str)]
-    memories = _listed(spec, "memories", str, ["last-query"])
+    memories: list[str | None] = [None] if "memories" not in spec else list(_listed(spec, "memories", str))
     for memory in memories:
-        if memory not in MEMORIES:
+        if memory is not None and memory not in MEMORIES:
             raise InvalidInput(f"no memory called {memory!r}", hint=nearest(memory, MEMORIES))
     horizons, seeds = _listed(spec, "horizons", int, [1]), _listed(spec, "seeds", int, [1])
     if min(horizons) < 1 or min(seeds) < 0:
@@ -113,7 +118,8 @@ def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
     if size > MOST_TASKS:
         raise InvalidInput(f"{size} tasks, more than {MOST_TASKS}", hint="sweep less at once")
     for source, scheme, memory, horizon, seed in itertools.product(sources, schemes, memories, horizons, seeds):
-        task = {**source, "scheme": scheme, "memory": memory, "horizon": horizon, "seed": seed, "descents": descents}
+        kept = source["memory"] if memory is None else memory
+        task = {**source, "scheme": scheme, "memory": kept, "horizon": horizon, "seed": seed, "descents": descents}
         task["budget"] = budget
         yield {**task, "key": key_of(task)}
 
@@ -126,8 +132,9 @@ def _chains(chain: Any, folder: Path) -> Iterator[Task]:
             raise InvalidInput(f"unknown key {key!r} in [[chain]]", hint=nearest(key, ("family", "n", "file")))
     if "file" in chain:
         path = (folder / str(chain["file"])).resolve()
-        loaded = MarkovChain.load(path)
-        yield {"family": path.name, "n": loaded.n, "file": str(path), "digest": loaded.digest()}
+        loaded = load_model(path)
+        known = {"file": str(path), "digest": loaded.digest(), "memory": default_memory(loaded)}
+        yield {"family": path.name, "n": loaded.n, **known}
         return
     if chain["family"] not in FAMILIES:
         raise InvalidInput(f"no family {chain['family']!r}", hint=nearest(str(chain["family"]), FAMILIES))
@@ -135,7 +142,7 @@ def _chains(chain: Any, folder: Path) -> Iterator[Task]:
     if min(sizes) < 2:
         raise InvalidInput("a chain with fewer than 2 sources", hint="give n from 2 up")
     for n in sizes:
-        yield {"family": chain["family"], "n": n, "file": None, "digest": None}
+        yield {"family": chain["family"], "n": n, "file": None, "digest": None, "memory": "last-query"}
 
 
 def _listed(spec: Mapping[str, Any], key: str, kind: type, default: list[Any] | None = None) -> list[Any]:
@@ -178,9 +185,12 @@ FIGURES = (
 
 
 def _figures(task: Task) -> dict[str, Any]:
-    chain = chain_of(task)
+    chain = model_of(task)
     has_budget = task["budget"] is not None and find_scheme(task["scheme"]).budget is not None
-    states = States(chain, task["scheme"], task["memory"], **({"budget": task["budget"]} if has_budget else {}))
+    options = {"budget": task["budget"]} if has_budget else {}
+    if not isinstance(chain, MarkovChain):
+        return _figures_of_model(chain, task, options)
+    states = States(chain, task["scheme"], task["memory"], **options)
     private = states[states[0].after_private]
     begun = time.process_time()  # of this process alone, whatever else the machine does
     queries = 1 if private.plain else len(getattr(private.source, "mass", ())) or None
@@ -206,10 +216,35 @@ def _figures(task: Task) -> dict[str, Any]:
     }
 
 
-def chain_of(task: Task) -> MarkovChain:
-    """The chain of a task: from its file, or of its family with the task's seed."""
+def _figures_of_model(model: RequestModel, task: Task, options: dict[str, Any]) -> dict[str, Any]:
+    """The same for a model, by random paths; the paper's bounds and those of later requests are not known."""
+    pattern = Pattern((True, *[False] * task["horizon"]))
+    session = Session(model, task["scheme"], task["memory"], **options)
+    session.request(0, private=True)
+    begun = time.process_time()
+    table = session.tables.of(session.memory)
+    built = time.process_time() - begun
+    rng = np.random.default_rng(task["seed"])
+    paths = walk(model, task["scheme"], pattern, task["descents"], rng, memory=task["memory"], **options)
+    costs = paths.expected.mean(axis=0)
+    found = {
+        "first_cost": costs[1],
+        "first_lower": table.lower_bound,
+        "queries": len(getattr(table, "mass", ())) or None,
+        "build_seconds": built,
+        "last_cost": costs[-1],
+        "total": costs[1:].sum(),
+        "stderr": standard_error(paths.expected).max(),
+    }
+    return {key: None if value is None else float(value) for key, value in found.items()} | {
+        "queries": found["queries"]
+    }
+
+
+def model_of(task: Task) -> Model:
+    """The chain or model of a task: from its file, or of its family with the task's seed."""
     if task["file"] is not None:
-        chain = MarkovChain.load(task["file"])
+        chain = load_model(task["file"])
         if chain.digest() != task["digest"]:
             raise InvalidInput(f"{task['file']} has changed since the sweep began", hint="run the sweep anew")
         return chain
@@ -327,6 +362,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
         from distributed.client import FutureCancelledError
     except ImportError:
         raise MissingExtra("a cluster needs Dask", extra="sweep") from None
+    _check_address(address)
     try:
         client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
@@ -348,6 +384,25 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
                 future.release()
         except (OSError, FutureCancelledError) as error:  # what Dask raises once its scheduler is gone
             raise ClusterLost(f"the cluster went away: {error}", hint=GO_ON) from None
+
+
+def _check_address(address: str) -> None:
+    """Refuse an address where nobody listens, before Dask does so at length."""
+    parts = urlsplit(address if "://" in address else f"tcp://{address}")
+    try:
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if parts.scheme not in ("tcp", "tls"):
+        return
+    if not host or not port:
+        raise InvalidInput(f"{address!r} is not the address of a Dask scheduler", hint="e.g. tcp://127.0.0.1:8786")
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ClusterLost(
+            f"no Dask scheduler at {address}: {error.strerror or error}", hint="start one with `dask scheduler`"
+        ) from None
 
 
 GO_ON = "the rows that were done are kept; run it again to go on"
