@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
 from typing import Any
 
@@ -21,8 +22,23 @@ def displayed(self: Any, node: Any) -> None:
         label = get_node_equation_number(self, node)
         number = f'<span class="eqno">({label})</span>'
     identifiers = "".join(f'<span id="{escape(name)}"></span>' for name in node.get("ids", []))
-    self.body.append(f'<div class="math">{identifiers}{convert(node.astext(), display="block")}{number}</div>\n')
+    formulas = "".join(convert(part, display="block") for part in parts(node.astext()))
+    self.body.append(f'<div class="math">{identifiers}<div class="parts">{formulas}</div>{number}</div>\n')
     raise _done()
+
+
+def parts(text: str) -> list[str]:
+    """The formulas between the wide spaces of a displayed line; where there is no room for all, they are put below one
+    another. A space inside brackets or braces parts nothing.
+    """
+    found, depth = [""], 0
+    for word in re.split(r"(\\\\|\\[A-Za-z]+|[{}])", text):
+        depth += {"{": 1, "}": -1, r"\left": 1, r"\right": -1, r"\begin": 1, r"\end": -1}.get(word, 0)
+        if word in {r"\quad", r"\qquad"} and depth == 0:
+            found.append("")
+        else:
+            found[-1] += word
+    return [part.strip() for part in found if part.strip()]
 
 
 def _done() -> Exception:
