@@ -15,6 +15,7 @@ SOURCE = Path(onoff.__file__).parent
 # From the bottom up: a part may import parts that stand before it, and itself.
 LAYERS = [
     "errors",
+    "names",
     "system",
     "figures",
     "model",

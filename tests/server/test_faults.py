@@ -262,7 +262,7 @@ def test_of_two_servers_on_one_redis_one_is_killed_and_the_other_goes_on():
 
 
 def test_a_full_disk_refuses_to_publish_and_goes_on_serving(tmp_path):
-    """The file may not grow (RLIMIT_FSIZE): publishing gets 503 and stores nothing, queries are answered."""
+    """The file may not grow (RLIMIT_FSIZE): publishing gets 507 and stores nothing, queries are answered."""
     where = str(tmp_path / "m.db")
     token = asyncio.run(_prepare(where))
     server = LimitedServed(where)
@@ -270,7 +270,7 @@ def test_a_full_disk_refuses_to_publish_and_goes_on_serving(tmp_path):
         thread = Publishing(server.url, token, 0, 0)
         thread.start()
         thread.join()
-        assert thread.refusals == [503]
+        assert thread.refusals == [507]
         assert latest(server.url)[0] == thread.acknowledged > 0
     finally:
         server.kill()

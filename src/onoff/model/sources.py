@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -10,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidChain, UnknownSource, nearest
-
-LONGEST_NAME = 256
-"""Bytes of a source's name at most."""
+from onoff.names import name_problem
 
 
 class Sources(ABC):
@@ -49,14 +46,9 @@ class Sources(ABC):
 
 def check_name(name: Any, what: str) -> None:
     """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
-    if not isinstance(name, str) or not name.strip():
-        raise InvalidChain(f"{what} is empty or not text", hint="give each source a name")
-    if len(name.encode("utf-8", "surrogatepass")) > LONGEST_NAME:
-        raise InvalidChain(f"{what} is longer than {LONGEST_NAME} bytes", hint="shorten it")
-    if any(unicodedata.category(letter) in {"Cc", "Cf", "Cs"} for letter in name):
-        raise InvalidChain(f"{what} holds a control character", hint="use visible characters")
-    if unicodedata.normalize("NFC", name) != name:
-        raise InvalidChain(f"{what} is not in Unicode normal form C", hint="normalise it to NFC")
+    problem = name_problem(name)
+    if problem is not None:
+        raise InvalidChain(f"{what} {problem.message}", hint=problem.hint)
 
 
 def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:

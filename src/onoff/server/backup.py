@@ -13,12 +13,12 @@ import zlib
 from pathlib import Path
 
 from onoff.errors import InvalidInput, InvalidWire
+from onoff.names import MAX_NAME_BYTES
 from onoff.server.changes import Changes
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.system.atomic import atomic_write
 from onoff.wire import (
-    MAX_NAME_BYTES,
     MAX_SOURCES,
     Catalogue,
     ChangesDecoder,

@@ -46,7 +46,7 @@ MANY_QUERIES = 10  # since the last commit: from here on they come first ...
 COMMIT_SECONDS = 0.02  # ... and publishes are committed together, once in this time
 
 ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
-PROBE_SECONDS = 1.0  # for which the outcome of a trial write is taken to hold
+PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
 # One statement: all that it reads is of the same moment.
 _CHANGED = """
@@ -85,7 +85,7 @@ class SQLiteStore:
         self._heard = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
-        self._probed = (-PROBE_SECONDS, Readiness())
+        self._probed = -PROBE_SECONDS
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -271,9 +271,12 @@ class SQLiteStore:
 
     async def readiness(self) -> Readiness:
         now = time.monotonic()
-        if now - self._probed[0] >= PROBE_SECONDS:
-            self._probed = (now, await self._probe())
-        return self._probed[1]
+        if now - self._probed < PROBE_SECONDS:
+            return Readiness()
+        outcome = await self._probe()
+        if outcome == Readiness():
+            self._probed = now
+        return outcome
 
     async def _probe(self) -> Readiness:
         try:

@@ -73,7 +73,7 @@ _LAST = struct.Struct(">Q32s")
 _BATCH_BYTES = 4 * 1024 * 1024
 _CONNECTIONS = 16
 _SECONDS = 5
-PROBE_SECONDS = 1.0  # for which the outcome of a trial write is taken to hold
+PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ class ValkeyStore:
         self._known = (b"", Catalogue(()))
         self._queue: deque[_Waiting] = deque()
         self._publishing: asyncio.Task[None] | None = None
-        self._probed = (-PROBE_SECONDS, Readiness())
+        self._probed = -PROBE_SECONDS
         self._scripts = {
             text: client.register_script(text)
             for text in (
@@ -357,9 +357,12 @@ class ValkeyStore:
 
     async def readiness(self) -> Readiness:
         now = time.monotonic()
-        if now - self._probed[0] >= PROBE_SECONDS:
-            self._probed = (now, await self._probe())
-        return self._probed[1]
+        if now - self._probed < PROBE_SECONDS:
+            return Readiness()
+        outcome = await self._probe()
+        if outcome == Readiness():
+            self._probed = now
+        return outcome
 
     async def _probe(self) -> Readiness:
         """A query is noted by a write as a publish is, so what stands against one stands against both."""

@@ -14,16 +14,15 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-import unicodedata
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
 from onoff.errors import InvalidWire, UnknownSource
+from onoff.names import name_problem
 
 EPOCH_LIMIT: Final = 1 << 48
 MAX_SOURCES: Final = 1 << 16
-MAX_NAME_BYTES: Final = 256
 DEFAULT_FRAME_SIZE: Final = 64 * 1024
 MIN_FRAME_SIZE: Final = 256
 MAX_FRAME_SIZE: Final = 16 * 1024 * 1024
@@ -42,22 +41,10 @@ def capacity(frame_size: int) -> int:
 
 
 def check_name(name: str) -> str:
-    """`name` itself, if it can name a source: NFC, 1 to 256 bytes, all visible, and not like a path."""
-    try:
-        size = len(name.encode())
-    except UnicodeEncodeError:
-        raise InvalidWire("a source name holds a lone surrogate", hint="use well-formed Unicode") from None
-    if not 0 < size <= MAX_NAME_BYTES:
-        raise InvalidWire(f"a source name has {size} bytes", hint=f"use 1 to {MAX_NAME_BYTES} bytes of UTF-8")
-    if unicodedata.normalize("NFC", name) != name:
-        raise InvalidWire("a source name is not in Unicode form NFC", hint="normalise it to NFC")
-    if any(unicodedata.category(c) in {"Cc", "Cf", "Zl", "Zp"} for c in name) or name != name.strip():
-        raise InvalidWire(
-            "a source name holds control or invisible characters",
-            hint="use visible characters and single spaces",
-        )
-    if "/" in name or "\\" in name or name in {".", ".."}:
-        raise InvalidWire("a source name looks like a path", hint="leave out slashes and backslashes")
+    """`name` itself, if it can name a source. Raises InvalidWire."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise InvalidWire(f"a source name {problem.message}", hint=problem.hint)
     return name
 
 
