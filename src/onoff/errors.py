@@ -21,6 +21,7 @@
     ├── MirrorError                  exit 1   the client's copy of the messages cannot be used
     │   └── MirrorEmpty                       nothing was fetched yet
     ├── ServerUnreachable            exit 4   nobody answers, or not as a message server would
+    │   ├── ServerMissing                     of several servers one does not answer; all are needed
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
 
@@ -144,6 +145,14 @@ class ServerUnreachable(OnOffError):
     """Nobody answers at the address, or not as a message server would."""
 
     exit_code = 4
+
+
+class ServerMissing(ServerUnreachable):
+    """Of several servers one does not answer, and all are needed. `answered`: the places of those that do."""
+
+    def __init__(self, message: str, *, hint: str | None = None, answered: tuple[int, ...] = ()) -> None:
+        super().__init__(message, hint=hint)
+        self.answered = answered
 
 
 class BadAnswer(ServerUnreachable):

@@ -66,6 +66,7 @@ def test_a_message_is_bytes_and_says_what_the_server_saw():
         "private": False,
         "note": None,
         "mirror": False,
+        "vectors": [],
         "cost": len(world.sets()[-1]),
     }
 

@@ -337,7 +337,7 @@ def test_a_server_without_a_catalogue_is_none():
         steps = machine().request(0, private=True)
         assert isinstance(next(steps), Fetch)
         with pytest.raises(BadAnswer, match=f"no catalogue, but HTTP {status}"):
-            steps.send(Reply(status, (), wire.encode_catalogue(World().catalogue)))
+            remembered(steps, Reply(status, (), wire.encode_catalogue(World().catalogue)))
 
 
 def test_a_catalogue_without_our_sources_is_counted():
@@ -393,9 +393,17 @@ def test_no_reply_is_named():
         steps = machine().request(0, private=True)
         next(steps)
         with pytest.raises(ServerUnreachable, match=f"{URL}: {reason}"):
-            steps.send(event)
+            remembered(steps, event)
     with pytest.raises(ServerUnreachable, match="no attempt was allowed"):
-        next(machine(attempts=0).request(0, private=True))
+        remembered(machine(attempts=0).request(0, private=True), None)
+
+
+def remembered(steps, event):
+    """What fails before a query was made counts as a request all the same: somebody wanted it."""
+    command = steps.send(event)
+    assert (command.record.wanted, command.record.mirror, command.record.pending) == (0, True, True)
+    assert set(wire.decode_bitmap(command.record.asked, 4)) == {0, 1, 2, 3}
+    steps.send(None)
 
 
 def test_a_header_that_comes_twice_is_none():

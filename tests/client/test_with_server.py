@@ -97,3 +97,29 @@ def test_a_mirror_survives_a_grown_catalogue_and_a_server_that_starts_again(serv
         message = client.get("beta", private=True)
         assert (message, message.messages) == (SOURCES["beta"], 4)
         assert [state.name for state in client.mirror.sources()] == [*NAMES, "epsilon"]
+
+
+def test_two_servers_that_hold_the_same_give_one_message(tmp_path):
+    """A store and its copy: the same edition, one sum of each, one message."""
+    bodies = {name: f"first of {name} ".encode() * (number * 50 + 1) for number, name in enumerate(NAMES)}
+    for place in "ab":
+        (tmp_path / place).mkdir()
+    with running(bodies, store=tmp_path / "a" / "messages.db"):
+        pass
+    for file in (tmp_path / "a").iterdir():
+        shutil.copy(file, tmp_path / "b")
+    with (
+        running(NAMES, store=tmp_path / "a" / "messages.db") as first,
+        running(NAMES, store=tmp_path / "b" / "messages.db") as second,
+    ):
+        urls = [first.url, second.url]
+        for _ in range(2):
+            with Client(urls, CHAIN, tmp_path / "journal", "greedy", tick=0) as client:
+                for number in range(12):
+                    name = NAMES[number % 4]
+                    message = client.get(name, private=number % 3 == 0)
+                    assert message == bodies[name]
+                    assert message.messages <= 2
+        assert message.sent.step == 23
+        with Client(urls, None, tmp_path / "other", tick=0) as client:
+            assert client.get("delta", private=True) == bodies["delta"]

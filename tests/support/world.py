@@ -31,6 +31,8 @@ class World:
         self.not_durable = []
         self.lock = threading.RLock()
         self.tells_changes = True
+        self.held = 64
+        """How many editions are kept for sums."""
         self.lives = 0
         self.begin_life()
         for name in names:
@@ -54,6 +56,7 @@ class World:
         life, epoch = self.lives.to_bytes(16), self.catalogue.epoch
         self.editions = [wire.Edition(epoch, life, 0, wire.first_digest(epoch, life))]
         self.changed = {}
+        self.snapshots = [{}]
         for name in self.catalogue.names:
             if self.messages[name].version:
                 self.note_change(name)
@@ -63,6 +66,7 @@ class World:
         digest = wire.next_digest(last.digest, self.catalogue.index[name], self.messages[name])
         self.editions.append(wire.Edition(last.epoch, last.life, last.number + 1, digest))
         self.changed[name] = last.number + 1
+        self.snapshots.append({**self.snapshots[-1], name: self.messages[name]})
 
     def rename(self, names, *, frame_size=None):
         """A new epoch."""
@@ -82,8 +86,10 @@ class World:
         """(session, step) -> the distinct byte strings that were sent for it."""
         found = {}
         for query in self.queries:
-            head = wire.decode_query_head(query)
-            found.setdefault((head.session, head.step), set()).add(query)
+            several = int.from_bytes(query[:2]) == 2
+            head = wire.decode_sum_head(query) if several else wire.decode_query_head(query)
+            string = wire.sum_step_digest(query) if several else query  # another edition of the same is the same
+            found.setdefault((head.session, head.step), set()).add(string)
         return found
 
     def sets(self):
@@ -112,6 +118,8 @@ class World:
                 return Reply(200, (("content-type", "application/json"),), wire.encode_seen(seen))
             if path == wire.QUERY_PATH:
                 return self._query(body)
+            if path == wire.SUM_PATH:
+                return self._sum(body)
             if path.startswith(wire.CHANGES_PATH) and self.tells_changes:
                 return self._changes(path.partition("?")[2])
             if path == wire.EDITION_PATH and self.tells_changes:
@@ -140,6 +148,33 @@ class World:
             for s in query.sources
         )
         return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+
+    def _sum(self, body):
+        if self.journal is not None and body not in self.queries and not _on_disk(self.journal, body):
+            self.not_durable.append(body)
+        self.queries.append(body)
+        query = wire.decode_sum_query(body, self.catalogue.n)
+        if query.epoch != self.catalogue.epoch:
+            return self._problem(wire.Problem(409, "changed", type=wire.EPOCH_CHANGED, epoch=self.catalogue.epoch))
+        newest = self.editions[-1].number
+        held = newest - self.held < query.edition <= newest
+        if not held or query.digest != self.editions[query.edition].digest:
+            return self._problem(wire.Problem(409, "gone", type=wire.EDITION_GONE, edition=newest))
+        digest = wire.sum_step_digest(body).hex()
+        step, known = self.seen.get(query.session, (-1, None))
+        if query.step < step or (query.step == step and digest != known):
+            return self._problem(wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=known))
+        self.seen[query.session] = (query.step, digest)
+        messages = self.snapshots[query.edition]
+        frames = [
+            wire.encode_frame(source, messages.get(name, wire.NOTHING), epoch=query.epoch, frame_size=None)
+            for source, name in enumerate(self.catalogue.names)
+        ]
+        return Reply(200, wire.SUM_HEADERS, wire.sum_answer(frames, query.vector, query.servers))
+
+    def vectors(self):
+        """The vectors that were sent to this server, in order of arrival."""
+        return [tuple(wire.decode_sum_query(query, self.catalogue.n).vector) for query in self.queries]
 
     def _changes(self, query):
         asked = wire.decode_since(query)

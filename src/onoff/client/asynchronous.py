@@ -30,7 +30,7 @@ class AsyncClient:
         self._client = Client(*arguments, **options)
 
     def __repr__(self) -> str:
-        return f"<AsyncClient: {self._client.chain.n} sources>"
+        return f"<Async{repr(self._client)[1:]}"
 
     async def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
         """See `Client.get`."""

@@ -23,7 +23,7 @@ class TableBuilder:
     """Builds tables into a cache. A table depends on public state only, so how long it takes tells nothing."""
 
     def __init__(
-        self, tables: TableCache, report: Callable[[Progress], None] | None, clock: Callable[[], float]
+        self, tables: TableCache | None, report: Callable[[Progress], None] | None, clock: Callable[[], float]
     ) -> None:
         self.tables = tables
         self._report = report
@@ -32,12 +32,12 @@ class TableBuilder:
 
     def ready(self, memory: Memory) -> bool:
         """Whether an OFF request in this state would need no building."""
-        return memory.rows.distinct == 1 or self.tables.has(memory)
+        return memory.rows.distinct == 1 or self.tables is None or self.tables.has(memory)
 
     def build(self, memory: Memory) -> None:
         """Return when the table of `memory` is in the cache."""
         with self._lock:
-            if self.ready(memory):
+            if self.tables is None or self.ready(memory):
                 return
             started = self._clock()
             self._tell(Progress("building", memory.rows.m))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from onoff import wire
+from onoff.client.commands import Fetch, Steps
 from onoff.client.exchange import Reply, Request, Transport
+from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerUnreachable
 
 LARGEST_CATALOGUE: Final = 64 * 2**20
@@ -51,6 +53,11 @@ def fetch_catalogue(server: str, transport: Transport | None = None, *, timeout:
         return read_catalogue(server, reply)
     except InvalidWire as error:
         raise BadAnswer(f"{server}: {error.message}", hint=error.hint) from None
+
+
+def fetch_by(retries: Retries) -> Steps[wire.Catalogue]:
+    """The catalogue, as part of a request that is repeated where it fails."""
+    return (yield from retries.exchange(Fetch(), lambda reply: read_catalogue(retries.server, reply)))
 
 
 def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:

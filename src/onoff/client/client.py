@@ -12,30 +12,33 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from onoff import wire
 from onoff.client.background import Background
 from onoff.client.builder import Progress, TableBuilder
-from onoff.client.catalogue import require_sources
+from onoff.client.catalogue import fetch_by, require_sources
 from onoff.client.commands import Build, Command, Result, Steps, Store
 from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Clock, Driver
 from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
-from onoff.client.forecast import Forecast, expected_bytes, frame_sizes
+from onoff.client.forecast import Forecast, cost_of_set, expected_bytes, expected_messages, frame_sizes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
 from onoff.client.mirror import MemoryMirror
 from onoff.client.mirrored import MirrorClient, Refresh, SourceState
 from onoff.client.refreshing import NoChanges
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
+from onoff.client.servers import SumCore
 from onoff.client.transport import TIMEOUT, Http, check_url
-from onoff.errors import InvalidInput, JournalError, OnOffError, UnknownSource
+from onoff.client.unmodelled import AlwaysPrivate, NoModel
+from onoff.errors import InvalidInput, JournalError, OnOffError, ServerMissing, UnknownSource
 from onoff.model.contexts import Model, load_model
 from onoff.session import Session
 from onoff.session.cache import TableCache
@@ -50,9 +53,11 @@ class Client:
     Parameters
     ----------
     url
-        The address of the server.
+        The address of the server, or the addresses of several that hold the same messages and do not tell each other
+        what they were asked: none of them then learns which source is wanted, at the cost of about two messages.
     chain
-        How requests follow one another: a MarkovChain, a RequestModel, or the path of a file of either.
+        How requests follow one another: a MarkovChain, a RequestModel, or the path of a file of either. None: not
+        known, and every request is private.
     journal
         The path of the journal (default: one per server in the user's state directory), or a JournalStore.
     scheme, options
@@ -62,6 +67,8 @@ class Client:
         everything by a query.
     max_age
         Seconds for which a refreshed mirror counts as up to date.
+    on_missing
+        Where one of several servers does not answer: "error", or "everything" to fetch all messages from one that does.
     hide
         With a RequestModel: how many of the last private requests stay hidden.
     everything
@@ -88,13 +95,14 @@ class Client:
 
     def __init__(
         self,
-        url: str,
-        chain: Model | str | os.PathLike[str],
+        url: str | Sequence[str],
+        chain: Model | str | os.PathLike[str] | None,
         journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str = "auto",
         *,
         mirror: str | os.PathLike[str] | MemoryMirror | Literal[False] | None = None,
         max_age: float = 0.0,
+        on_missing: Literal["error", "everything"] = "error",
         hide: int = 1,
         everything: bool = False,
         attempts: int = ATTEMPTS,
@@ -108,32 +116,33 @@ class Client:
         tables: TableCache | None = None,
         entropy: Entropy | None = None,
         new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES),
-        transport: Transport | None = None,
+        transport: Transport | Sequence[Transport] | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
         **options: Any,
     ) -> None:
-        self.url = check_url(url).rstrip("/")
-        self.chain: Model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
+        self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
+        self.url = " ".join(self.urls)
+        _check_servers(self.urls, on_missing)
         origin = str(Path(chain).absolute()) if isinstance(chain, str | os.PathLike) else "given by the program"
+        self._model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
         self.journal = default_journal(self.url) if journal is None else journal
-        if tables is None:
+        if tables is None and self._model is not None:
             options.setdefault("store", default_store() if journal is None else None)
-            tables = TableCache(self.chain, scheme, **options)
+            tables = TableCache(self._model, scheme, **options)
         elif options:
-            raise InvalidInput("both tables and how to make them", hint="give one of the two")
+            raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")
         self.max_age = max_age
-        line = Http(url, timeout=timeout) if transport is None else transport
+        lines = _lines(self.urls, transport, timeout)
         self._observe = observe
         self._builder = TableBuilder(tables, progress, clock)
-        self._driver = Driver(line, Clock(clock, sleep, tick), waiting)
-        self._mirror = (
-            None
-            if mirror is False
-            else MirrorClient(
-                self.url,
-                self._beside_the_journal() if mirror is None else mirror,
+        self._driver = Driver(lines, Clock(clock, sleep, tick), waiting)
+        self._on_missing = on_missing
+        self._mirrors = tuple(
+            MirrorClient(
+                each,
+                self._beside_the_journal(place) if mirror is None or place else mirror,
                 attempts=attempts,
                 backoff=backoff,
                 waiting=waiting,
@@ -142,13 +151,22 @@ class Client:
                 now=now,
                 sleep=sleep,
             )
+            for place, (each, line) in enumerate(zip(self.urls, lines, strict=True))
+            if mirror is not False
         )
         self._tells_changes = True
         random = SystemEntropy() if entropy is None else entropy
+        retries = [Retries(each, attempts, backoff) for each in self.urls]
 
         def new_core() -> Core:
-            session = Session(self.chain, hide=hide, everything=everything, entropy=random, tables=tables)
-            return Core(session, Retries(self.url, attempts, backoff), origin=origin, new_session=new_session)
+            session = (
+                cast("Session", AlwaysPrivate(self.chain.names))
+                if self._model is None
+                else Session(self._model, hide=hide, everything=everything, entropy=random, tables=tables)
+            )
+            if len(retries) == 1:
+                return Core(session, retries[0], origin=origin, new_session=new_session)
+            return SumCore(session, retries, origin=origin, new_session=new_session, randbelow=_randbelow(random))
 
         self._durable = DurableCore(self._open_journal, new_core)
         self._background = Background("onoff-client", self._after_request) if background else None
@@ -156,7 +174,15 @@ class Client:
         _forbid_core_dumps()
 
     def __repr__(self) -> str:
-        return f"<Client: {self.chain.n} sources>"
+        return "<Client: no model>" if self._model is None else f"<Client: {self._model.n} sources>"
+
+    @cached_property
+    def chain(self) -> Model:
+        """The model; without one, the names in the catalogue of the server, which is asked for them."""
+        if self._model is not None:
+            return self._model
+        catalogue = self._driver.run(fetch_by(Retries(self.urls[0])))
+        return cast("Model", NoModel(catalogue.names))
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -181,18 +207,21 @@ class Client:
             It counts as made: `retry` repeats it, another `get` is another request.
         """
         wanted = self._index(source)
-        if private and self._mirror is not None and self._tells_changes:
+        if not private and self._model is None:
+            raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")
+        if private and len(self.urls) == 1 and self._mirrors and self._tells_changes:
             with self._lock:
                 self._carry_out(lambda core: core.remember(wanted, pending=True))
                 return self._read_mirror(wanted, self.max_age if max_age is None else max_age)
-        return self._ask(lambda core: core.request(wanted, private=private))
+        return self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private))
 
     def retry(self) -> Message:
         """The message of the last request, by repeating it as it was. Raises what `get` raises."""
         with self._lock:
-            if self.core.record is not None and self.core.record.mirror and self._mirror is not None:
+            record = self.core.record
+            if record is not None and record.mirror and len(self.urls) == 1 and self._mirrors:
                 return self._read_mirror(self.core.waiting().wanted, 0.0)
-            return self._ask(Core.retry)
+            return self._ask_or_mirror(None if record is None else record.wanted, lambda core: core.retry())
 
     # -- the mirror ----------------------------------------------------------------------------------------
 
@@ -238,8 +267,8 @@ class Client:
 
     @property
     def mirror(self) -> MirrorClient | None:
-        """The mirror, and what refreshes it; None where the client has none."""
-        return self._mirror
+        """The mirror (of several servers: of the first), and what refreshes it; None where the client has none."""
+        return self._mirrors[0] if self._mirrors else None
 
     def forecast(self) -> Forecast:
         """What requests will cost, in bytes. Asks the server how much changes in an hour, and nothing else."""
@@ -259,13 +288,14 @@ class Client:
         refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
         return Forecast(per_hour, refresh, open_request, everything, mirror.used_today)
 
-    def _read_mirror(self, wanted: int, max_age: float) -> Message:
+    def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
-        mirror = self._need_mirror()
+        mirror = self._need_mirror(place)
         core, journal = self._durable.open()
         try:
-            age = mirror.age
-            refreshed = self.refresh() if age is None or age >= max_age else None
+            refreshed = mirror.refresh_if_older(max_age)
+            if refreshed is not None and mirror.mirror.catalogue is not None:
+                require_sources(self.chain.names, mirror.mirror.catalogue)
             message = mirror.copy_as(Message, self.chain.names[wanted])
         except NoChanges:
             self._tells_changes = False  # until the client is made anew
@@ -278,13 +308,15 @@ class Client:
         changed, received = ((), 0) if refreshed is None else (refreshed.changed, refreshed.received)
         return message.after(_sent(core), messages=len(changed), received=received)
 
-    def _need_mirror(self) -> MirrorClient:
-        if self._mirror is None:
+    def _need_mirror(self, place: int = 0) -> MirrorClient:
+        if not self._mirrors:
             raise InvalidInput("this client has no mirror", hint="make it without mirror=False")
-        return self._mirror
+        return self._mirrors[place]
 
-    def _beside_the_journal(self) -> Path | None:
-        return Path(f"{os.fspath(self.journal)}.mirror") if isinstance(self.journal, str | os.PathLike) else None
+    def _beside_the_journal(self, place: int) -> Path | None:
+        if not isinstance(self.journal, str | os.PathLike):
+            return None
+        return Path(f"{os.fspath(self.journal)}.mirror{f'-{place}' if place else ''}")
 
     # -- what is known without asking ----------------------------------------------------------------------
 
@@ -297,6 +329,8 @@ class Client:
     @property
     def tables(self) -> TableCache:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
+        if self._builder.tables is None:
+            raise InvalidInput("a client without a model has no tables", hint="give a chain or a model")
         return self._builder.tables
 
     def status(self) -> dict[str, Any]:
@@ -312,14 +346,13 @@ class Client:
         with self._lock:
             core = self.core
             if core.doubt is not None or core.record is None:
-                return float(self.chain.n)
+                return cost_of_set(self.chain.n, len(self.urls))
             session = core.session.fork(SystemEntropy())  # as it stands now, whatever is asked meanwhile
-        if private:
-            return session.expected_cost(private=True)
-        if not wait and not self._builder.ready(session.memory):
+        if not private and not wait and not self._builder.ready(session.memory):
             return None
-        self._builder.build(session.memory)
-        return session.expected_cost(private=False)
+        if not private:
+            self._builder.build(session.memory)
+        return expected_messages(session, len(self.urls), private=private)
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -327,8 +360,8 @@ class Client:
         """Flush the journal, and let go of it and of the mirror. A second call does nothing."""
         with self._lock:
             closed_now = self._durable.close()
-            if self._mirror is not None:
-                self._mirror.close()
+            for mirror in self._mirrors:
+                mirror.close()
         if closed_now and self._background is not None:
             self._background.close()
 
@@ -352,14 +385,25 @@ class Client:
         journal = self.journal
         return Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
 
+    def _ask_or_mirror(self, wanted: int | None, steps: Callable[[Core], Steps[Message]]) -> Message:
+        """A request; where one of several servers is missing and that is allowed, everything from one that is not."""
+        with self._lock:
+            try:
+                return self._ask(steps)
+            except ServerMissing as error:
+                if self._on_missing != "everything" or not error.answered or wanted is None or not self._mirrors:
+                    raise
+                self._carry_out(lambda core: core.remember(wanted, pending=True))
+                return self._read_mirror(wanted, 0.0, error.answered[0])
+
     def _ask(self, steps: Callable[[Core], Steps[Message]]) -> Message:
         """A request that the server answers."""
         with self._lock:
             message = self._carry_out(steps)
             core, journal = self._durable.open()
             self._defer(core, journal.complete)
-            if self._mirror is not None:
-                self._mirror.count_traffic(message.received)
+            for mirror in self._mirrors[:1]:
+                mirror.count_traffic(message.received)
             return message
 
     def _carry_out(self, steps: Callable[[Core], Steps[Result]]) -> Result:
@@ -418,6 +462,28 @@ def default_journal(url: str) -> Path:
     from platformdirs import user_state_path
 
     return user_state_path("onoff") / f"journal-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:12]}.sqlite"
+
+
+def _check_servers(urls: tuple[str, ...], on_missing: str) -> None:
+    if not urls or len(set(urls)) != len(urls):
+        raise InvalidInput("no server, or the same one twice", hint="give addresses of different servers")
+    if len(urls) > wire.MAX_SERVERS:
+        raise InvalidInput(f"{len(urls)} servers", hint=f"at most {wire.MAX_SERVERS}")
+    if on_missing not in {"error", "everything"}:
+        raise InvalidInput(f"on_missing={on_missing!r}", hint='"error" or "everything"')
+
+
+def _lines(
+    urls: tuple[str, ...], transport: Transport | Sequence[Transport] | None, timeout: float
+) -> tuple[Transport, ...]:
+    """How each server is reached."""
+    if transport is None:
+        return tuple(Http(url, timeout=timeout) for url in urls)
+    return tuple(transport) if isinstance(transport, Sequence) else (transport,) * len(urls)
+
+
+def _randbelow(entropy: Entropy) -> Callable[[int], int]:
+    return secrets.randbelow if isinstance(entropy, SystemEntropy) else lambda k: entropy.choose([1] * k)
 
 
 def _forbid_core_dumps() -> None:

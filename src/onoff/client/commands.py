@@ -1,4 +1,4 @@
-"""The commands that a core gives, and the events that they lead to.
+"""The commands that a core gives, and the events that they lead to. Exchanges name which of its servers is meant.
 
 Fetch      GET the catalogue                               ->  Reply or Failure
 Ask        POST a session id: which step was seen last     ->  Reply or Failure
@@ -6,6 +6,7 @@ Build      have the table of the public state at hand      ->  None
 Store      write the record                                ->  None, once it is durable
 Tick       wait until it does not show how long the draw took  ->  None
 Send       POST the record's bytes                         ->  Reply or Failure
+SendSum    POST the bytes for one of several servers       ->  Reply or Failure
 Changes    GET all that changed since an edition           ->  Reply or Failure
 Newest     GET the number of the newest edition            ->  Reply or Failure
 Wait       so many seconds                                 ->  None
@@ -26,12 +27,15 @@ from onoff.wire import Edition
 class Fetch:
     """GET the catalogue."""
 
+    server: int = 0
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """POST a session id, to learn the last step that the server saw in it."""
 
     session: bytes
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,16 @@ class Send:
 
     query: bytes = field(repr=False)
     limit: int
+    server: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SendSum:
+    """POST these bytes to one of several servers; read at most `limit` bytes of answer."""
+
+    query: bytes = field(repr=False)
+    limit: int
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +78,14 @@ class Changes:
     """GET every message that changed after the edition at hand; None: every message."""
 
     have: Edition | None
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Newest:
     """GET the newest edition, and how much changes in an hour."""
+
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +95,7 @@ class Wait:
     seconds: float
 
 
-Exchange = Fetch | Ask | Send | Changes | Newest
+Exchange = Fetch | Ask | Send | SendSum | Changes | Newest
 Command = Exchange | Build | Store | Tick | Wait
 Event = Reply | Failure | None
 Result = TypeVar("Result")

@@ -37,7 +37,7 @@ from onoff.client.exchange import Reply
 from onoff.client.message import Message, Sent
 from onoff.client.record import Record
 from onoff.client.retrying import Retries
-from onoff.errors import BadAnswer, InvalidWire, OnOffError
+from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.contexts import Model
 from onoff.session import Session
 from onoff.session.memory import Memory
@@ -60,12 +60,15 @@ class Core:
     retries      which server, and how often it is sent the same bytes before it is given up
     origin       where the chain came from, for the record
     new_session  16 fresh random bytes
+    name         what the record calls the server; its address unless given
     """
 
-    def __init__(self, session: Session, retries: Retries, *, origin: str, new_session: Callable[[], bytes]) -> None:
+    def __init__(
+        self, session: Session, retries: Retries, *, origin: str, new_session: Callable[[], bytes], name: str = ""
+    ) -> None:
         self.session = session
         self.chain: Model = session.model
-        self.server = retries.server
+        self.server = name or retries.server
         self.origin = origin
         self.record: Record | None = None
         self.doubt: Doubt | None = None
@@ -92,7 +95,11 @@ class Core:
 
     def request(self, wanted: int, *, private: bool) -> Steps[Message]:
         """Everything that one request takes; a step of its own, whatever became of the one before."""
-        yield from self._get_ready()
+        try:
+            yield from self._get_ready()
+        except ServerUnreachable:  # somebody wanted it all the same, and wants the next thing because of it
+            yield from self.remember(wanted, pending=True)
+            raise
         if self.doubt is not None or self.record is None:
             record, memory = self._start_over(wanted, private, self.doubt or Doubt.NOTHING_STORED)
         else:
@@ -212,9 +219,9 @@ class Core:
         memory: Memory,
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
-        query = self._encode(session, step, self._server_indices(sources))
+        query, others = self._encode(session, step, self._server_indices(sources), wanted)
         record = Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
-        return replace(record, memory=memory.stored())
+        return replace(record, memory=memory.stored(), others=others)
 
     def _carry_out(self, record: Record, memory: Memory) -> Steps[Message]:
         """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""
@@ -249,7 +256,7 @@ class Core:
 
     def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[tuple[wire.Message, ...], int]:
         if reply.status == 409:
-            raise Conflict(_reason(reply))
+            raise Conflict(conflict_of(reply))
         if reply.status != 200:
             raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
         if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
@@ -284,10 +291,10 @@ class Core:
                 return Doubt.OTHER_CATALOGUE
             if record.mirror:  # these bytes are of the last query, not of what was read since
                 return None if (head.session, head.step) == (record.session, record.step) else Doubt.UNFIT
-            again = self._encode(record.session, record.step, self._asked_indices(record))
+            again = self._encode(record.session, record.step, self._asked_indices(record), record.wanted)
         except InvalidWire:
             return Doubt.UNFIT
-        return None if record.query == again else Doubt.UNFIT
+        return None if (record.query, record.others) == again else Doubt.UNFIT
 
     @property
     def _offered(self) -> Catalogue:
@@ -302,8 +309,9 @@ class Core:
     def _asked_indices(self, record: Record) -> tuple[int, ...]:
         return self._server_indices(wire.decode_bitmap(record.asked, self.chain.n))
 
-    def _encode(self, session: bytes, step: int, indices: tuple[int, ...]) -> bytes:
-        return wire.encode_query(wire.Query(self._offered.epoch, session, step, indices, n=self._offered.n))
+    def _encode(self, session: bytes, step: int, indices: tuple[int, ...], wanted: int) -> tuple[bytes, bytes]:
+        """The bytes for the server, and those for further ones."""
+        return wire.encode_query(wire.Query(self._offered.epoch, session, step, indices, n=self._offered.n)), b""
 
 
 class Conflict(Exception):
@@ -314,7 +322,8 @@ class Conflict(Exception):
         self.doubt = doubt
 
 
-def _reason(reply: Reply) -> Doubt:
+def conflict_of(reply: Reply) -> Doubt:
+    """What a 409 means."""
     try:
         problem = wire.decode_problem(reply.body)
     except InvalidWire:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,10 +15,12 @@ from onoff.client.commands import (
     Changes,
     Command,
     Event,
+    Exchange,
     Fetch,
     Newest,
     Result,
     Send,
+    SendSum,
     Steps,
     Tick,
     Wait,
@@ -33,9 +35,10 @@ TICK: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An exchange that begins now; `number` counts how often the same was sent."""
+    """An exchange that begins now; `number` counts how often the same was sent, `server` is which of several."""
 
     number: int
+    server: int = 0
 
 
 @dataclass(frozen=True)
@@ -54,10 +57,12 @@ class Clock:
 
 
 class Driver:
-    """The hands of a core, or of a refresh. `waiting` is called with every `Attempt`."""
+    """The hands of a core, or of a refresh: one transport for each server. `waiting` is called with every `Attempt`."""
 
-    def __init__(self, transport: Transport, clock: Clock, waiting: Callable[[Attempt], None] | None = None) -> None:
-        self._transport = transport
+    def __init__(
+        self, transports: Sequence[Transport], clock: Clock, waiting: Callable[[Attempt], None] | None = None
+    ) -> None:
+        self._transports = tuple(transports)
         self._clock = clock
         self._waiting = waiting
 
@@ -73,7 +78,7 @@ class Driver:
         """
         started = self._clock.now()
         event: Event = None
-        last: Request | None = None
+        last: tuple[int, Request] | None = None
         attempt = 0
         while True:
             try:
@@ -81,12 +86,12 @@ class Driver:
             except StopIteration as done:
                 result: Result = done.value
                 return result
-            request = _request(command)
-            if request is not None:
-                attempt, last = attempt + 1 if request == last else 1, request
+            if isinstance(command, Exchange):
+                sending = command.server, _request(command)
+                attempt, last = attempt + 1 if sending == last else 1, sending
                 if self._waiting is not None:
-                    self._waiting(Attempt(attempt))
-                event = self._transport.exchange(request)
+                    self._waiting(Attempt(attempt, command.server))
+                event = self._transports[command.server].exchange(sending[1])
                 continue
             event = None
             match command:
@@ -98,8 +103,8 @@ class Driver:
                     perform(command)
 
 
-def _request(command: Command) -> Request | None:
-    """What a command sends, or None where it sends nothing."""
+def _request(command: Exchange) -> Request:
+    """What a command sends."""
     match command:
         case Fetch():
             return CATALOGUE_REQUEST
@@ -107,8 +112,9 @@ def _request(command: Command) -> Request | None:
             return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
         case Send(query, limit):
             return Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit)
+        case SendSum(query, limit):
+            return Request("POST", wire.SUM_PATH, wire.SUM_QUERY_HEADERS, query, limit)
         case Changes(have):
             return Request("GET", wire.changes_target(have), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
         case Newest():
             return Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
-    return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from onoff import wire
 from onoff.client.mirror import MemoryMirror
 from onoff.model.rows import UNIT
 from onoff.session import Session
@@ -51,6 +52,27 @@ def expected_bytes(session: Session, sizes: Sequence[int]) -> float:
     if session.memory.rows.distinct == 1:
         return float(np.mean(sizes))
     return table_bytes(session.tables.of(session.memory), sizes)
+
+
+def cost_of_set(size: int, servers: int) -> float:
+    """The expected messages that are downloaded for one source of a set: all of them, or a few from several servers."""
+    return float(size) if servers == 1 else float(wire.expected_cost(size, servers))
+
+
+def expected_messages(session: Session, servers: int, *, private: bool) -> float:
+    """The expected messages that the next request downloads."""
+    if servers == 1:
+        return session.expected_cost(private=private)
+    if private:
+        return cost_of_set(round(session.expected_cost(private=True)), servers)
+    if session.memory.rows.distinct == 1:
+        return 1.0
+    table = session.tables.of(session.memory)
+    if not isinstance(table, QueryTable):
+        return cost_of_set(round(table.cost), servers)
+    sizes = np.diff(table.offsets)
+    costs = {int(size): cost_of_set(int(size), servers) for size in np.unique(sizes)}
+    return float(np.array([costs[int(size)] for size in sizes]) @ table.mass / UNIT)
 
 
 def table_bytes(table: QuerySource, sizes: Sequence[int]) -> float:

@@ -207,7 +207,12 @@ def _add_mirror(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE request ADD COLUMN mirror INTEGER NOT NULL DEFAULT 0")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror)
+def _add_others(database: sqlite3.Connection) -> None:
+    """3 to 4: the bytes for further servers."""
+    database.execute("ALTER TABLE request ADD COLUMN others BLOB NOT NULL DEFAULT x''")
+
+
+MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror, _add_others)
 """Step i takes a journal of schema i to schema i + 1, in one transaction."""
 
 

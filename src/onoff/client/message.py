@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from onoff import wire
@@ -16,6 +16,8 @@ class Sent:
     n        how many sources there are      private  whether privacy was ON
     note     None, or why everything was asked where less would have been expected (said here, not to the server)
     mirror   read from the mirror: nothing was sent for it; `sources` are all, `step` is the last one sent (-1: none)
+    vectors  with several servers: what each of them saw, an entry for each source of the catalogue; none of them
+             sees `sources`, of which any one vector tells nothing but that its entries lie within
     """
 
     session: str
@@ -25,14 +27,18 @@ class Sent:
     private: bool
     note: str | None = None
     mirror: bool = False
+    vectors: tuple[bytes, ...] = field(default=(), repr=False)
 
     @property
-    def cost(self) -> int:
-        """How many messages were asked for."""
+    def cost(self) -> float:
+        """How many messages are downloaded: one for each source; of several servers, a share of one for each answer."""
+        if self.vectors:
+            return sum(any(vector) for vector in self.vectors) / (len(self.vectors) - 1)
         return 0 if self.mirror else len(self.sources)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "sources": list(self.sources), "cost": self.cost}
+        vectors = [list(vector) for vector in self.vectors]
+        return {**asdict(self), "sources": list(self.sources), "vectors": vectors, "cost": self.cost}
 
 
 class Copy(bytes):
@@ -87,10 +93,10 @@ class Message(Copy):
     """
 
     sent: Sent
-    messages: int
+    messages: float
     received: int
 
-    def after(self, sent: Sent, *, messages: int, received: int) -> Self:
+    def after(self, sent: Sent, *, messages: float, received: int) -> Self:
         """This message, as the answer to a request that took so much."""
         self.sent, self.messages, self.received = sent, messages, received
         return self

@@ -93,7 +93,7 @@ class MirrorClient:
         self.url = check_url(url).rstrip("/")
         self._retries = Retries(self.url, attempts, backoff)
         self._driver = Driver(
-            Http(url, timeout=timeout) if transport is None else transport, Clock(clock, sleep, 0), waiting
+            [Http(url, timeout=timeout) if transport is None else transport], Clock(clock, sleep, 0), waiting
         )
         self._where = MemoryMirror() if mirror is None else mirror
         self._opened: MemoryMirror | None = None

@@ -20,6 +20,7 @@ class Record:
     wanted                 secret: which of them was wanted
     private, note          how it was asked, and why everything was, if it was
     pending                not answered yet
+    others                 what goes to the second and further servers, one after the other, each as long as `query`
     mirror                 read from the mirror: nothing was sent for it, `query` and `step` are those last sent
     memory                 what the session's memory needs beyond `asked` and `wanted`, in bytes of its own; secret
     """
@@ -37,3 +38,4 @@ class Record:
     pending: bool = True
     memory: bytes = field(default=b"", repr=False)
     mirror: bool = False
+    others: bytes = field(default=b"", repr=False)

@@ -49,7 +49,7 @@ class Totals:
 
     requests: int = 0
     private: int = 0
-    messages: int = 0
+    messages: float = 0
     everything: int = 0
     lower: float = 0.0
     bits: float = 0.0
