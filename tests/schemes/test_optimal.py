@@ -1,5 +1,8 @@
 """optimal: equal to the program over all subsets where that can be solved, at its lower bound where that is met."""
 
+from fractions import Fraction
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.optimize import linprog
@@ -129,6 +132,46 @@ def test_out_of_time_it_is_still_exact_and_the_bound_still_true():
     table.verify()
     assert table.cost >= table.lower_bound
     assert check(table.rows, table.certificate) == table.proven_bound
+
+
+SHAPES = {
+    "few rows": lambda: families.sticky(60, np.random.default_rng(1))[:12],
+    "few full rows": lambda: families.dirichlet(50, 50.0, np.random.default_rng(2), rows=15),
+    "few peaked rows": lambda: families.dirichlet(60, 0.1, np.random.default_rng(3), rows=9),
+    "grid": lambda: families.grid(6, 6),
+    "sparse": lambda: families.out_degree(30, 4, np.random.default_rng(4)),
+    "square": lambda: families.dirichlet(20, 1.0, np.random.default_rng(5)),
+    "many rows": lambda: families.dirichlet(16, 0.5, np.random.default_rng(6), rows=40),
+    "small diagonal": lambda: families.small_diagonal(30, np.random.default_rng(7)),
+    "k subsets": lambda: families.k_subsets(7, 3),
+}
+
+
+class SteppedTime:
+    """A clock on which every look takes a millisecond: the same budget ends at the same step on every machine."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def __call__(self):
+        self.now += 0.001
+        return self.now
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_never_dearer_than_greedy_nor_than_with_less_time(shape, monkeypatch):
+    rows = Rows.of(SHAPES[shape]())
+    simple = design(rows, "greedy").exact_cost
+    costs = []
+    for budget in (0.0, 0.01, 0.05, 0.3, 1.5):
+        monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
+        table = design(rows, "optimal", budget=budget)
+        table.verify()
+        assert table.proven_bound <= table.exact_cost
+        costs.append(table.exact_cost)
+    assert costs[0] <= simple
+    assert all(later <= earlier * (1 + Fraction(SAME_COST)) for earlier, later in pairwise(costs))
+    assert costs[-1] < costs[0] or table.optimal
 
 
 def test_adversarial_masses_cost_more_and_never_breach():

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import SCHEMES, optimal, race
-from onoff.schemes.optimal import Progress
 from onoff.schemes.race import Race
 from onoff.schemes.search.clock import Stop, never
+from onoff.schemes.search.search import Progress
 from onoff.tables.table import QueryTable
 
 NAME = "auto"

@@ -1,6 +1,9 @@
 """How the certified optimum is found.
 
-clock                 how long the search may go on
+search                one run, step by step; the cheapest table and the best proof so far
+clock                 how long it may go on
+transport             masses for few rows over many sources, without a program
+ahead                 among equally cheap tables, one with cheap successors
 hall, flow            the master program over masses of sets, and the cuts that it must meet
 pricing, proposals    sets worth adding
 branching             the most that any set can gain, proved by a tree

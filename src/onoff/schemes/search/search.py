@@ -1,0 +1,284 @@
+"""The search for the optimum: the program, the cheapest table and the best proof so far.
+
+1. Few rows over many sources: sets are bred first, stage by stage (see `transport`). Each stage gives a table.
+2. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
+   rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
+3. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
+   pricing of the most promising duals says how far the best table may be off.
+
+Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
+can follow; masses that they cannot, repaired, after the rounds 1, 4, 16, ...; and where none of them is optimal,
+Algorithm 1 and a table from races. The steps do not depend on the budget but for where they end, so more time never
+gives a dearer table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+import numpy as np
+
+from onoff.model.bounds import simplest
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check
+from onoff.model.rows import UNIT, Floats, Rows
+from onoff.schemes import greedy
+from onoff.schemes.search import proofs, transport
+from onoff.schemes.search.branching import branch
+from onoff.schemes.search.clock import Clock
+from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
+from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing
+from onoff.schemes.search.proposals import races, systematic
+from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.repair import repaired
+from onoff.tables.table import OPTIMAL_GAP, QueryTable
+
+MET = OPTIMAL_GAP / 10
+"""Relative distance to the lower bound at which the program counts as solved."""
+FOR_THE_PROOF = 0.25
+"""The part of the time that is kept for a better bound where the search does not come to an end."""
+SOFTNESS = 2.0
+"""How far the duals may be from those of the simple bound at first; see `hall`."""
+MANY_SOURCES, SMALL_QUERIES = 25, 7.0
+"""Full rows over at least so many sources with a lower bound of at most this are solved from the middle; see `hall`."""
+SHAKING = (0.05, 0.2, 0.5, 1.0)
+"""By how much the duals are shaken where climbing finds nothing."""
+TELL_EVERY = 2.0
+"""Seconds between two words of progress."""
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Proposal:
+    """Masses of sets that every row can follow, as far as floats can tell."""
+
+    value: float
+    sets: Sets
+    masses: Floats
+
+
+class Search:
+    """One run of the search."""
+
+    def __init__(self, rows: Rows, clock: Clock, gap: float, rng: np.random.Generator, progress: Progress | None):
+        self.rows = rows
+        self.clock = clock
+        self.gap = gap
+        self.rng = rng
+        self.progress = progress
+        self.best: Proposal | None = None
+        self.cheapest: QueryTable | None = None
+        self.proof: Certificate = simplest(rows)
+        self.lower = float(check(rows, self.proof))
+        self.softness = SOFTNESS
+        size = len(rows.columns)
+        at_the_outer_bound = self.proof == SimpleBound("outer")
+        self.program = HallProgram(rows, self.softness, 1 if at_the_outer_bound else size - 1)
+        self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
+        self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
+        self.breeds = at_the_outer_bound and rows.distinct <= transport.MOST_ROWS and size >= MANY_SOURCES
+        self.program.aim(central=self.central)
+        self.promising: tuple[float, Duals] | None = None
+        self.rounds = 0
+        self._told = 0.0
+
+    # -- running -------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Search until the bound is met, the optimum proved, or the time up."""
+        if self.breeds:
+            self._breed()
+        if not self._met() and not self._searched():
+            self.start()
+            while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
+                self._tell_now_and_then()
+        self.clock.left()
+        if not self._met() and self.promising is not None:
+            self._tell("looking for a better bound: ")
+            self._prove_by(self.promising[1])
+
+    def adopt(self, table: QueryTable) -> None:
+        """Begin from a table that is optimal already, and its proof."""
+        self.start()
+        sets = self.sets_of(table)
+        self.program.add_sets(sets)
+        self.best = Proposal(table.cost, sets, table.mass / UNIT)
+        self.cheapest = table
+        if table.certificate is not None:
+            self.proof, self.lower = table.certificate, float(table.lower_bound or 0.0)
+
+    def start(self) -> None:
+        """The sets and cuts to begin with."""
+        p, size = self.program.p, self.program.size
+        one = np.eye(size, dtype=bool)
+        self.program.add_sets(np.ones((1, size), dtype=bool))
+        self.program.add_sets(one)
+        self.program.add_sets(systematic(p, self._orders(), self.rng))
+        self.program.add_sets(races(p, 2 * size, self.rng))
+        self.program.add_cuts(np.vstack([one, ~one, p > 0]))
+
+    def _orders(self) -> int:
+        """How many systematic samples to start with: more where queries are large or rows few, few for sparse rows."""
+        rows, columns = self.program.p.shape
+        wanted = 1.3 * self.program.p.max(axis=0).sum() + (2 * columns / rows if self.central else 0)
+        return int(np.clip(wanted, 4, 24)) if self.full_rows else 4
+
+    def _breed(self) -> None:
+        """A table from each stage of breeding; what has the most mass goes into the program."""
+        first = greedy.build(self.rows)
+        self.offer(first)
+        breeding = transport.Breeding(self.program.p, self.sets_of(first), self.rng)
+        stages = 2 if self.central else len(transport.STAGES)  # from the middle the program closes the rest quickly
+        for found in islice(breeding.stages(self.clock.is_over), stages):
+            self.offer(self.made_of(found.sets, found.masses))
+            heaviest = np.argsort(-found.masses, kind="stable")[: 2 * self.program.size]
+            self.program.add_sets(found.sets[heaviest])
+            self._tell_now_and_then()
+            if self._met():
+                return
+
+    def _round(self) -> bool:
+        """Solve, separate, price; whether the search is over."""
+        program = self.program
+        if not program.solve(self._searched):
+            return True
+        self.rounds += 1
+        missing, violated = program.short_rows()
+        short = np.flatnonzero(missing > NOTICED)
+        cuts = program.add_cuts(violated[short[np.argsort(-missing[short], kind="stable")]])
+        feasible = not cuts and program.missed <= NOTICED
+        if feasible and (self.best is None or program.value < self.best.value):
+            used = program.masses > 0
+            self.best = Proposal(program.value, program.sets[used], program.masses[used])
+        elif not feasible and self.best is None and self.rounds.bit_count() == 1 and self.rounds.bit_length() % 2:
+            self.offer(self.made_of(program.sets[: len(program.masses)], program.masses))
+        if self._met():
+            return True
+        if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
+            return False  # cheap enough already: only cuts are wanting
+        if self._price() or cuts:
+            return False
+        if program.missed > NOTICED:
+            self.softness *= 2
+            program.soften(self.softness)
+            return False
+        return self._price_exactly() == 0
+
+    def _met(self) -> bool:
+        cost = np.inf if self.best is None else self.best.value
+        if self.cheapest is not None:
+            cost = min(cost, self.cheapest.cost)
+        return bool(cost <= self.lower * (1 + self.gap))
+
+    def _searched(self) -> bool:
+        return self.clock.is_over(1 - FOR_THE_PROOF)
+
+    # -- pricing and proving -------------------------------------------------------------------------------
+
+    def _price(self) -> int:
+        """Add sets that the present duals call cheap, as far as climbing finds any; how many."""
+        program = self.program
+        if program.size <= ALL_SUBSETS:
+            return 0
+        duals = Duals.of(program.t, program.y, program.cuts)
+        starts = self.starts()
+        sets, gains = by_climbing(duals, starts, 0.0, self.rng)
+        estimate = program.value - max(float(gains[0]), 0.0)
+        if self.promising is None or estimate > self.promising[0]:
+            self.promising = estimate, duals
+        added = program.add_sets(sets[gains > WORTHWHILE][: 2 * program.size])
+        for noise in SHAKING:
+            if added:
+                break
+            sets, gains = by_climbing(duals, np.tile(starts[: program.size], (5, 1)), noise, self.rng)
+            added = program.add_sets(sets[gains > WORTHWHILE][: 2 * program.size])
+        return added
+
+    def starts(self) -> Sets:
+        """Sets to climb from: single columns, and all that have mass."""
+        program = self.program
+        return np.vstack([np.eye(program.size, dtype=bool), program.sets[: len(program.masses)][program.masses > 0]])
+
+    def _price_exactly(self) -> int:
+        """Add sets until it is proved that none is cheap; how many."""
+        program = self.program
+        if proofs.needs_tree(self.rows):
+            self._tell("exact pricing: ")
+        duals = Duals.of(program.t, program.y, program.cuts)
+        sets = self._prove_by(duals)
+        return program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
+
+    def _prove_by(self, duals: Duals) -> Sets:
+        """Adopt the bound that the duals prove, if it is a better one; sets that gain by them."""
+        if not proofs.needs_tree(self.rows):
+            sets, gains = by_all_subsets(duals)
+            self._adopt_proof(proofs.from_duals(self.rows, duals, float(gains[0])))
+            return sets
+        tree = branch(duals, self.clock.is_over)
+        self.clock.left()
+        if duals.value(self.program.p) - max(tree.most, 0.0) > self.lower:
+            self._adopt_proof(proofs.from_tree(self.rows, duals, tree))
+        return tree.sets
+
+    def _adopt_proof(self, proof: SetCertificate) -> None:
+        """Adopt a proof if it is a better one and the checker accepts it."""
+        if float(proof.bound(self.rows)) > self.lower:
+            self.proof = proofs.best(self.rows, [proof, self.proof])
+            self.lower = float(check(self.rows, self.proof))
+
+    # -- tables --------------------------------------------------------------------------------------------
+
+    def made_of(self, sets: Sets, masses: Floats) -> QueryTable:
+        """The exact table nearest to some masses, repaired."""
+        return repaired(rebuild(self.rows, [self.rows.columns[s].tolist() for s in sets], masses))
+
+    def sets_of(self, table: QueryTable) -> Sets:
+        """The queries of a table as sets of columns."""
+        sets = np.zeros((len(table), self.program.size), dtype=bool)
+        owner = np.repeat(np.arange(len(table)), np.diff(table.offsets))
+        sets[owner, np.searchsorted(self.rows.columns, table.items)] = True
+        return sets
+
+    def offer(self, table: QueryTable) -> None:
+        """Remember the table if it is the cheapest so far."""
+        if self.cheapest is None or table.exact_cost < self.cheapest.exact_cost:
+            self.cheapest = table
+
+    def table(self) -> QueryTable:
+        """The cheapest of all tables met."""
+        if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
+            self.offer(self.made_of(self.best.sets, self.best.masses))
+        if self.cheapest is None or self.cheapest.cost > self.lower * (1 + OPTIMAL_GAP):
+            self.offer(greedy.build(self.rows))
+            for tilt in transport.TILTS:
+                found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
+                self.offer(self.made_of(found.sets, found.masses))
+        assert self.cheapest is not None
+        return self.cheapest
+
+    def details(self) -> dict[str, float]:
+        """What the search has to say of itself."""
+        return {
+            "rounds": self.rounds,
+            "iterations": self.program.iterations,
+            "sets": len(self.program.sets),
+            "cuts": len(self.program.cuts),
+            "seconds": self.clock.spent,
+        }
+
+    def _tell_now_and_then(self) -> None:
+        if self.clock.elapsed > self._told + TELL_EVERY:
+            self._told = self.clock.elapsed
+            self._tell()
+
+    def _tell(self, what: str = "") -> None:
+        if self.progress is None:
+            return
+        program = self.program
+        cost = "" if self.cheapest is None else f"cost {self.cheapest.cost:.6g}, "
+        self.progress(
+            f"{what}{self.clock.elapsed:.0f} s, round {self.rounds}, {len(program.sets)} sets, "
+            f"{len(program.cuts)} cuts, {cost}value {program.value:.6g}, lower bound {self.lower:.6g}"
+        )
