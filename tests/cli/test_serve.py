@@ -1,7 +1,12 @@
 """`onoff serve`, `onoff publish`, `onoff catalogue`: what they print, and what they say when they cannot."""
 
+import contextlib
 import json
+import subprocess
+import sys
+from pathlib import Path
 
+import httpx2
 import pytest
 
 from onoff.cli import run
@@ -179,3 +184,49 @@ def test_a_new_store_pads_nothing_unless_told(tmp_path, capsys):
         assert code == 0
         found = command(capsys, "catalogue", *store, "--json")[1]
         assert {key: found[key] for key in found if key not in {"epoch", "sources"}} == framing
+
+
+def test_the_counts_need_the_token_that_a_file_holds(tmp_path):
+    """The options reach the server that is started."""
+    (tmp_path / "token").write_text("a long token of the operator\n")
+    options = ["--store", str(tmp_path / "m.db"), "--source", "a", "--metrics-token-file", str(tmp_path / "token")]
+    with served(*options) as url:
+        assert get_status(url, "/metrics") == 401
+        assert get_status(url, "/metrics", authorization="Bearer a long token of the operator") == 200
+    with served("--store", str(tmp_path / "m.db"), "--metrics", "anyone") as url:
+        assert get_status(url, "/metrics", **{"x-forwarded-for": "192.0.2.1"}) == 200
+
+
+@contextlib.contextmanager
+def served(*options):
+    command = [str(Path(sys.executable).parent / "onoff"), "serve", "--port", "0", "--json", *options]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def get_status(url, path, **headers):
+    return httpx2.get(f"{url}{path}", headers=headers).status_code
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--metrics", "anyone", "--metrics-token-file", "{}/token"], "anyone and by a token"),
+        (["--metrics-token-file", "{}/none"], "cannot read"),
+        (["--metrics-token-file", "{}/short"], "too short"),
+        (["--follow", "http://h", "--source", "a"], "leader's sources"),
+        (["--follow", "http://["], "not the address"),
+        (["--per-address", "0"], "connections for each address"),
+    ],
+)
+def test_options_that_cannot_be_are_told(tmp_path, capsys, options, says):
+    (tmp_path / "token").write_text("a long token of the operator")
+    (tmp_path / "short").write_text("x")
+    options = [option.replace("{}", str(tmp_path)) for option in options]
+    code, _, err = command(capsys, "serve", "--store", str(tmp_path / "m.db"), *options)
+    assert code == 3
+    assert says in err

@@ -45,6 +45,7 @@ def serve(
     per_address: int = MAX_PER_ADDRESS,
     metrics: Literal["loopback", "anyone"] = "loopback",
     metrics_token_file: Path | None = None,
+    follow: str | None = None,
     add_publisher: str | None = None,
     only: Annotated[list[str] | None, Parameter(negative=())] = None,
     backup: Path | None = None,
@@ -59,6 +60,7 @@ def serve(
     onoff serve --store redis://localhost:6379/0 --host 0.0.0.0
     onoff serve --add-publisher alice --only news
     onoff serve --store messages.db --backup messages.backup
+    onoff serve --store copy.db --follow https://messages.example
     ```
 
     Parameters
@@ -92,6 +94,8 @@ def serve(
         Whom /metrics answers: programs on this machine, or anyone. It tells when queries come and how large they are.
     metrics_token_file
         A file with a token; /metrics then answers whoever sends it, and nobody else.
+    follow
+        The address of a server to be a copy of: the same sources, messages and editions, in a store of its own.
     add_publisher
         Make a token for this publisher, print it, and stop. It is shown once.
     only
@@ -128,7 +132,13 @@ def serve(
         restored = asyncio.run(run.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
-    catalogue = asyncio.run(run.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
+    access = _metrics_access(metrics, metrics_token_file)
+    if follow is not None:
+        if names or padding or frame_size or limit or feeds:
+            raise InvalidInput("a server that follows has its leader's sources", hint="leave out sources and framing")
+        catalogue = asyncio.run(run.prepare_to_follow(where, follow))
+    else:
+        catalogue = asyncio.run(run.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
     if backup is not None:
         saved = asyncio.run(run.backup(where, backup))
         _print({"file": str(backup), "messages": saved} if json else f"saved {saved} messages to {backup}")
@@ -138,10 +148,16 @@ def serve(
         _print({"publisher": add_publisher, "token": token} if json else token)
         return
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    if not catalogue.names:
+    if not catalogue.names and follow is None:
         raise InvalidInput("the catalogue is empty", hint="add sources with --source, --sources or --feeds")
     settings = run.Settings(
-        where, feeds=listed, feed_seconds=feed_seconds, workers=workers, max_per_address=per_address
+        where,
+        feeds=listed,
+        feed_seconds=feed_seconds,
+        workers=workers,
+        max_per_address=per_address,
+        access=access,
+        follow=follow,
     )
     with run.listen(host, port, workers=workers) as sock:
         started = {

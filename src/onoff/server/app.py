@@ -72,6 +72,7 @@ class MessageServer:
         max_connections: int = MAX_CONNECTIONS,
         max_per_address: int = MAX_PER_ADDRESS,
         access: MetricsAccess | None = None,
+        leader: str | None = None,
     ) -> None:
         self.store = store
         self.metrics = metrics
@@ -79,6 +80,7 @@ class MessageServer:
         self.changes = Changes(store, self.answerer.shelf)
         self.sums = Sums(store, self.answerer.shelf)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
+        self._leader = leader  # who alone takes messages, if this server follows
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
@@ -148,6 +150,8 @@ class MessageServer:
         """Make the body the latest message of a source."""
         try:
             check_method(scope, "PUT")
+            if self._leader is not None:
+                raise Refused(Problem(403, "this server follows another one", f"publish to {self._leader}"), close=True)
             receipt = await _publish(self.store, name, scope, receive)
         except Refused as refused:
             self.metrics.add(Count.PUBLISH_REFUSED)

@@ -13,13 +13,12 @@ import zlib
 from pathlib import Path
 
 from onoff.errors import InvalidInput, InvalidWire
-from onoff.names import MAX_NAME_BYTES
 from onoff.server.changes import Changes
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.system.atomic import atomic_write
 from onoff.wire import (
-    MAX_SOURCES,
+    MAX_CATALOGUE,
     Catalogue,
     ChangesDecoder,
     Message,
@@ -29,7 +28,6 @@ from onoff.wire import (
 )
 
 PIECE_BYTES = 1024 * 1024
-_MAX_LINE = MAX_SOURCES * (6 * MAX_NAME_BYTES + 3) + 100  # of the longest catalogue
 
 
 async def write_backup(store: Store, path: Path) -> int:
@@ -73,7 +71,7 @@ def read_backup(path: Path) -> tuple[Catalogue, dict[str, Message]]:
     messages: dict[str, Message] = {}
     try:
         with gzip.open(path, "rb") as file:
-            catalogue = decode_catalogue(file.readline(_MAX_LINE).removesuffix(b"\n"))
+            catalogue = decode_catalogue(file.readline(MAX_CATALOGUE + 1).removesuffix(b"\n"))
             decoder = ChangesDecoder(catalogue)
             while piece := file.read(PIECE_BYTES):
                 messages.update((catalogue.names[source], message) for source, message in decoder.feed(piece))

@@ -29,6 +29,7 @@ class Count(IntEnum):
     CUT_OFF = 10
     CHANGES = 11
     SUMS = 12
+    FOLLOW_FAILURES = 13
 
 
 _HELP = {
@@ -42,6 +43,7 @@ _HELP = {
     Count.PUBLISH_REFUSED: ("onoff_publishes_refused", "Messages refused"),
     Count.FEED_POLLS: ("onoff_feed_polls", "Feeds polled"),
     Count.FEED_FAILURES: ("onoff_feed_failures", "Feeds that failed to answer or to parse"),
+    Count.FOLLOW_FAILURES: ("onoff_follow_failures", "Times that the leader could not be followed"),
     Count.SUMS: ("onoff_sums_sent", "Sums sent to readers of several servers"),
     Count.CHANGES: ("onoff_changes_sent", "Replies to readers who asked what changed"),
     Count.CUT_OFF: ("onoff_answers_cut_off", "Answers cut off because nobody read them"),

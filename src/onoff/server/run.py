@@ -36,6 +36,7 @@ from onoff.server.admin import Padding, edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_IN_FLIGHT, MessageServer
 from onoff.server.backup import restore_backup, write_backup
 from onoff.server.feeds import Feed, poll_feeds
+from onoff.server.following import Follower, check_address, check_may_follow
 from onoff.server.metrics import Metrics
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
@@ -62,6 +63,7 @@ class Settings:
     max_per_address: int = MAX_PER_ADDRESS
     max_in_flight: int = MAX_IN_FLIGHT
     access: MetricsAccess = field(default_factory=MetricsAccess)
+    follow: str | None = None  # the address of the leader
 
 
 async def prepare(
@@ -89,6 +91,14 @@ async def restore(where: str, path: Path) -> Catalogue:
         return await restore_backup(store, path)
 
 
+async def prepare_to_follow(where: str, leader: str) -> Catalogue:
+    """Make sure that the store is there and may become a copy of the leader's; return its catalogue."""
+    check_address(leader)
+    async with opened(where) as store:
+        await check_may_follow(store, leader)
+        return await store.catalogue()
+
+
 async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
     """A fresh token for a publisher of the store at `where`."""
     async with opened(where) as store:
@@ -112,7 +122,7 @@ async def serve(
     first: bool = True,
     ready: Callable[[uvicorn.Server], None] = lambda server: None,
 ) -> None:
-    """Serve until told to stop. The first worker also polls the feeds."""
+    """Serve until told to stop. The first worker also polls the feeds, or follows the leader."""
     async with opened(settings.store) as store:
         app = MessageServer(
             store,
@@ -121,19 +131,20 @@ async def serve(
             max_connections=settings.max_connections,
             max_per_address=settings.max_per_address,
             access=settings.access,
+            leader=settings.follow,
         )
         await app.answerer.shelf.refresh(store)
         server = uvicorn.Server(_uvicorn_config(app))
         async with asyncio.TaskGroup() as tasks:
-            polling = None
+            beside = [tasks.create_task(_announce(server, ready))]
             if first and settings.feeds:
-                polling = tasks.create_task(poll_feeds(store, settings.feeds, metrics, settings.feed_seconds))
-            announcing = tasks.create_task(_announce(server, ready))
+                beside.append(tasks.create_task(poll_feeds(store, settings.feeds, metrics, settings.feed_seconds)))
+            if first and settings.follow:
+                beside.append(tasks.create_task(Follower(store, settings.follow, metrics).run()))
             await server.serve([sock])
             await app.close()
-            announcing.cancel()
-            if polling:
-                polling.cancel()
+            for task in beside:
+                task.cancel()
 
 
 def _uvicorn_config(app: MessageServer) -> uvicorn.Config:

@@ -27,7 +27,7 @@ from onoff.errors import OnOffError, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server import sqlite_schema as schema
 from onoff.server.editions import changed_per_hour, check_message, check_total, may_overflow
 from onoff.server.steps import StepTable
-from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
+from onoff.server.store import Admission, Adoption, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -339,6 +339,30 @@ class SQLiteStore:
             schema.begin_life(db, catalogue, count + 1)
 
         await self._write(work)
+
+    async def leader(self) -> str | None:
+        rows = self._read("SELECT value FROM meta WHERE key = 'leader'")
+        return rows[0][0] if rows else None
+
+    async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
+        edition = step.edition
+
+        def work(db: sqlite3.Connection) -> bool:
+            if schema.read_meta(db, "life", "count", "digest") != [expected.life, expected.number, expected.digest]:
+                return False
+            if step.whole:
+                db.execute("DELETE FROM messages")
+                schema.set_meta(db, catalogue=encode_catalogue(step.catalogue))
+                schema.set_edition(db, edition)
+            elif edition.number > expected.number:
+                size = sum(FRAME_OVERHEAD + len(message.body) for message in step.messages.values())
+                schema.advance(db, edition.number, edition.digest, size)
+            for name, message in step.messages.items():
+                _insert(db, name, message, edition.number)
+            schema.set_meta(db, leader=step.leader)
+            return True
+
+        return await self._write(work)
 
     async def add_publisher(self, publisher: Publisher) -> None:
         row = (publisher.name, publisher.digest, json.dumps(publisher.sources))

@@ -95,6 +95,20 @@ class Readiness:
     reason: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """What a following server takes over from its leader, all at once: an edition and how to get there.
+
+    `messages` are those that changed since, by name; all that there are if `whole`.
+    """
+
+    leader: str
+    edition: Edition
+    catalogue: Catalogue
+    messages: Mapping[str, Message]
+    whole: bool
+
+
 class LocalStore(Protocol):
     """A store on this machine: it answers without waiting, and just as it would when awaited."""
 
@@ -137,6 +151,14 @@ class Store(Protocol):
 
     async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
         """Put these in place of all there is, versions included, and begin a new life."""
+        ...
+
+    async def leader(self) -> str | None:
+        """The address of the server that this store is a copy of; None if it is nobody's."""
+        ...
+
+    async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
+        """Become a copy of a leader's edition; False, and nothing done, if the edition is not `expected` any more."""
         ...
 
     async def close(self) -> None: ...

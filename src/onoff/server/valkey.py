@@ -51,7 +51,7 @@ from onoff.server.editions import (
     new_life,
 )
 from onoff.server.steps import BUCKETS, bucket_number, find_slot
-from onoff.server.store import Admission, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
+from onoff.server.store import Admission, Adoption, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -102,7 +102,7 @@ class ValkeyStore:
             text: client.register_script(text)
             for text in (
                 *(scripts.OPEN, scripts.STATE, scripts.PUBLISH, scripts.LATEST, scripts.BODIES),
-                *(scripts.ADMIT, scripts.REPLACE, scripts.RESTORE),
+                *(scripts.ADMIT, scripts.REPLACE, scripts.RESTORE, scripts.ADOPT),
             )
         }
 
@@ -325,6 +325,20 @@ class ValkeyStore:
         for name, message in messages.items():
             args += [name, _pack(message), message.version]
         await self._run_script(scripts.RESTORE, *args)
+
+    async def leader(self) -> str | None:
+        held = await self._ask(self._client.hget(scripts.KEYS[6], "leader"))
+        return None if held is None else _readable(held.decode)
+
+    async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
+        edition, names = step.edition, step.catalogue.names if step.whole else ()
+        size = sum(FRAME_OVERHEAD + len(message.body) for message in step.messages.values())
+        args: list[Any] = [expected.number, expected.life, expected.digest]
+        args += [edition.number, edition.life, edition.digest, step.leader, int(step.whole), current_hour(), size]
+        args += [encode_catalogue(step.catalogue), len(names), *names]
+        for name, message in step.messages.items():
+            args += [name, _pack(message), message.version]
+        return bool(await self._run_script(scripts.ADOPT, *args))
 
     # Publishers, editions, and what the store is good for.
 

@@ -163,3 +163,30 @@ for i = last + 1, #ARGV, 3 do
 end
 return 1
 """
+
+# ARGV: number, life and digest expected; number, life, digest, leader, '1' if whole, hour, bytes; catalogue, number of
+# names, names; then for each message name, content, version. Gives 0 if the edition is another one.
+ADOPT: Final = f"""{_START}
+if number ~= ARGV[1] or life ~= ARGV[2] or digest ~= ARGV[3] then return 0 end
+number, life, digest = ARGV[4], ARGV[5], ARGV[6]
+local last = 12 + ARGV[12]
+if ARGV[8] == '1' then
+    {_BEGIN_LIFE}
+    redis.call('SET', KEYS[1], ARGV[11])
+    redis.call('DEL', KEYS[2], KEYS[4], KEYS[5], KEYS[6])
+    for i = 13, last do redis.call('SADD', KEYS[2], ARGV[i]) end
+else
+    redis.call('SET', KEYS[3], number)
+    redis.call('HSET', KEYS[7], 'digest', digest)
+    redis.call('HSET', KEYS[8], number, digest)
+    redis.call('HDEL', KEYS[8], number - {KEPT_DIGESTS})
+    redis.call('HINCRBY', KEYS[9], ARGV[9], ARGV[10])
+end
+redis.call('HSET', KEYS[7], 'leader', ARGV[7])
+for i = last + 1, #ARGV, 3 do
+    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
+    redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 2])
+    redis.call('ZADD', KEYS[6], number, ARGV[i])
+end
+return 1
+"""

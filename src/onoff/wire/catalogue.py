@@ -19,10 +19,11 @@ from functools import cached_property
 from typing import Any, Final
 
 from onoff.errors import InvalidWire, UnknownSource
-from onoff.names import name_problem
+from onoff.names import MAX_NAME_BYTES, name_problem
 
 EPOCH_LIMIT: Final = 1 << 48
 MAX_SOURCES: Final = 1 << 16
+MAX_CATALOGUE: Final = MAX_SOURCES * (6 * MAX_NAME_BYTES + 3) + 100  # bytes of the longest one in JSON
 DEFAULT_FRAME_SIZE: Final = 64 * 1024
 MIN_FRAME_SIZE: Final = 256
 MAX_FRAME_SIZE: Final = 16 * 1024 * 1024

@@ -1,0 +1,236 @@
+"""Following a leader: a server that holds the same editions as another, under the same numbers and digests.
+
+Every `FOLLOW_SECONDS` the leader is asked for what changed since the edition that the store has, and all of it is put
+into the store in one transaction. Kills and restarts on either side cost nothing but time.
+
+A leader is not trusted to keep its word. Its history must go on from what it gave before:
+
+- an edition that it gave is known to it, unless it is older than the digests that servers keep;
+- as many editions passed as the versions of the changed sources went up;
+- where each of up to `MAX_ORDERS` changed sources went up by one, the digest follows from the last in some order of
+  these publishes, and with one change there is only one.
+
+If not, the follower stops following for good, says so in its log and counts, and goes on serving what it has. A new
+life (the leader was restored, or its catalogue changed) is another history: it is taken over whole, and said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import zlib
+from collections.abc import AsyncIterator, Mapping
+from itertools import permutations
+from typing import Any
+from urllib.parse import urlsplit
+
+from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable, StoreUnavailable
+from onoff.server.editions import KEPT_DIGESTS
+from onoff.server.metrics import Count, Metrics
+from onoff.server.store import Adoption, Stamp, Store
+from onoff.wire import (
+    CATALOGUE_HEADERS,
+    CATALOGUE_PATH,
+    CHANGES_HEADERS,
+    MAX_CATALOGUE,
+    Catalogue,
+    ChangesDecoder,
+    Edition,
+    Message,
+    changes_target,
+    decode_catalogue,
+    next_digest,
+)
+
+log = logging.getLogger("onoff.server")
+
+FOLLOW_SECONDS = 0.25
+RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  # after failures in a row; the last for all further ones
+REQUEST_SECONDS = 60.0
+MAX_ORDERS = 6
+PIECE_BYTES = 1024 * 1024
+
+
+class BrokenHistory(Exception):
+    """The leader's history does not go on from what it gave before."""
+
+
+def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions: Mapping[str, int]) -> None:
+    """Refuse a step that does not go on from the edition `have`, whose versions are `versions`.
+
+    Raises
+    ------
+    BrokenHistory
+        If it does not.
+    """
+    edition, messages = step.edition, step.messages
+    if edition.life != have.life:
+        return
+    passed = edition.number - have.number
+    if step.whole:
+        if passed < KEPT_DIGESTS:
+            raise BrokenHistory(f"it denies edition {have.number}, which it gave")
+        return
+    risen = {name: message.version - versions.get(name, 0) for name, message in messages.items()}
+    if any(rise < 1 for rise in risen.values()) or sum(risen.values()) != passed:
+        raise BrokenHistory(f"{passed} editions after {have.number} do not match the versions of their messages")
+    if passed == len(risen) <= MAX_ORDERS and not _chains(catalogue, have, edition, messages):
+        raise BrokenHistory(f"the digest of edition {edition.number} does not follow from that of {have.number}")
+
+
+def _chains(catalogue: Catalogue, have: Edition, edition: Edition, messages: Mapping[str, Message]) -> bool:
+    for order in permutations(messages.items()):
+        digest = have.digest
+        for name, message in order:
+            digest = next_digest(digest, catalogue.index[name], message)
+        if digest == edition.digest:
+            return True
+    return False
+
+
+class Follower:
+    """Keeps a store a copy of a leader's."""
+
+    def __init__(self, store: Store, leader: str, metrics: Metrics) -> None:
+        self._store = store
+        self._leader = leader.rstrip("/")
+        self._metrics = metrics
+        self._catalogue = Catalogue(())
+        self._have: Edition | None = None
+        self._versions: dict[str, int] = {}
+        self.broken: str | None = None  # why it does not follow any more
+
+    async def run(self) -> None:
+        """Follow until cancelled, or until the leader's history breaks."""
+        import httpx2
+
+        failures = 0
+        timeout = httpx2.Timeout(REQUEST_SECONDS)
+        async with httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as http:
+            while self.broken is None:
+                try:
+                    await self.catch_up(http)
+                    if failures:
+                        log.info("the leader %s answers again", self._leader)
+                    failures = 0
+                    await asyncio.sleep(FOLLOW_SECONDS)
+                except (ServerUnreachable, StoreUnavailable, InvalidWire) as error:
+                    self._metrics.add(Count.FOLLOW_FAILURES)
+                    if not failures:
+                        log.warning("cannot follow %s for now: %s", self._leader, error)
+                    if isinstance(error, StoreUnavailable):
+                        self._have = None  # read it anew: nobody knows what was kept
+                    await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                    failures += 1
+                except BrokenHistory as error:
+                    self._metrics.add(Count.FOLLOW_FAILURES)
+                    self.broken = str(error)
+                    log.error("no longer following %s: %s; serving what there is", self._leader, error)
+
+    async def catch_up(self, http: Any) -> bool:
+        """Bring the store up to the leader's newest edition; whether anything changed.
+
+        Raises
+        ------
+        ServerUnreachable
+            If the leader does not answer as a message server does.
+        BrokenHistory
+            If what it gives does not go on from what it gave.
+        """
+        if self._have is None:
+            latest = await self._store.latest(Stamp())
+            self._have, self._catalogue = latest.edition, latest.catalogue
+            self._versions = {name: message.version for name, message in latest.messages.items()}
+        have, known = self._have, self._catalogue
+        try:
+            step = await self._ask(http, known, have)
+        except _OtherCatalogue:
+            known = await self._fetch_catalogue(http)
+            step = await self._ask(http, known, None)
+        check_goes_on(known, have, step, self._versions)
+        if step.edition == have and not step.messages and await self._store.leader() == self._leader:
+            return False
+        if step.edition.life != have.life and self._versions:
+            log.info("%s has begun a new history; taking it over", self._leader)
+        if not await self._store.adopt(step, expected=have):
+            self._have = None  # somebody else wrote to the store
+            return False
+        self._have, self._catalogue = step.edition, step.catalogue
+        if step.whole:
+            self._versions.clear()
+        self._versions.update((name, message.version) for name, message in step.messages.items())
+        return True
+
+    async def _ask(self, http: Any, known: Catalogue, have: Edition | None) -> Adoption:
+        decoder = ChangesDecoder(known, have)
+        messages: dict[str, Message] = {}
+        try:
+            async for piece in self._get(http, changes_target(have), dict(CHANGES_HEADERS)):
+                messages.update((known.names[source], message) for source, message in decoder.feed(piece))
+            edition = decoder.finish()
+        except InvalidWire:
+            if decoder.epoch not in {None, known.epoch}:
+                raise _OtherCatalogue from None
+            raise
+        return Adoption(self._leader, edition, known, messages, decoder.whole)
+
+    async def _fetch_catalogue(self, http: Any) -> Catalogue:
+        text = bytearray()
+        async for piece in self._get(http, CATALOGUE_PATH, dict(CATALOGUE_HEADERS)):
+            text += piece
+            if len(text) > MAX_CATALOGUE:
+                raise ServerUnreachable(f"{self._leader} sends a catalogue without end", hint="is it a message server?")
+        return decode_catalogue(bytes(text))
+
+    async def _get(self, http: Any, target: str, headers: dict[str, str]) -> AsyncIterator[bytes]:
+        """The body of a 200, unpacked, piece by piece."""
+        import httpx2
+
+        try:
+            async with (
+                asyncio.timeout(REQUEST_SECONDS),
+                http.stream("GET", f"{self._leader}{target}", headers=headers) as response,
+            ):
+                if response.status_code != 200:
+                    raise ServerUnreachable(
+                        f"{self._leader} answers with status {response.status_code}", hint="is it a message server?"
+                    )
+                unpacking = zlib.decompressobj(31) if response.headers.get("content-encoding") == "gzip" else None
+                async for packed in response.aiter_raw(PIECE_BYTES):
+                    if unpacking is None:
+                        yield packed
+                        continue
+                    while piece := unpacking.decompress(packed, PIECE_BYTES):
+                        yield piece
+                        packed = unpacking.unconsumed_tail
+                if unpacking is not None and not unpacking.eof:
+                    raise InvalidWire("changes that end too early", hint="ask again")
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError, zlib.error) as error:
+            raise ServerUnreachable(
+                f"{self._leader} does not answer: {type(error).__name__}", hint="is it running?"
+            ) from None
+
+
+class _OtherCatalogue(Exception):
+    """The leader has another catalogue."""
+
+
+def check_address(leader: str) -> None:
+    """Refuse what cannot be the address of a leader."""
+    try:
+        parts = urlsplit(leader)
+        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not (parts.query or parts.fragment)
+        good = good and parts.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise InvalidInput("that is not the address of a server", hint="such as --follow https://messages.example")
+
+
+async def check_may_follow(store: Store, leader: str) -> None:
+    """Refuse to follow with a store that has messages of its own: they would be lost."""
+    if await store.leader() is None and (await store.latest(Stamp())).messages:
+        raise InvalidInput(
+            "the store has messages of its own, which following would replace",
+            hint=f"give --follow {leader} a new --store",
+        )
