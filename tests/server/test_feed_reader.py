@@ -24,7 +24,7 @@ def deep(levels: int) -> bytes:
 
 
 def title(reply) -> str:
-    return json.loads(reply[0])["title"]
+    return json.loads(reply[0])["entries"][0]["title"]
 
 
 def test_a_feed_is_read_in_another_process_and_so_is_the_next():

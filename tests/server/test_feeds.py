@@ -1,11 +1,10 @@
-"""Feeds: newest entry, cleaned and cut to fit; polled with conditions; what fails is told and tried again."""
+"""Feeds: lists of them; polled with conditions; what fails is told and tried again."""
 
 import asyncio
 import contextlib
 import gzip
 import json
 import logging
-import random
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -17,7 +16,6 @@ from onoff import wire
 from onoff.errors import InvalidInput, StoreUnavailable
 from onoff.server import feeds, fetch, running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.entries import encode_entry, newest_entry
 from onoff.server.feeds import Feed, read_feeds
 from onoff.server.fetch import BadFeed, is_open
 from onoff.server.store import Stamp
@@ -29,80 +27,7 @@ RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>
 <description>&lt;p onclick="x()"&gt;Hi &lt;img src="http://spy/"&gt;&lt;script&gt;bad()&lt;/script&gt;
 &lt;a href="javascript:x()"&gt;a&lt;/a&gt; &lt;a href="http://ok.example/"&gt;b&lt;/a&gt;&lt;/p&gt;</description></item>
 </channel></rss>"""
-ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>i</id><updated>2024-01-02T03:04:05Z</updated>
-<entry><title>Plain</title><id>1</id><updated>2024-01-02T03:04:05Z</updated><link href="ftp://x/"/>
-<content type="text">a &lt;b&gt; is text here</content></entry></feed>"""
 NEWEST = 1_704_153_600_000  # 2024-01-02
-
-
-# Entries.
-
-
-def test_the_newest_entry_is_taken_and_cleaned():
-    entry = newest_entry(RSS.format(n=3).encode())
-    assert entry["title"] == "New & bold"
-    assert entry["link"] == "http://x.example/3"
-    assert entry["time"] == NEWEST + 3000
-    for bad in ["img", "script", "bad()", "onclick", "javascript", "spy"]:
-        assert bad not in entry["html"]
-    assert 'href="http://ok.example/"' in entry["html"]
-
-
-def test_text_stays_text_and_odd_links_go():
-    entry = newest_entry(ATOM.encode())
-    assert entry == {"title": "Plain", "link": "", "time": NEWEST + 11_045_000, "text": "a <b> is text here"}
-
-
-def test_without_times_the_first_entry_counts():
-    feed = "<rss version='2.0'><channel><item><title>1</title></item><item><title>2</title></item></channel></rss>"
-    assert newest_entry(feed.encode())["title"] == "1"
-    assert newest_entry(feed.encode())["time"] is None
-
-
-@pytest.mark.parametrize(
-    "data", [b"", b"<html><body>no</body></html>", b"\0\xff" * 100, b"<rss><channel/></rss>", b"{}"]
-)
-def test_what_is_not_a_feed_is_told(data):
-    with pytest.raises(BadFeed):
-        newest_entry(data)
-
-
-def test_hundreds_of_injured_feeds_are_read_or_refused():
-    rng = random.Random(5)
-    verdicts = set()
-    for _ in range(300):
-        data = bytearray(rng.choice([RSS.format(n=1), ATOM]).encode())
-        for _ in range(rng.randint(1, 5)):
-            at = rng.randrange(len(data))
-            data[at : at + rng.randint(0, 9)] = rng.randbytes(rng.randint(0, 9))
-        try:
-            body = encode_entry(newest_entry(bytes(data)), 400)
-            assert len(body) <= 400
-            json.loads(body)
-            verdicts.add("read")
-        except BadFeed:
-            verdicts.add("refused")
-    assert verdicts == {"read", "refused"}
-
-
-@pytest.mark.parametrize("room", [80, 100, 200, 400, 1000, 100_000])
-@pytest.mark.parametrize("kind", ["text", "html"])
-def test_entries_are_cut_to_the_room_there_is(room, kind):
-    body = "é<p>word</p>" * 300
-    fields = {"title": "t" * 200, "link": "http://x.example/" + "y" * 100, "time": 1, kind: body}
-    encoded = encode_entry(fields, room)
-    assert len(encoded) <= room
-    read = json.loads(encoded)
-    if room == 100_000:
-        assert read == fields
-    else:
-        assert fields["title"].startswith(read["title"])
-        assert read["text"].endswith("…")
-
-
-def test_an_entry_that_cannot_fit_is_told():
-    with pytest.raises(BadFeed, match="fit"):
-        encode_entry({"title": "", "link": "", "time": 1, "text": "x" * 100}, 20)
 
 
 # Lists.
@@ -205,14 +130,14 @@ def test_feeds_are_polled_with_conditions_and_published_once(site):
         message = said(server, 0)
         assert message.media_type == wire.ENTRY_TYPE
         assert message.published == NEWEST + 1000
-        assert json.loads(message.body)["link"] == "http://x.example/1"
+        assert json.loads(message.body)["entries"][0]["link"] == "http://x.example/1"
         until(lambda: len(site.seen) >= 4)
         assert site.seen[-1][1]["if-none-match"] == '"1"'
         assert site.seen[-1][1]["if-modified-since"] == "Tue, 02 Jan 2024 00:00:00 GMT"
         assert said(server, 0).version == 1
         site.pages["/f"] = (200, {"etag": '"2"'}, RSS.format(n=2).encode())
         until(lambda: said(server, 0).version == 2)
-        assert json.loads(said(server, 0).body)["link"] == "http://x.example/2"
+        assert json.loads(said(server, 0).body)["entries"][0]["link"] == "http://x.example/2"
 
 
 def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):

@@ -1,7 +1,9 @@
 """From the bytes of a feed to the bytes of a message.
 
-The message is JSON (`wire.ENTRY_TYPE`): title, link, time (milliseconds, or null), and html or text. HTML is cleaned
-(`wire.html`). An entry longer than a message may be is cut, as text.
+The message is JSON (`wire.ENTRY_TYPE`): `{"entries": [...]}`, newest first, each with title, link, time (milliseconds,
+or null), and html or text. HTML is cleaned (`wire.html`). The newest entry is always there, cut as text where it is
+longer than a message may be; older ones follow whole while all are within `OLDER_BYTES`, since every reader fetches
+them again whenever one is new.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import calendar
 import json
 import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 from urllib.parse import urlsplit
 from xml.parsers import expat
@@ -17,6 +20,9 @@ from onoff.server.fetch import BadFeed
 from onoff.wire import TIME_LIMIT
 from onoff.wire.html import clean_html, html_text
 
+MAX_ENTRIES = 100
+OLDER_BYTES = 64 * 1024
+_WRAPPED = b'{"entries":[%b]}'
 MAX_DEPTH = 128  # of elements in elements; feeds have less than ten, and XHTML in them a few dozen
 
 
@@ -42,19 +48,27 @@ def check_depth(data: bytes) -> None:
         return
 
 
-def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str, Any]:
-    """The newest entry of the feed in `data`: title, link, time, and html or text."""
+def read_entries(data: bytes, headers: dict[str, str] | None = None) -> Iterator[dict[str, Any]]:
+    """The entries of the feed in `data`, newest first, each made when it is asked for.
+
+    Raises
+    ------
+    BadFeed
+        If it is not a feed, or has no entry.
+    """
     import feedparser
 
     parsed = feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
-    entries = parsed.entries
-    if not entries:
+    if not parsed.entries:
         raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
-    entry = max(enumerate(entries), key=lambda pair: (_time(pair[1]) or 0, -pair[0]))[1]
-    link = entry.get("link") or ""
+    return map(_fields, sorted(parsed.entries, key=lambda entry: -(_time(entry) or 0)))
+
+
+def _fields(entry: Any) -> dict[str, Any]:
+    """Title, link, time, and html or text of an entry."""
     fields: dict[str, Any] = {
         "title": html_text(entry.get("title") or ""),
-        "link": link if urlsplit(link).scheme in {"http", "https"} else "",
+        "link": _web_link(entry.get("link") or ""),
         "time": _time(entry),
     }
     contents = entry.get("content") or []
@@ -66,6 +80,14 @@ def newest_entry(data: bytes, headers: dict[str, str] | None = None) -> dict[str
     else:
         fields["text"] = value
     return fields
+
+
+def _web_link(link: str) -> str:
+    """The link, if it leads to a page."""
+    try:
+        return link if urlsplit(link).scheme in {"http", "https"} else ""
+    except ValueError:  # such as http://[
+        return ""
 
 
 def _time(entry: Any) -> int | None:
@@ -80,7 +102,34 @@ def _time(entry: Any) -> int | None:
     return milliseconds if 0 <= milliseconds < TIME_LIMIT else None
 
 
-def encode_entry(fields: dict[str, Any], room: int) -> bytes:
+def encode_entries(entries: Iterable[dict[str, Any]], room: int) -> bytes:
+    """The message of a feed: its newest entry, and as many older ones as fit.
+
+    Parameters
+    ----------
+    entries
+        At least one, newest first.
+    room
+        The bytes of the longest message.
+
+    Raises
+    ------
+    BadFeed
+        If not even the title of the newest entry fits.
+    """
+    remaining = iter(entries)
+    kept = [_cut_entry(next(remaining), room - len(_WRAPPED % b""))]
+    size = len(_WRAPPED % kept[0])
+    for fields in remaining:
+        entry = _dump(fields)
+        size += len(entry) + 1
+        if size > min(room, OLDER_BYTES) or len(kept) == MAX_ENTRIES:
+            break
+        kept.append(entry)
+    return _WRAPPED % b",".join(kept)
+
+
+def _cut_entry(fields: dict[str, Any], room: int) -> bytes:
     """The JSON of an entry in at most `room` bytes; what does not fit is cut off the end of its text."""
     whole = _dump(fields)
     if len(whole) <= room:

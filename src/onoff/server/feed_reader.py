@@ -15,6 +15,7 @@ Between the two, over pipes:
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import resource
@@ -55,7 +56,7 @@ class FeedReader:
             process.stop()
 
     async def read(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
-        """The message of a feed, and when its entry was written, in milliseconds.
+        """The message of a feed, and when its newest entry was written, in milliseconds.
 
         Parameters
         ----------
@@ -169,12 +170,13 @@ def main(cpu_seconds: float, memory_bytes: int) -> None:
 
 
 def _reply(data: bytes, headers: dict[str, str], room: int) -> bytes:
-    from onoff.server.entries import check_depth, encode_entry, newest_entry
+    from onoff.server.entries import check_depth, encode_entries, read_entries
 
     try:
         check_depth(data)
-        entry = newest_entry(data, headers)
-        body = encode_entry(entry, room)
+        entries = read_entries(data, headers)
+        newest = next(entries)
+        body = encode_entries(itertools.chain([newest], entries), room)
     except BadFeed as error:
         reason = str(error)
     except MemoryError:
@@ -182,7 +184,7 @@ def _reply(data: bytes, headers: dict[str, str], room: int) -> bytes:
     except Exception as error:
         reason = f"it cannot be read ({type(error).__name__})"
     else:
-        written = _NO_TIME if entry["time"] is None else entry["time"]
+        written = _NO_TIME if newest["time"] is None else newest["time"]
         return _REPLIED.pack(len(body), written) + body
     told = reason.encode(errors="replace")[:500]
     return _REPLIED.pack(_REFUSED, len(told)) + told

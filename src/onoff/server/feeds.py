@@ -1,4 +1,4 @@
-"""Feeds as sources: each RSS or Atom feed is polled, and its newest entry becomes that source's message.
+"""Feeds as sources: each RSS or Atom feed is polled, and its newest entries become that source's message.
 
 Feeds are written by strangers. They are read in processes of their own (`feed_reader`), with limits; a feed that
 exceeds them is an error of that feed alone.

@@ -17,7 +17,7 @@ SUM_QUERY_TYPE: Final = "application/vnd.onoff.sum-query"
 SUM_TYPE: Final = "application/vnd.onoff.sum"
 PROBLEM_TYPE: Final = "application/problem+json"
 ANY_TYPE: Final = "application/octet-stream"
-ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # an entry of a feed: title, link, time, html or text
+ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # entries of a feed: title, link, time, html or text
 
 # The client sends these and no others (Host and Content-Length are the transport's); the server answers with
 # these and Content-Length and no others. No cookie, validator or range on either side, and no encoding but gzip for
