@@ -47,6 +47,7 @@ ELSEWHERE = {
     "gateway/jobs.py": ("gateway/test_engine.py", "the engine's queue"),
     "gateway/meter.py": ("gateway/test_engine.py", "counts what the engine sends"),
     "gateway/presence.py": ("gateway/test_app.py", "says whether the server is there"),
+    "gateway/marks.py": ("gateway/test_refresher.py", "what is new in the mirror"),
     "gateway/seen.py": ("gateway/test_app.py", "the log that the gateway serves"),
     "model/context_tree.py": ("model/test_contexts.py", "how a model with contexts counts"),
     "model/files.py": ("model/test_chain.py", "a chain's file"),

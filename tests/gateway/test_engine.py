@@ -33,7 +33,13 @@ def deliver():
 def engine(tmp_path, world, deliver):
     with listening(world, lambda *arguments: deliver[0](*arguments)) as server:
         running = Engine(
-            server.url, MarkovChain(P4, names=NAMES), tmp_path / "journal", heartbeat=QUIET, scheme="single", tick=0.0
+            server.url,
+            MarkovChain(P4, names=NAMES),
+            tmp_path / "journal",
+            heartbeat=QUIET,
+            refresh=None,
+            scheme="single",
+            tick=0.0,
         )
         yield running
         running.close()
@@ -95,7 +101,9 @@ def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(en
 def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, caplog):
     with listening(world) as server:
         chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=Path("/dev/full"))
-        engine = Engine(server.url, chain, tmp_path / "journal", log=log, heartbeat=QUIET, scheme="single", tick=0.0)
+        engine = Engine(
+            server.url, chain, tmp_path / "journal", log=log, heartbeat=QUIET, refresh=None, scheme="single", tick=0.0
+        )
         try:
             got = [engine.request(name).result(30).payload for name in ("alpha", "beta")]
         finally:
@@ -156,7 +164,14 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
     line, file = Line(world), tmp_path / "seen.jsonl"
     chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=file)
     with listening(world) as server:
-        options = {"heartbeat": QUIET, "scheme": "single", "tick": 0.0, "backoff": 0.0, "transport": line}
+        options = {
+            "heartbeat": QUIET,
+            "refresh": None,
+            "scheme": "single",
+            "tick": 0.0,
+            "backoff": 0.0,
+            "transport": line,
+        }
         engine = Engine(server.url, chain, tmp_path / "journal", log=log, **options)
         try:
             engine.request("alpha").result(PATIENCE)

@@ -65,13 +65,23 @@ class Local:
 
 @contextlib.contextmanager
 def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None, heartbeat=QUIET, port=0, **options):
-    """A gateway whose journal is in `folder`, before `world`, or before the server at `url`."""
+    """A gateway whose journal is in `folder`, before `world`, or before the server at `url`.
+
+    `chain=False`: without a model. Without `refresh`, in seconds, it has no mirror and asks for everything while ON.
+    """
     world = world or World()
     with contextlib.ExitStack() as stack:
         server = url or stack.enter_context(listening(world)).url
-        chain = chain or MarkovChain(P4, names=NAMES)
-        defaults = {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2, "timeout": PATIENCE}
+        defaults = {"timeout": PATIENCE, "refresh": None}
+        if chain is not False:
+            chain = chain or MarkovChain(P4, names=NAMES)
+            defaults |= {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2}
         engine = Engine(
-            server, chain, folder / "journal", log=SeenLog(level, log), heartbeat=heartbeat, **{**defaults, **options}
+            server,
+            chain or None,
+            folder / "journal",
+            log=SeenLog(level, log),
+            heartbeat=heartbeat,
+            **{**defaults, **options},
         )
         yield Local(stack.enter_context(running(engine, port=port)), engine, world)

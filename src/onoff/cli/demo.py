@@ -113,8 +113,18 @@ def news_chain() -> MarkovChain:
 
 
 @contextlib.contextmanager
-def everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[Address]:
-    """A server whose messages change, and a gateway before it; thrown away at the end of the block."""
+def everything_running(
+    chain: MarkovChain, scheme: str, port: int, *, refresh: float | None = None
+) -> Iterator[Address]:
+    """A server whose messages change, and a gateway before it; thrown away at the end of the block.
+
+    Parameters
+    ----------
+    chain, scheme, port
+        The reader's chain, how queries are built, and where the gateway listens.
+    refresh
+        Seconds between refreshes of the gateway's mirror. None: no mirror, so that every request is a query to look at.
+    """
     try:
         from onoff.gateway.engine import Engine
         from onoff.gateway.run import running as running_gateway
@@ -126,7 +136,7 @@ def everything_running(chain: MarkovChain, scheme: str, port: int) -> Iterator[A
         first = {name: edition(name, 1) for name in SOURCES}
         server = stack.enter_context(running_server(first, store=folder / "messages.db", frame_size=FRAME_SIZE))
         stack.enter_context(_publishing(server))
-        engine = Engine(server.url, chain, folder / "journal.sqlite", scheme=scheme)
+        engine = Engine(server.url, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh)
         yield stack.enter_context(running_gateway(engine, port=port))
 
 

@@ -2,7 +2,9 @@
 
 guard     who may speak to it
 switch    ON or OFF, and the timer, kept beside the journal
+schedule  when it turns by itself
 jobs      requests, one after the other, each exactly once
+refresher keeps the mirror up to date by schedule; marks: what is new in it
 presence  whether the server is there
 meter     bytes that went over the line
 estimate  what the next request will cost

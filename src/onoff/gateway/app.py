@@ -1,30 +1,37 @@
-"""The HTTP side of the gateway. Everything stands behind the guard.
+"""The HTTP side of the gateway. Everything stands behind the guard. `/api` on the page has a curl line for each call.
 
     GET /v1/sources            the names of the sources                                      app or page token
-    GET /v1/sources/NAME       the latest message of a source: one request, one step         app or page token
+    GET /v1/sources/NAME       the latest message of a source: one request of the person     app or page token
     GET /v1/entries/NAME       the same as entries to read, in JSON, their HTML cleaned      app or page token
-    GET /v1/feeds/NAME         the same as an Atom feed                                      app or page token
+    GET /v1/feeds/NAME         a source as an Atom feed, from the mirror: not a request      app or page token
+    GET /v1/feeds              all sources as one Atom feed, newest first                    app or page token
+    GET /v1/feeds.opml         the addresses of all feeds, for a feed reader to import       app or page token
     GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
+    GET, PUT /v1/schedule      when it turns by itself: {"rules": [...]}; see `schedule`     page token
+    PUT /v1/refresh            refresh the mirror now: {}                                    page token
+    GET, PUT /v1/reading       the sources with what is new; {"all": true} marks all read    page token
     GET /v1/log                what the server saw, as JSON lines                            page token
     GET /v1/state              all that the page shows                                       page token
     GET /v1/events             the same whenever it changes (server-sent events)             page token
-    GET / /limits /static/...  the page, which holds nothing by itself                       no token
+    GET / /limits /api /static/...  the page, which holds nothing by itself                  no token
 
 Downloads take two optional headers: `Idempotency-Key`, which gives the same step back, and `X-Privacy-Expected: on`
 or `off`, without which the switch decides alone. They answer with `X-Privacy-Mode`, `X-Cost-Messages`,
-`X-Message-Time`, `X-Message-Version` and `X-Step`. Refusals are problem+json with a hint.
+`X-Message-Time`, `X-Message-Version`, `X-Age` and `X-Step`. Feeds have an ETag, and 304 is answered here. Refusals are
+problem+json with a hint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -37,7 +44,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 import onoff
-from onoff.client import Message
+from onoff.client import Copy, Message
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway import feed, present
 from onoff.gateway.engine import Changed, Engine
@@ -69,6 +76,27 @@ class Turn(BaseModel):
     private: bool
     seconds: Annotated[float, Field(allow_inf_nan=False)] | None = None
     until: str | None = None
+
+
+class Rules(BaseModel):
+    """What PUT /v1/schedule takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    rules: list[str]
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
+    """A body of JSON as what it should be. Raises InvalidInput that names the field."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        raise InvalidInput(f"{where}: {first['msg']}", hint=hint) from None
 
 
 class Streams:
@@ -108,24 +136,59 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
     async def limits(_: Request) -> Response:
         return page("limits.html")
 
+    async def api(_: Request) -> Response:
+        return page("api.html")
+
     async def sources(_: Request) -> Response:
-        return JSONResponse({"sources": list(engine.chain.names)})
+        return JSONResponse({"sources": list(engine.names)})
 
     async def message(request: Request) -> Response:
         return message_response(await fetch(request), browser=request.headers.get("sec-fetch-dest") is not None)
 
     async def entries(request: Request) -> Response:
         found = await fetch(request)
+        engine.marks.opened(found.source, found.version, engine.now())
+        engine.board.changed()
         listed = await asyncio.to_thread(present.entries_of, found)  # cleaning takes time, and others are served
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 
     async def message_feed(request: Request) -> Response:
-        found = await fetch(request)
-        path = quote(f"{request.scope[PREFIX_KEY]}/v1/feeds/{request.path_params['name']}")
-        address = f"http://{request.headers['host']}{path}"
+        name = request.path_params["name"]
+        found: Copy | None = await asyncio.to_thread(engine.copy, name)
+        if found is None:
+            found = await fetch(request)  # without a mirror each look is a request
+        address = f"{feeds_address(request)}/{quote(name)}"
         body = await asyncio.to_thread(feed.atom, found, address)
-        return Response(body, headers={"content-type": feed.ATOM_TYPE, **message_headers(found)})
+        return feed_response(request, body, feed.ATOM_TYPE, message_headers(found))
+
+    async def all_feeds(request: Request) -> Response:
+        def build_feed() -> bytes:
+            copies = [copy for name in engine.names if (copy := engine.copy(name)) is not None]
+            return feed.combined(copies, feeds_address(request))
+
+        return feed_response(request, await asyncio.to_thread(build_feed), feed.ATOM_TYPE, {})
+
+    async def opml(request: Request) -> Response:
+        return feed_response(request, feed.opml(engine.names, feeds_address(request)), feed.OPML_TYPE, {})
+
+    async def refresh(request: Request) -> Response:
+        await read_json(request)
+        if engine.refresher is None or not engine.refresher.supported:
+            raise InvalidInput("there is no mirror", hint="this server does not tell what changed")
+        attempt = engine.refresher.refresh_soon()
+        await asyncio.to_thread(engine.refresher.wait, attempt)
+        return JSONResponse(engine.refresher.as_dict())
+
+    async def reading(_: Request) -> Response:
+        return JSONResponse(await asyncio.to_thread(engine.reading))
+
+    async def mark_all(request: Request) -> Response:
+        await read_json(request)
+        if engine.refresher is not None:
+            engine.marks.opened_all(engine.refresher.mirror.sources(), engine.now())
+            engine.board.changed()
+        return JSONResponse(engine.reading())
 
     async def fetch(request: Request) -> Message:
         expected = request.headers.get("x-privacy-expected")
@@ -142,17 +205,20 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         return JSONResponse(privacy_dict(engine))
 
     async def turn(request: Request) -> Response:
-        body = await read_json(request)
-        try:
-            asked = Turn.model_validate_json(body)
-            until = None if asked.until is None else moment(asked.until)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"]) or "the body"
-            raise InvalidInput(f"{where}: {first['msg']}", hint='such as {"private": true, "seconds": 600}') from None
+        asked = parsed(Turn, await read_json(request), hint='such as {"private": true, "seconds": 600}')
+        until = None if asked.until is None else moment(asked.until)
         # On disk before it is reported, and off the loop.
         await asyncio.to_thread(engine.turn, private=asked.private, seconds=asked.seconds, until=until)
         return JSONResponse(privacy_dict(engine))
+
+    async def read_schedule(_: Request) -> Response:
+        return JSONResponse(engine.schedule())
+
+    async def follow(request: Request) -> Response:
+        asked = parsed(Rules, await read_json(request), hint='such as {"rules": ["ON mon-fri 09:00-17:00"]}')
+        await asyncio.to_thread(engine.switch.follow, asked.rules)
+        engine.board.changed()
+        return JSONResponse(engine.schedule())
 
     async def log(_: Request) -> Response:
         return Response("".join(engine.log.lines()), media_type="application/jsonl")
@@ -166,12 +232,20 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
     routes = [
         Route("/", home),
         Route("/limits", limits),
+        Route("/api", api),
         Route("/v1/sources", sources),
         Route("/v1/sources/{name}", message),
         Route("/v1/entries/{name}", entries),
+        Route("/v1/feeds", all_feeds),
+        Route("/v1/feeds.opml", opml),
         Route("/v1/feeds/{name}", message_feed),
+        Route("/v1/refresh", refresh, methods=["PUT"]),
+        Route("/v1/reading", reading, methods=["GET"]),
+        Route("/v1/reading", mark_all, methods=["PUT"]),
         Route("/v1/privacy", read_privacy, methods=["GET"]),
         Route("/v1/privacy", turn, methods=["PUT"]),
+        Route("/v1/schedule", read_schedule, methods=["GET"]),
+        Route("/v1/schedule", follow, methods=["PUT"]),
         Route("/v1/log", log),
         Route("/v1/state", state),
         Route("/v1/events", events),
@@ -218,19 +292,40 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
 # -- forms -------------------------------------------------------------------------------------------------
 
 
-def message_headers(message: Message) -> dict[str, str]:
+def feeds_address(request: Request) -> str:
+    """Where the feeds of this gateway are, for whoever asked: with the token that is in the path."""
+    return f"http://{request.headers['host']}{quote(request.scope[PREFIX_KEY])}/v1/feeds"
+
+
+def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, str]) -> Response:
+    """A feed, or 304 where the reader has it already."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
+    held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
+    if tag in held or "*" in held:
+        return Response(status_code=304, headers={name: headers[name] for name in ("etag", "cache-control")})
+    return Response(body, headers=headers)
+
+
+def message_headers(message: Copy) -> dict[str, str]:
     """Mode, cost and time of a message; and that, wherever it is shown, it loads nothing."""
-    sent = message.sent
     headers = {
         "content-security-policy": MESSAGE_POLICY,
-        "x-privacy-mode": "on" if sent.private else "off",
-        "x-cost-messages": str(sent.cost),
-        "x-sources": str(sent.n),
-        "x-step": str(sent.step),
         "x-message-version": str(message.version),
+        "x-age": f"{message.age:.0f}",
     }
-    if sent.note is not None:
-        headers["x-note"] = sent.note
+    if isinstance(message, Message):
+        sent = message.sent
+        headers |= {
+            "x-privacy-mode": "on" if sent.private else "off",
+            "x-cost-messages": str(sent.cost),
+            "x-cost-bytes": str(message.received),
+            "x-sources": str(sent.n),
+            "x-step": str(sent.step),
+            "x-mirror": "yes" if sent.mirror else "no",
+        }
+        if sent.note is not None:
+            headers["x-note"] = str(sent.note)
     if message.version:
         published = present.moment_of(message.published)
         headers["x-message-time"] = published.isoformat(timespec="milliseconds")

@@ -1,11 +1,16 @@
-"""The engine: one client, one request at a time, and one state for everybody who looks.
+"""The engine: one client with its mirror, one request at a time, and one state for everybody who looks.
 
     request(source) -> Future[Message]    joins the queue; a thread of its own takes one after the other
+    copy(source) -> Copy                  for programs that poll feeds; from the mirror, and not a request
     turn(...)                             the switch
     snapshot()                            all that the page shows; `board.revision` grows with every change
 
-Each request is one step. Whether it is private is what the switch says when it is accepted. A caller may say which
-position it saw; if the switch stands otherwise nothing is sent. What becomes of a repeated request: see `jobs`.
+While ON a request is read from the mirror and causes no traffic; the mirror is refreshed by schedule (`refresher`).
+While OFF it is one step of the session. Which of the two is what the switch says when the request is accepted. A caller
+may say which position it saw; if the switch stands otherwise nothing happens. A repeated request: see `jobs`.
+
+Without a model the mirror serves both positions, and nothing is ever asked for one by one. From a server that does not
+tell what changed, everything is asked for while ON.
 
 A message is handed over as soon as it is there. What it told the server is worked out afterwards.
 """
@@ -23,19 +28,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from onoff.client import Client, Message, Progress, Sent, default_journal
+from onoff.client import (
+    Client,
+    Copy,
+    Message,
+    MirrorClient,
+    Progress,
+    Refresh,
+    Sent,
+    SourceState,
+    default_journal,
+)
 from onoff.client.exchange import Transport
+from onoff.client.refreshing import NoChanges
 from onoff.client.transport import TIMEOUT, Http
 from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.board import Board
 from onoff.gateway.estimate import Estimate
 from onoff.gateway.evidence import Assessment, Evidence
 from onoff.gateway.jobs import Job, JobQueue, Step
+from onoff.gateway.marks import Marks
 from onoff.gateway.meter import Meter
 from onoff.gateway.presence import HEARTBEAT, Presence
+from onoff.gateway.refresher import INTERVAL, Refresher
 from onoff.gateway.seen import SeenLog
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 
 log = logging.getLogger("onoff.gateway")
 
@@ -54,13 +73,16 @@ class Engine:
     url
         The address of the message server.
     chain
-        How requests follow one another; its names are the sources.
+        How requests follow one another; its names are the sources. None: no model, and everything is read from the
+        mirror.
     journal
-        Where the session is kept; the switch is kept beside it.
+        Where the session is kept; the switch and the mirror are kept beside it.
     log
         What is remembered of what the server saw.
     heartbeat
         Seconds between two looks whether the server is there.
+    refresh
+        Seconds between two refreshes of the mirror. None: no mirror, as with a server that does not tell what changed.
     clock
         The time by which timers run, in seconds since 1970.
     transport, timeout, client_options
@@ -70,11 +92,12 @@ class Engine:
     def __init__(
         self,
         url: str,
-        chain: MarkovChain,
+        chain: Model | None,
         journal: Path | None = None,
         *,
         log: SeenLog | None = None,
         heartbeat: float = HEARTBEAT,
+        refresh: float | None = INTERVAL,
         clock: Callable[[], float] = time.time,
         transport: Transport | None = None,
         timeout: float = TIMEOUT,
@@ -87,35 +110,60 @@ class Engine:
         self.switch = Switch(path.with_name(f"{path.name}.switch.json"), clock)
         self.log = SeenLog() if log is None else log
         self.board = Board()
+        self.marks = Marks()
         self.meter = Meter(Http(url, timeout=timeout) if transport is None else transport)
-        self._client = Client(
-            url,
-            chain,
-            journal=path,
-            observe=self._observed,
-            progress=self._progressed,
-            transport=self.meter,
-            mirror=False,
-            **client_options,
-        )
-        last = self._client.status()["last"]  # opens the journal, so that a second gateway fails here
-        before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
-        self._evidence = Evidence(chain, self._client.tables, before)
+        mirrored = path.with_name(f"{path.name}.mirror")
+        self._client = None if chain is None else self._new_client(path, mirrored, refresh, client_options)
+        self._evidence = None if self._client is None else self._new_evidence(self._client)
         self._lock = threading.Lock()
         self._shown: Position = self.switch.position
         self._building: tuple[int, float] | None = None
         self._observing: list[tuple[float, Sent, int]] = []
         self._unweighed: list[Sent] = []
-        self._estimate = Estimate(self._client, self.board)
-        self.presence = Presence(url, chain.names, heartbeat, self.board)
+        self.presence = Presence(url, None if chain is None else chain.names, heartbeat, self.board)
+        self._estimate = None if self._client is None else Estimate(self._client, self.board)
+        self.refresher = self._new_refresher(mirrored, refresh)
         self.jobs = JobQueue(self._run, self._settled, self._weigh, self._ended, self.board)
+
+    def _new_client(self, path: Path, mirror: Path, refresh: float | None, options: dict[str, Any]) -> Client:
+        assert self.chain is not None
+        client = Client(
+            self.url,
+            self.chain,
+            journal=path,
+            observe=self._observed,
+            progress=self._progressed,
+            transport=self.meter,
+            mirror=False if refresh is None else mirror,
+            **options,
+        )
+        client.status()  # opens the journal, so that a second gateway fails here
+        return client
+
+    def _new_evidence(self, client: Client) -> Evidence | None:
+        last = client.status()["last"]
+        before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
+        return Evidence(client.chain, client.tables, before) if isinstance(client.chain, MarkovChain) else None
+
+    def _new_refresher(self, path: Path, interval: float | None) -> Refresher | None:
+        if self._client is not None and self._client.mirror is not None and interval is not None:
+            refresh, mirror = self._client.refresh, self._client.mirror
+        elif self._client is None:
+            mirror = MirrorClient(self.url, path, transport=self.meter)
+            refresh = mirror.refresh
+        else:
+            return None
+        _ = mirror.mirror  # opens the file, so that a second gateway fails here
+        return Refresher(refresh, mirror, interval or INTERVAL, self._always_private, self._refreshed, self.board)
+
+    def _always_private(self) -> bool:
+        """Whether the mirror is what serves clicks now."""
+        return self.chain is None or self.position.private
 
     # -- requests ------------------------------------------------------------------------------------------
 
     def request(self, source: str, *, key: str | None = None, expected: bool | None = None) -> Future[Message]:
         """The latest message of `source`, when its turn comes. Raises what says that nothing will be sent."""
-        if source not in self.chain.names:
-            raise UnknownSource("no such source", hint="GET /v1/sources lists them")
 
         def private() -> bool:
             stands = self.switch.position.private
@@ -124,15 +172,69 @@ class Engine:
                 raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
             return stands
 
-        return self.jobs.submit(self.chain.index(source), key, private)
+        return self.jobs.submit(self._index(source), key, private)
+
+    def copy(self, source: str) -> Copy | None:
+        """The message of `source` as the mirror has it, which may be refreshed first; None where there is no mirror.
+
+        Not a request: for programs that poll every source whatever the person wants.
+        """
+        self._index(source)
+        if self.refresher is None or not self.refresher.supported:
+            return None
+        try:
+            self.refresher.wait_until_fresh()
+        except NoChanges:
+            return None
+        return self.refresher.mirror.copy(source)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources: the model's, or the catalogue's where there is no model; none before that is known."""
+        if self.chain is not None:
+            return self.chain.names
+        known = None if self.refresher is None else self.refresher.mirror.mirror.catalogue
+        catalogue = known or self.presence.catalogue
+        return () if catalogue is None else catalogue.names
+
+    def _index(self, source: str) -> int:
+        if source not in self.names:
+            raise UnknownSource("no such source", hint="GET /v1/sources lists them")
+        return self.names.index(source)
 
     def _run(self, job: Job) -> Message:
         self._observing = []
         left_before = self.meter.queries_that_left
         try:
-            return self._client.retry() if job.again else self._client.get(job.wanted, private=job.private)
+            return self._read(job)
         finally:
             self._keep_steps(job, left_before)
+
+    def _read(self, job: Job) -> Message:
+        if self.refresher is not None and self.refresher.supported and (job.private or self._client is None):
+            try:
+                self.refresher.wait_for_first()
+            except NoChanges:
+                if self._client is None:
+                    raise
+            else:
+                return self._read_mirror(job)
+        assert self._client is not None
+        return self._client.retry() if job.again else self._client.get(job.wanted, private=job.private)
+
+    def _read_mirror(self, job: Job) -> Message:
+        assert self.refresher is not None
+        if self._client is not None:
+            return self._client.read(job.wanted)
+        names = self.names
+        message = self.refresher.mirror.copy_as(Message, names[job.wanted])
+        return message.after(Sent("", -1, (), len(names), job.private, mirror=True), messages=0, received=0)
+
+    def _refreshed(self, outcome: Refresh | OnOffError) -> None:
+        if isinstance(outcome, Refresh):
+            self.presence.report(True, None)
+        elif isinstance(outcome, ServerUnreachable):
+            self.presence.report(False, outcome.message)
 
     def _keep_steps(self, job: Job, left_before: int) -> None:
         """Note what was stored for a job and which of it left. A repeated request is the step that it was."""
@@ -144,22 +246,29 @@ class Engine:
             job.steps.append(Step(moment, sent, left=end > begin))
 
     def _settled(self, job: Job, outcome: Message | OnOffError) -> None:
-        self._unweighed = [step.sent for step in job.steps if self.log.add(step, job.wanted)]
+        self._unweighed = [step.sent for step in job.steps if step.sent.mirror or self.log.add(step, job.wanted)]
         if isinstance(outcome, ServerUnreachable):
             self.presence.report(False, outcome.message)
         elif isinstance(outcome, OnOffError):
             self.presence.report(self.presence.connected is True, outcome.message)
         else:
-            self.presence.report(True, None)
+            if not outcome.sent.mirror:
+                self.presence.report(True, None)
+            self.board.changed()
 
     def _weigh(self, job: Job) -> None:
         for sent in self._unweighed:
-            self.log.weigh(sent, self._assess(sent, job.wanted))
+            weighed = self._assess(sent, job.wanted)
+            if not sent.mirror:
+                self.log.weigh(sent, weighed)
         self._unweighed = []
-        self._estimate.wake()
+        if self._estimate is not None:
+            self._estimate.wake()
         self.board.changed()
 
     def _assess(self, sent: Sent, wanted: int) -> Assessment:
+        if self._evidence is None:
+            return Assessment()
         try:
             return self._evidence.add(sent, wanted)
         except Exception as error:  # what is shown must not stop what is done
@@ -171,7 +280,8 @@ class Engine:
 
     def _progressed(self, progress: Progress) -> None:
         self._building = (progress.sources, self.now()) if progress.state == "building" else None
-        self._estimate.wake()
+        if self._estimate is not None:
+            self._estimate.wake()
         self.board.changed()
 
     # -- the switch ----------------------------------------------------------------------------------------
@@ -189,45 +299,74 @@ class Engine:
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
         """Turn the switch; see `Switch.turn`."""
+        was_private = self.position.private
         self.switch.turn(private=private, seconds=seconds, until=until)
+        if private and not was_private and self.refresher is not None and self.refresher.supported:
+            self.refresher.refresh_soon()
         return self.position
+
+    def schedule(self) -> dict[str, Any]:
+        """When the switch turns by itself."""
+        schedule = self.switch.schedule
+        if schedule is None:
+            return {"rules": [], "next": None}
+        return {"rules": list(schedule.written), "next": schedule.next_change(self.now())}
 
     # -- what there is to see ------------------------------------------------------------------------------
 
     def snapshot(self) -> dict[str, Any]:
         """All that the page shows. It holds what was wanted, at log level "full": for the page alone."""
         position = self.position
-        building, catalogue = self._building, self.presence.catalogue
+        building, names = self._building, self.names
         return {
             "start": self.start,
             "revision": self.board.revision,
             "now": self.now(),
             "privacy": position.as_dict(),
+            "schedule": self.schedule(),
             "note": self.switch.note,
             "server": self.url,
             "connected": self.presence.connected,
             "problem": self.presence.problem,
-            "names": list(self.chain.names),
-            "frame_size": None if catalogue is None else catalogue.frame_size,
+            "n": len(self.names),
+            "model": None if self.chain is None else {"kind": type(self.chain).__name__, "sources": self.chain.n},
+            "mirror": None if self.refresher is None else self.refresher.as_dict(),
             "bytes": self.meter.as_dict(),
-            "next": self._estimate.as_dict(),
+            "next": None if self._estimate is None else self._estimate.as_dict(),
             "building": building and {"sources": building[0], "since": building[1]},
             "waiting": self.jobs.waiting,
             "level": self.log.level,
             "steps": self.log.latest(SHOWN_STEPS),
             "totals": asdict(self.log.totals),
-            "posterior": self._evidence.posterior if self.log.level == "full" else None,
+            "posterior": self._posterior(),
+            "names": list(names),
         }
+
+    def _posterior(self) -> dict[str, Any] | None:
+        return self._evidence.posterior if self._evidence is not None and self.log.level == "full" else None
+
+    def reading(self) -> dict[str, Any]:
+        """The sources as a reader sees them: what is new, when it was published. For the page alone."""
+        states: dict[str, SourceState] = {}
+        if self.refresher is not None:
+            states = {state.name: state for state in self.refresher.mirror.sources()}
+        return {"revision": self.board.revision, "sources": self.marks.listed(self.names, states)}
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def close(self, seconds: float = 1.0) -> None:
         """Stop; a request under way is given so many seconds, and then counts as sent, as after a crash."""
         self.presence.close()
-        self._estimate.close()
+        if self._estimate is not None:
+            self._estimate.close()
+        if self.refresher is not None:
+            self.refresher.close()
         self.jobs.close(seconds)
 
     def _ended(self) -> None:
         with suppress(OnOffError):
-            self._client.close()
+            if self._client is not None:
+                self._client.close()
+            elif self.refresher is not None:
+                self.refresher.mirror.close()
         self.log.close()

@@ -92,7 +92,7 @@ class Evidence:
     def _follow(self, sent: Sent, wanted: int, source: QuerySource | None) -> None:
         if sent.private:
             self._support, self._private_step, self._plain_posterior = sent.sources, sent.step, None
-            asked = [1 / sent.cost if x in sent.sources else 0.0 for x in range(self.chain.n)]
+            asked = [1 / len(sent.sources) if x in sent.sources else 0.0 for x in range(self.chain.n)]
             self._belief = Belief.of_present(np.array(asked))
             return
         if self._belief is None:

@@ -4,7 +4,7 @@
 
 A turn is on disk before it is reported. The timer is a moment, not a count, so it goes on while the gateway does not
 run: whoever looks first after that moment finds the switch turned, and that the timer ran out. What cannot be read
-is ON: in doubt, hidden.
+is ON: in doubt, hidden. A schedule turns it by itself; a turn by hand holds until the schedule next changes.
 
 The file stands beside the journal, for its owner only, and is replaced whole. It also keeps the tokens of the page and
 of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
@@ -17,7 +17,7 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +25,7 @@ from typing import Any, Final
 
 from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
+from onoff.gateway.schedule import Schedule
 from onoff.system.atomic import atomic_write
 
 VERSION: Final = 1
@@ -69,13 +70,19 @@ class Switch:
         self.note: str | None = None
         self._clock = clock
         self._lock = threading.Lock()
+        self.schedule: Schedule | None = None
+        self._turned = 0.0  # when it was turned last, by hand or by the schedule
         self._position, self.tokens = self._load()
 
     @property
     def position(self) -> Position:
         """Where it stands now."""
         with self._lock:
-            self._position = self._position.at(self._clock())
+            now = self._clock()
+            self._position = self._position.at(now)
+            changed = None if self.schedule is None or self._position.until else self.schedule.last_change(now)
+            if self.schedule is not None and changed is not None and changed > self._turned:
+                self._position, self._turned = Position(self.schedule.private(now)), changed
             return self._position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
@@ -88,34 +95,50 @@ class Switch:
             raise InvalidInput("a timer must end in the future, within a year", hint="give seconds, or a later time")
         with self._lock:
             position = Position(private, end)
-            self._save(position, self.tokens)
-            self._position, self.note = position, None
+            self._save(position, self.tokens, now)
+            self._position, self._turned, self.note = position, now, None
             return position
+
+    def follow(self, rules: Sequence[str]) -> None:
+        """Turn by this schedule from now on; without rules, by hand alone. Raises InvalidInput, JournalWriteFailed."""
+        schedule = Schedule.parse(rules) if rules else None
+        with self._lock:
+            before, self.schedule = self.schedule, schedule
+            try:
+                self._save(self._position, self.tokens, 0.0)
+            except JournalWriteFailed:
+                self.schedule = before
+                raise
+            self._turned = 0.0
 
     def _load(self) -> tuple[Position, Tokens]:
         try:
             kept = json.loads(self.path.read_bytes())
             position, tokens = _position(kept), Tokens(_token(kept, "page_token"), _token(kept, "app_token"))
+            self.schedule = Schedule.parse(kept["schedule"]) if kept.get("schedule") else None
+            self._turned = float(kept.get("turned", 0.0))
             if "page_token" not in kept:  # a file of version 0.1
-                self._save(position, tokens)
+                self._save(position, tokens, self._turned)
             return position, tokens
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, InvalidInput):
             self.note = UNREADABLE
             with suppress(OSError):
                 os.replace(self.path, f"{self.path}.damaged")
         tokens = Tokens()
-        self._save(Position(), tokens)
+        self._save(Position(), tokens, 0.0)
         return Position(), tokens
 
-    def _save(self, position: Position, tokens: Tokens) -> None:
+    def _save(self, position: Position, tokens: Tokens, turned: float) -> None:
         kept = {
             "version": VERSION,
             "private": position.private,
             "until": position.until,
             "app_token": tokens.app,
             "page_token": tokens.page,
+            "turned": turned,
+            "schedule": [] if self.schedule is None else list(self.schedule.written),
         }
         try:
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

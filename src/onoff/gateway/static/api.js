@@ -4,7 +4,7 @@
 const KEEP = "onoff-token";
 const RETRY_MS = 1000;
 
-function token() {
+function readToken() {
   const given = decodeURIComponent(location.hash.slice(1));
   if (given !== "") {
     localStorage.setItem(KEEP, given);
@@ -13,10 +13,11 @@ function token() {
   return localStorage.getItem(KEEP) ?? "";
 }
 
-let mine = token();
-addEventListener("hashchange", () => { mine = token(); location.reload(); });
+let mine = readToken();
+addEventListener("hashchange", () => { mine = readToken(); location.reload(); });
 
 export const known = () => mine !== "";
+export const token = () => mine;
 
 export function call(path, options = {}) {
   return fetch(path, { cache: "no-store", ...options, headers: { ...options.headers, Authorization: `Bearer ${mine}` } });

@@ -260,7 +260,7 @@ function showSeen() {
 }
 
 function showCost() {
-  const { totals, frame_size: size, names } = state;
+  const { totals, names } = state, size = null;
   const n = names.length, steps = state.steps.slice(-SHOWN);
   if (totals.requests === 0) return;
   const known = totals.unweighed === 0;

@@ -1,0 +1,167 @@
+"""Refresher: keeps the mirror up to date by schedule, never because of what is read.
+
+    ON        when it is switched on, then every `interval` seconds
+    OFF       only when a program polls feed addresses and the mirror is older than that
+    always    when somebody presses the button
+
+What is opened, in what order and how often causes nothing here, so the server learns when the mirror is refreshed and
+nothing else. While the server does not answer, it is asked again every `RETRY_SECONDS`.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from onoff.client import MirrorClient, Refresh
+from onoff.client.refreshing import NoChanges
+from onoff.errors import OnOffError, ServerUnreachable
+from onoff.gateway.board import Board
+
+INTERVAL: Final = 300.0
+RETRY_SECONDS: Final = 5.0
+LOOK_SECONDS: Final = 1.0
+PATIENCE: Final = 60.0
+"""Seconds that a reader waits for the first refresh, or a feed reader for one that is due."""
+
+
+class Refresher:
+    """Refreshes a mirror in a thread of its own.
+
+    Parameters
+    ----------
+    refresh
+        Brings the mirror up to date.
+    mirror
+        What is refreshed.
+    interval
+        Seconds between two refreshes while ON.
+    private
+        Whether the switch is ON now.
+    refreshed
+        Called with each refresh that was made, or with what kept it from being made.
+    board
+        Hears of every refresh.
+    """
+
+    def __init__(
+        self,
+        refresh: Callable[[], Refresh],
+        mirror: MirrorClient,
+        interval: float,
+        private: Callable[[], bool],
+        refreshed: Callable[[Refresh | OnOffError], None],
+        board: Board,
+    ) -> None:
+        self.mirror, self.interval = mirror, interval
+        self.supported = True
+        self.problem: OnOffError | None = None
+        self._refresh, self._private, self._refreshed, self._board = refresh, private, refreshed, board
+        self._news = threading.Condition()
+        self._done = 0  # attempts, whether or not they succeeded
+        self._asked = 0  # of these, how many somebody waits for
+        self._retry_at = 0.0
+        self._closed = False
+        self._thread = threading.Thread(target=self._work, name="onoff-refresh", daemon=True)
+        self._thread.start()
+
+    # -- what others want ----------------------------------------------------------------------------------
+
+    def refresh_soon(self) -> int:
+        """Have the mirror refreshed now; the number of the attempt to wait for."""
+        with self._news:
+            self._asked = self._done + 1
+            self._news.notify_all()
+            return self._asked
+
+    def wait(self, attempt: int) -> None:
+        """Until that attempt was made. Raises what kept it from succeeding."""
+        with self._news:
+            self._news.wait_for(lambda: self._done >= attempt or self._closed, PATIENCE)
+            if self._done < attempt:
+                raise ServerUnreachable("the mirror was not refreshed in time", hint="try again later")
+            if self.problem is not None:
+                raise self.problem
+
+    def wait_for_first(self) -> None:
+        """Until there is something to read. Causes no refresh: the schedule does. Raises what keeps it away."""
+        if self.mirror.mirror.edition is None:
+            self.wait(1)
+
+    def wait_until_fresh(self) -> None:
+        """For programs that poll whatever the person wants: refresh if the mirror is older than the interval.
+
+        If that fails, an older copy is better than none; raises where there is none.
+        """
+        if self._due():
+            try:
+                self.wait(self.refresh_soon())
+            except OnOffError:
+                if self.mirror.mirror.edition is None:
+                    raise
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the page shows of it."""
+        mirror = self.mirror.mirror
+        return {
+            "supported": self.supported,
+            "edition": None if mirror.edition is None else mirror.edition.number,
+            "refreshed": mirror.refreshed,
+            "interval": self.interval,
+            "bytes": mirror.size,
+            "used_today": self.mirror.used_today,
+            "problem": None if self.problem is None else self.problem.message,
+        }
+
+    def close(self) -> None:
+        with self._news:
+            self._closed = True
+            self._news.notify_all()
+
+    # -- the thread ----------------------------------------------------------------------------------------
+
+    def _due(self) -> bool:
+        age = self.mirror.age
+        return age is None or age >= self.interval
+
+    def _work(self) -> None:
+        while True:
+            with self._news:
+                while not self._closed and not self._wanted():
+                    self._news.wait(self._patience())
+                if self._closed:
+                    return
+            self._attempt()
+
+    def _wanted(self) -> bool:
+        """Whether to refresh now: somebody asked, or it is ON and the schedule says so."""
+        if self._asked > self._done:
+            return True
+        if not (self.supported and self._private()):
+            return False
+        return self._due() if self.problem is None else time.monotonic() >= self._retry_at
+
+    def _patience(self) -> float:
+        """Seconds until it may be time; what somebody asks for wakes the thread at once."""
+        age = self.mirror.age
+        return LOOK_SECONDS if age is None else max(0.01, min(LOOK_SECONDS, self.interval - age))
+
+    def _attempt(self) -> None:
+        outcome: Refresh | OnOffError
+        problem: OnOffError | None = None
+        try:
+            outcome = self._refresh()
+        except NoChanges as error:
+            outcome = problem = error
+            self.supported = False
+        except OnOffError as error:
+            outcome = problem = error
+        with self._news:
+            self._done += 1
+            self.problem = problem
+            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._news.notify_all()
+        self._refreshed(outcome)
+        self._board.changed()

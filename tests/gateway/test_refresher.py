@@ -1,0 +1,227 @@
+"""The gateway with its mirror: refreshed by schedule, read without asking, and cheap for programs that poll."""
+
+import contextlib
+import gzip
+import random
+import xml.etree.ElementTree as ET
+from urllib.parse import quote, urlsplit
+
+import feedparser
+import pytest
+from tests.support.gateway import gateway
+from tests.support.relay import Relay
+from tests.support.waiting import until
+from tests.support.world import NAMES, World
+
+from onoff import wire
+from onoff.model.chain import MarkovChain
+from onoff.server import running
+
+SELDOM = 3600.0
+
+
+def paths(world):
+    return [path.partition("?")[0] for _, path, _, _ in world.requests]
+
+
+def refreshes(world):
+    return paths(world).count(wire.CHANGES_PATH)
+
+
+@pytest.fixture
+def local(tmp_path):
+    with gateway(tmp_path, refresh=SELDOM) as running_gateway:
+        until(lambda: running_gateway.engine.refresher.mirror.mirror.edition is not None)
+        yield running_gateway
+
+
+def read_all(local):
+    """Open every source, more than once and in another order; what was asked of the server meanwhile."""
+    before = list(local.world.requests)
+    for name in (*NAMES, *reversed(NAMES)):
+        answer = local.get(f"/v1/entries/{name}")
+        assert (answer.status, answer.json["entries"][0]["text"]) == (200, f"first of {name}")
+        assert (answer.headers["x-mirror"], answer.headers["x-cost-messages"]) == ("yes", "0")
+    return local.world.requests[len(before) :]
+
+
+def test_while_on_everything_can_be_read_and_nothing_is_asked(local):
+    assert refreshes(local.world) == 1
+    assert read_all(local) == []
+    assert local.world.queries == []
+    assert local.get("/v1/state").json["totals"]["requests"] == 0
+    assert local.get("/v1/log").body == b""
+
+
+def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):
+    read = local.engine._read_mirror
+
+    def refresh_and_read(job):
+        local.engine.refresher.mirror.refresh()
+        return read(job)
+
+    monkeypatch.setattr(local.engine, "_read_mirror", refresh_and_read)
+    assert read_all(local) != []
+
+
+def test_it_is_refreshed_when_switched_on_and_on_the_button(local):
+    local.turn(private=False)
+    assert local.get("/v1/sources/beta").body == b"first of beta"
+    assert len(local.world.queries) == 1
+    assert refreshes(local.world) == 1
+    local.world.publish("beta", b"second of beta")
+    local.turn(private=True)
+    until(lambda: refreshes(local.world) == 2)
+    until(lambda: local.get("/v1/sources/beta").body == b"second of beta")
+    local.turn(private=True)  # it was ON already
+    local.world.publish("beta", b"third of beta")
+    headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
+    answer = local.send("PUT", "/v1/refresh", headers, b"{}")
+    assert (answer.status, answer.json["problem"]) == (200, None)
+    assert refreshes(local.world) == 3
+    assert local.get("/v1/sources/beta").body == b"third of beta"
+
+
+def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
+    with gateway(tmp_path, refresh=0.05) as local:
+        until(lambda: refreshes(local.world) >= 3)
+        local.turn(private=False)
+        until(lambda: not local.engine.refresher._wanted())
+        before = refreshes(local.world)
+        local.get("/v1/sources/alpha")
+        local.get("/v1/sources/beta")
+        assert refreshes(local.world) <= before + 1  # one may have been under way
+
+
+def test_an_open_request_after_a_private_reading_hides_it(local):
+    local.get("/v1/sources/gamma")
+    local.turn(private=False)
+    local.get("/v1/sources/gamma")
+    until(lambda: local.get("/v1/state").json["steps"][-1]["weighed"])
+    state = local.get("/v1/state").json
+    assert state["totals"]["requests"] == 1
+    assert state["steps"][0]["bits"] == 0.0
+    assert state["posterior"]["ours"] == pytest.approx([0.25] * 4)
+    assert len(local.world.queries) == 1
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_feeds_come_from_the_mirror_in_both_positions_and_are_no_requests(local, private):
+    local.turn(private=private)
+    before = len(local.world.queries), refreshes(local.world)
+    for name in NAMES:
+        answer = local.send("GET", f"/t/{local.app_token}/v1/feeds/{name}")
+        (entry,) = feedparser.parse(answer.body).entries
+        assert entry.content[0].value == f"first of {name}"
+        again = local.send("GET", f"/t/{local.app_token}/v1/feeds/{name}", {"If-None-Match": answer.headers["etag"]})
+        assert (again.status, again.body) == (304, b"")
+    assert (len(local.world.queries), refreshes(local.world)) == before
+    assert local.get("/v1/state").json["totals"]["requests"] == 0
+
+
+def test_a_program_that_polls_while_off_causes_one_refresh_per_interval(tmp_path):
+    with gateway(tmp_path, refresh=SELDOM) as first:
+        first.turn(private=False)
+    with gateway(tmp_path / "other", refresh=SELDOM) as local:
+        local.turn(private=False)
+        for _ in range(3):
+            for name in NAMES:
+                assert local.send("GET", f"/t/{local.app_token}/v1/feeds/{name}").status == 200
+        assert refreshes(local.world) == 1
+        assert local.world.queries == []
+
+
+def test_all_feeds_as_one_and_as_a_list(local):
+    address = f"{local.address.apps}/feeds"
+    one = feedparser.parse(local.send("GET", f"/t/{local.app_token}/v1/feeds").body)
+    assert [entry.author for entry in one.entries] == sorted(NAMES)
+    assert one.feed.links[0].href == address
+    listed = ET.fromstring(local.send("GET", f"/t/{local.app_token}/v1/feeds.opml").body)
+    assert [outline.get("xmlUrl") for outline in listed.iter("outline")] == [f"{address}/{name}" for name in NAMES]
+
+
+def test_what_is_new_is_marked_until_it_is_read(local):
+    def new():
+        return [source["name"] for source in local.get("/v1/reading").json["sources"] if source["new"]]
+
+    assert new() == list(NAMES)
+    local.get("/v1/entries/beta")
+    assert new() == ["alpha", "gamma", "delta"]
+    headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
+    assert local.send("PUT", "/v1/reading", headers, b'{"all": true}').status == 200
+    assert new() == []
+    local.world.publish("delta", b"second of delta")
+    assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 200
+    assert new() == ["delta"]
+
+
+def test_without_a_model_the_mirror_serves_both_positions(tmp_path):
+    with gateway(tmp_path, chain=False, refresh=SELDOM) as local:
+        until(lambda: local.get("/v1/sources").json["sources"] == list(NAMES))
+        for private in (True, False):
+            local.turn(private=private)
+            for name in NAMES:
+                assert local.get(f"/v1/sources/{name}").body == f"first of {name}".encode()
+        assert local.world.queries == []
+        assert local.get("/v1/sources/nothing").status == 404
+        state = local.get("/v1/state").json
+        assert (state["model"], state["totals"]["requests"]) == (None, 0)
+
+
+def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
+    class Failing(World):
+        down = False
+
+        def answer(self, method, path, headers, body):
+            reply = super().answer(method, path, headers, body)
+            return self._problem(wire.Problem(503, "down")) if self.down else reply
+
+    world = Failing()
+    with gateway(tmp_path, world=world, refresh=SELDOM) as local:
+        until(lambda: local.engine.refresher.mirror.mirror.edition is not None)
+        world.down = True
+        headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
+        assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 504
+        assert local.get("/v1/sources/beta").body == b"first of beta"
+    with gateway(tmp_path, world=world, refresh=SELDOM) as local:  # and after a restart
+        assert local.get("/v1/sources/beta").body == b"first of beta"
+    (tmp_path / "new").mkdir()
+    with gateway(tmp_path / "new", world=world, refresh=SELDOM) as local:
+        assert local.get("/v1/sources/beta").status == 504
+
+
+def test_a_server_that_does_not_tell_what_changed_is_asked_for_everything(tmp_path):
+    world = World()
+    world.tells_changes = False
+    with gateway(tmp_path, world=world, refresh=SELDOM) as local:
+        answer = local.get("/v1/sources/beta")
+        assert (answer.body, answer.headers["x-cost-messages"]) == (b"first of beta", "4")
+        assert world.sets() == [NAMES]
+        assert local.send("GET", f"/t/{local.app_token}/v1/feeds/alpha").status == 200
+        assert len(world.queries) == 2  # as before, each look is a step
+        assert refreshes(world) >= 1
+
+
+def test_120_feeds_polled_once_cost_what_changed_and_then_nothing(tmp_path):
+    """Bytes from the server, headers and all, counted on the line."""
+    rng = random.Random(7)
+    words = [f"word{number}" for number in range(500)]
+    names = [f"feed {number}" for number in range(120)]
+    bodies = {name: " ".join(rng.choices(words, k=400)).encode() for name in names}
+    compressed = sum(len(gzip.compress(body)) for body in bodies.values())
+    chain = MarkovChain([[1 / 120] * 120] * 120, names=names)
+    with (
+        running(bodies) as server,
+        contextlib.closing(Relay(urlsplit(server.url).port)) as relay,
+        gateway(tmp_path, url=relay.url, chain=chain, refresh=SELDOM) as local,
+    ):
+        addresses = [f"{local.address.apps}/feeds/{quote(name)}" for name in names]
+        rounds = []
+        for _ in range(2):
+            before = relay.received if rounds else 0  # what the start took counts in the first round
+            entries = [feedparser.parse(address).entries for address in addresses]
+            assert [one[0].content[0].value.encode() for one in entries] == list(bodies.values())
+            rounds.append(relay.received - before)
+    print(f"first round {rounds[0]} bytes for {compressed} compressed; second {rounds[1]}")
+    assert rounds[0] <= 1.1 * compressed + 10_000
+    assert rounds[1] < 1000
