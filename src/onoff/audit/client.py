@@ -206,7 +206,7 @@ class ClientRun:
     def _open(self) -> None:
         self.entropy = _Replaceable()
         self.client = Client(
-            URL,
+            self.addresses,
             self.chain,
             self.journal,
             attempts=CLIENT_ATTEMPTS,
@@ -214,15 +214,19 @@ class ClientRun:
             background=False,
             entropy=self.entropy,
             new_session=self._new_session,
-            transport=self.recorder,
             sleep=lambda seconds: None,
             tables=self.tables,  # built once for all worlds
             **self.options(),
         )
 
+    @property
+    def addresses(self) -> str | tuple[str, ...]:
+        """The address of the server, or of several."""
+        return URL
+
     def options(self) -> dict[str, Any]:
         """More options of the client."""
-        return {"mirror": False}
+        return {"mirror": False, "transport": self.recorder}
 
     def _reopen(self, fault: Fault) -> None:
         self.client.close()
@@ -255,8 +259,12 @@ class ClientRun:
                 raise
         self.before, self.now = self.now, _files(self.journal)
         self.records = self.records[1], self.client.core.record
-        events, asked = self.recorder.take()
+        events, asked = self.taken()
         return RequestSeen(events, asked, right)
+
+    def taken(self) -> tuple[tuple[Exchange, ...], int]:
+        """What the server saw of the request, and how many messages it asked for."""
+        return self.recorder.take()
 
     def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
         """The message that the client delivers, or None where there can be none."""

@@ -56,7 +56,7 @@ class MirrorRun(ClientRun):
         super().__init__(chain, tables, faults, recorder)
 
     def options(self) -> dict[str, Any]:
-        return {"observe": self._observed}
+        return {"observe": self._observed, "transport": self.recorder}
 
     def _observed(self, sent: Sent) -> None:
         """It is durable, and nobody has the message yet."""

@@ -55,6 +55,8 @@ class Recorder:
         self.events: list[Exchange] = []
         self.asked = 0
         """Messages asked for since the last `take`."""
+        self.sums = 0
+        """Sums asked for, ever."""
         self.last: dict[bytes, tuple[int, str]] = {}
         self.versions = [0] * len(names)
         self.changed = [0] * len(names)
@@ -83,7 +85,7 @@ class Recorder:
         return taken, asked
 
     def exchange(self, request: Request) -> Reply | Failure:
-        query = request.path == wire.QUERY_PATH or request.path.startswith(wire.CHANGES_PATH)
+        query = request.path in {wire.QUERY_PATH, wire.SUM_PATH} or request.path.startswith(wire.CHANGES_PATH)
         if query and self.fault(request, False):
             return Failure("lost on the way")
         self.events.append(Exchange(request.method, request.path, request.headers, request.body, request.limit))
@@ -92,8 +94,14 @@ class Recorder:
         if request.path == wire.SEEN_PATH:
             seen = self.last.get(request.body)
             return _json(200, wire.encode_seen(None if seen is None else wire.Seen(*seen)))
-        changes = request.path.startswith(wire.CHANGES_PATH)
-        reply = self._changes(request.path.partition("?")[2]) if changes else self._answer(request.body)
+        if request.path == wire.EDITION_PATH:
+            return _json(200, wire.encode_edition(wire.EditionReport(self.editions[-1], 0)))
+        if request.path == wire.SUM_PATH:
+            reply = self._sum(request.body)
+        elif request.path.startswith(wire.CHANGES_PATH):
+            reply = self._changes(request.path.partition("?")[2])
+        else:
+            reply = self._answer(request.body)
         return Failure("lost on the way back") if query and self.fault(request, True) else reply
 
     def _answer(self, body: bytes) -> Reply:
@@ -102,18 +110,33 @@ class Recorder:
         except InvalidWire as error:
             raise PrivacyBreach(f"a query that is not canonical: {error.message}") from None
         self.asked += len(query.sources)
+        refused = self._judge(body, query.session, query.step, hashlib.sha256(body).hexdigest())
+        frames = (self._frame(source) for source in query.sources)
+        return refused or Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+
+    def _sum(self, body: bytes) -> Reply:
+        try:
+            query = wire.decode_sum_query(body, self.catalogue.n)
+        except InvalidWire as error:
+            raise PrivacyBreach(f"a query that is not canonical: {error.message}") from None
+        self.asked += any(query.vector)
+        self.sums += 1
+        refused = self._judge(body, query.session, query.step, wire.sum_step_digest(body).hex())
+        frames = [self._frame(source, None) for source in range(self.catalogue.n)]
+        return refused or Reply(200, wire.SUM_HEADERS, wire.sum_answer(frames, query.vector, query.servers))
+
+    def _judge(self, body: bytes, session: bytes, at: int, mine: str) -> Reply | None:
+        """Whether this step may come with these bytes: None, or the refusal; a broken rule is a breach."""
         if self.judging and self.journal is not None and not stored(self.journal, body):
-            raise PrivacyBreach(f"step {query.step} of a session was sent before it was stored")
-        step, digest = self.last.get(query.session, (-1, ""))
-        mine = hashlib.sha256(body).hexdigest()
-        if query.step < step or (query.step == step and mine != digest):
+            raise PrivacyBreach(f"step {at} of a session was sent before it was stored")
+        step, digest = self.last.get(session, (-1, ""))
+        if at < step or (at == step and mine != digest):
             if self.judging:
-                raise PrivacyBreach(f"step {query.step} of a session was sent again with another set")
+                raise PrivacyBreach(f"step {at} of a session was sent again with another set")
             problem = wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=digest)
             return Reply(409, (("content-type", wire.PROBLEM_TYPE),), wire.encode_problem(problem))
-        self.last[query.session] = (query.step, mine)
-        frames = (self._frame(source) for source in query.sources)
-        return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+        self.last[session] = (at, mine)
+        return None
 
     def _changes(self, query: str) -> Reply:
         since = wire.decode_since(query)

@@ -1,0 +1,101 @@
+"""The shipped client of several servers, enumerated: exactly zero for each server; together they learn it all.
+
+Five twins are caught: by what they leak to one server, by the wire, or by a rule of the audit. (An independent second
+draw at one server, and a zero vector that is left out, tell one server nothing by themselves; they break the rules that
+a step has one byte string and that every server sees every request.)
+"""
+
+import pytest
+from tests.support.chains import NAMED, P2, P3
+from tests.support.controls import servers as twins
+from tests.support.controls.servers import as_sum_core, careless_wire
+
+from onoff.audit.client import Fault
+from onoff.audit.servers import audit_servers
+from onoff.errors import InvalidWire, PrivacyBreach
+from onoff.model.patterns import parse
+
+FAULTS = tuple(fault for fault in Fault if fault is not Fault.NONE)
+
+
+def require_zero(audit):
+    audit.require_private()
+    assert audit.leak == 0
+    assert all(step.deviation == 0 and not step.undecodable for step in audit.steps)
+
+
+CASES = [
+    *[("P2", pattern, servers) for pattern in ("ON OFF OFF", "OFF ON OFF", "ON ON OFF") for servers in (2, 3)],
+    *[("P3", pattern, 2) for pattern in ("ON OFF", "OFF ON", "ON ON")],
+    ("P3", "ON", 3),
+    *[pytest.param("P3", pattern, 3, marks=pytest.mark.deep) for pattern in ("ON OFF", "OFF ON", "ON ON")],
+]
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("name", "pattern", "servers"), CASES)
+def test_no_server_alone_learns_anything(name, pattern, servers):
+    for view in range(servers):
+        require_zero(audit_servers(NAMED[name], "greedy", parse(pattern), servers, view))
+
+
+@pytest.mark.parametrize("view", [0, 1])
+@pytest.mark.parametrize("faulty", [0, 1])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_at_one_server_with_probability_one_half(fault, faulty, view):
+    require_zero(audit_servers(P2, "greedy", parse("ON OFF"), 2, view, [fault], faulty=faulty))
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_over_longer_patterns(fault):
+    for view in range(2):
+        require_zero(audit_servers(P2, "greedy", parse("ON OFF OFF"), 2, view, [fault], faulty=1))
+
+
+def test_servers_that_collude_learn_what_is_wanted():
+    """Reported, not hidden: all of the present request."""
+    audit = audit_servers(P2, "greedy", parse("ON"), 2, None)
+    assert audit.leak == pytest.approx(1)
+    with pytest.raises(PrivacyBreach):
+        audit.require_private()
+
+
+# -- controls ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("chain", [P2, P3], ids=["P2", "P3"])
+def test_a_subset_drawn_once_for_two_wants_is_caught(chain):
+    with as_sum_core(twins.DrawsOnce):
+        audit = audit_servers(chain, "greedy", parse("ON ON"), 2, 0)
+    assert audit.leak > 0.05
+    with pytest.raises(PrivacyBreach, match="step 1: "):
+        audit.require_private()
+
+
+def test_a_wanted_source_that_is_always_added_at_one_server_is_caught():
+    with as_sum_core(twins.AddsAtOne):
+        with pytest.raises(InvalidWire, match="residue class"):
+            audit_servers(P2, "greedy", parse("ON"), 2, 1)
+        with careless_wire():
+            audit = audit_servers(P2, "greedy", parse("ON"), 2, 1)
+    assert audit.leak > 0.1
+    with pytest.raises(PrivacyBreach, match="step 0: "):
+        audit.require_private()
+
+
+def test_parity_that_is_not_enforced_is_caught():
+    with as_sum_core(twins.NoParity), pytest.raises(InvalidWire, match="residue class"):
+        audit_servers(P2, "greedy", parse("ON"), 2, 0)
+
+
+def test_a_zero_vector_that_is_not_sent_is_caught():
+    with as_sum_core(twins.SkipsZeros), pytest.raises(PrivacyBreach, match="server 0 was not asked"):
+        audit_servers(P2, "greedy", parse("ON"), 2, 0)
+
+
+@pytest.mark.parametrize("faulty", [0, 1])
+def test_a_retry_that_draws_again_at_one_server_is_caught(faulty):
+    with as_sum_core(twins.RedrawsAtOne), pytest.raises(PrivacyBreach, match=r"before it was stored|with another set"):
+        audit_servers(P2, "greedy", parse("ON"), 2, faulty, [Fault.LOST_ANSWER], faulty=faulty)
