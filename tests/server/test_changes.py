@@ -6,6 +6,7 @@ import gzip
 import itertools
 import os
 import random
+import threading
 import zlib
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from onoff.server.shelf import Shelf
 from onoff.server.store import Stamp
 from onoff.wire import ChangesDecoder, Edition, Since
 
-from .test_run import served
+from .test_run import make_token, served
 
 NAMES = [f"s{i}" for i in range(7)]
 
@@ -135,21 +136,40 @@ def test_a_store_put_back_by_hand_is_noticed_by_the_digest(tmp_path):
     assert not asyncio.run(ask(first))[2]
 
 
+async def bodies_of(where, make):
+    """For each span and encoding, the different replies of two servers of a store, in any order."""
+    async with opened(where) as store, opened(where) as other:
+        at = (await store.latest(Stamp())).edition
+        one, two = make(store, Shelf()), make(other, Shelf())
+        asked = list(
+            itertools.product((one, two, one, make(store, Shelf())), (0, at.number - 2, at.number), (False, True))
+        )
+        random.Random(4).shuffle(asked)
+        found = {}
+        for server, number, compressed in asked:
+            reply = await server.reply(Since(number), gzip=compressed)
+            found.setdefault((number, compressed), set()).add(b"".join(reply.parts))
+        return found
+
+
+class RememberingChanges(Changes):
+    """A broken twin: its replies tell how many were asked for before."""
+
+    count = 0
+
+    async def reply(self, since, *, gzip):
+        RememberingChanges.count += 1
+        reply = await super().reply(since, gzip=gzip)
+        return type(reply)([*reply.parts[:-1], reply.parts[-1] + bytes([self.count])], reply.length + 1, reply.encoding)
+
+
 def test_the_bytes_are_the_same_for_every_reader_at_any_time_from_any_server(where):
     @changes_of(where)
     async def _(store, changes):
         for k in range(10):
             await store.publish(NAMES[k % 3], "a/b", b"%d" % k, 0)
-        at = (await store.latest(Stamp())).edition
-        async with opened(where) as other:
-            elsewhere = Changes(other, Shelf())
-            for compressed, number in itertools.product((False, True), (0, at.number - 2, at.number)):
-                since = Since(number)
-                bodies = {
-                    b"".join((await one.reply(since, gzip=compressed)).parts)
-                    for one in (changes, elsewhere, changes, Changes(store, Shelf()))
-                }
-                assert len(bodies) == 1
+        assert {len(bodies) for bodies in (await bodies_of(where, Changes)).values()} == {1}
+        assert max(len(bodies) for bodies in (await bodies_of(where, RememberingChanges)).values()) > 1
 
 
 def test_padded_and_unpadded_answers_have_the_same_changes(where):
@@ -383,3 +403,35 @@ def served_alone(store, names, body):
 
 def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_published(tmp_path):
+    """One publisher, so that edition and history are in step: each refresh must be exactly a moment of that history."""
+    store = tmp_path / "m.db"
+    with served(store, *(word for name in NAMES for word in ("--source", name)), "--workers", "2") as (_, started):
+        url, token = started["url"], make_token(store)
+        known = catalogue(url)
+        first = wire.decode_edition(httpx2.get(url + wire.EDITION_PATH).content).edition
+        history: list[tuple[str, bytes]] = []
+        rng = random.Random(5)
+
+        def publish_all():
+            with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+                for k in range(150):
+                    name, body = rng.choice(NAMES), b"%d" % k
+                    history.append((name, body))
+                    assert client.put(f"/v1/sources/{name}/message", content=body).status_code == 200
+
+        publisher = threading.Thread(target=publish_all)
+        publisher.start()
+        mirror, have, moments = {}, None, set()
+        while publisher.is_alive() or have.number < first.number + 150:
+            reply = httpx2.get(url + wire.changes_target(have), headers={"accept-encoding": "gzip"})
+            found, have, whole = read(known, reply.content, have)
+            mirror = dict(found) if whole else mirror | found
+            published = dict(history[: have.number - first.number])
+            assert {known.names[source]: message.body for source, message in mirror.items()} == published
+            moments.add(have.number)
+        publisher.join()
+        assert have.number == first.number + 150
+        assert len(moments) > 3

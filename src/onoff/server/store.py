@@ -26,8 +26,6 @@ from typing import NamedTuple, Protocol
 from onoff.errors import InvalidInput
 from onoff.wire import Catalogue, Edition, Message
 
-SESSION_DAYS = 30  # a session unseen for longer may be forgotten
-
 
 class Stamp(NamedTuple):
     """When the store was last changed: the number of its edition, and which life of the store it counts in."""
