@@ -53,8 +53,8 @@ def test_a_new_catalogue_is_judged_by_the_ordinary_way(where):
     asyncio.run(body())
 
 
-def test_stamp_and_messages_are_of_one_moment_though_no_bell_rang(tmp_path):
-    """A worker that died, or is slow, between its commit and its bell leaves rows and a catalogue nobody heard of."""
+def test_stamp_and_messages_are_of_one_moment_though_the_generation_is_the_same(tmp_path):
+    """A worker that died, or is slow, between commit and generation leaves rows and a catalogue that nobody knows."""
 
     async def body():
         where = str(tmp_path / "m.db")
@@ -62,7 +62,7 @@ def test_stamp_and_messages_are_of_one_moment_though_no_bell_rang(tmp_path):
             await edit_catalogue(store, add=["a"])
             answerer = Answerer(store)
             await answerer.shelf.refresh(store)
-            other._steps.ring = lambda: None
+            other._steps.change_generation = lambda: None
             known = await edit_catalogue(other, add=["b"])
             published = await other.publish("b", "a/b", b"early", 0)
             latest = await store.latest(Stamp())

@@ -52,13 +52,13 @@ def test_the_session_of_zeros_is_a_session(table):
     assert table.admit(bytes(16), 0, b"y" * 32) == LastStep(0, b"x" * 32)
 
 
-def test_it_outlives_the_process_and_the_bell_is_shared(tmp_path):
+def test_it_outlives_the_process_and_the_generation_is_shared(tmp_path):
     first, second = StepTable(tmp_path / "s"), StepTable(tmp_path / "s")
     first.admit(b"a" * 16, 5, b"x" * 32)
     assert second.admit(b"a" * 16, 4, b"x" * 32) == LastStep(5, b"x" * 32)
-    heard = second.bell
-    first.ring()
-    assert second.bell != heard
+    before = second.generation
+    first.change_generation()
+    assert second.generation != before
     first.close()
     second.close()
     third = StepTable(tmp_path / "s")
@@ -89,11 +89,11 @@ def test_a_bucket_that_another_process_holds_is_waited_for(table, tmp_path):
 
 
 class Turns:
-    """An event loop that ends its turn when told."""
+    """An event loop that ends its iteration when told."""
 
     def __init__(self, path):
         self.at_end = []
-        self.table = StepTable(path, at_end_of_turn=self.at_end.append)
+        self.table = StepTable(path, at_end_of_iteration=self.at_end.append)
 
     def admit(self, session, step, digest):
         return self.table.admit(session * 16, step, digest * 32)
@@ -119,7 +119,7 @@ def admit_elsewhere(turns, *what):
     return thread, verdicts
 
 
-def test_a_lone_table_takes_one_lock_a_turn(pair, monkeypatch):
+def test_a_lone_table_takes_one_lock_an_iteration(pair, monkeypatch):
     """And no lock of a bucket: any such call fails here."""
     monkeypatch.setattr("onoff.server.steps.fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
     first, _ = pair
@@ -146,13 +146,13 @@ def test_another_waits_for_the_end_of_the_turn_and_then_both_share(pair):
     assert first.at_end == second.at_end == []  # no turns any more: buckets are locked
 
 
-def test_whoever_is_busy_hears_the_knock(pair):
-    """One turn after the other without a gap: the other gets in before the next one all the same."""
+def test_whoever_is_busy_sees_the_request_to_share(pair):
+    """One iteration after the other without a gap: the other gets in before the next one all the same."""
     first, second = pair
     first.admit(b"a", 0, b"x")
     waiting, verdicts = admit_elsewhere(second, b"a", 0, b"y")
     for _ in range(1000):
-        if first.table._map[8]:  # the knock
+        if first.table._map[8]:  # the request to share
             break
         waiting.join(0.001)
     first.end()
@@ -164,7 +164,7 @@ def test_whoever_is_busy_hears_the_knock(pair):
 
 
 def test_a_turn_that_never_ends_is_not_waited_for_without_end(pair, monkeypatch):
-    monkeypatch.setattr("onoff.server.steps.KNOCK_SECONDS", 0.05)
+    monkeypatch.setattr("onoff.server.steps.SHARE_SECONDS", 0.05)
     first, second = pair
     first.admit(b"a", 0, b"x")
     with pytest.raises(StoreUnavailable, match="does not go on"):

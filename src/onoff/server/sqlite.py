@@ -3,8 +3,8 @@
 WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged. Waiting for the
 disk, the one slow part of it, is left to a thread; what comes meanwhile is committed together afterwards, and while
 many queries are asked a commit waits some milliseconds for more. Reading has a connection of its own. Beside the
-file lies a `StepTable` with the steps of the sessions and a bell, which is rung after a commit, before it is
-acknowledged, and at every opening: while it is silent nothing acknowledged is new.
+file lies a `StepTable` with the steps of the sessions and a generation, changed after a commit, before it is
+acknowledged, and at every opening: while it stays the same nothing acknowledged is new.
 
 The tables are described in `sqlite_schema`.
 """
@@ -68,21 +68,21 @@ class SQLiteStore:
             self._writer = self._connect()
             self._prepare(Catalogue((), frame_size, limit))
             self._reader = self._connect()
-            self._steps = StepTable(f"{self._path}-steps", at_end_of_turn=_soon)
-            self._steps.ring()  # whoever died between commit and bell is made up for
+            self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
+            self._steps.change_generation()  # for whoever died between the two
         except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(
                 f"cannot open the store {self._path}: {error}",
                 hint="is it a writable SQLite file of onoff, and its disk not full?",
             ) from error
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._commit_for_ever, name="onoff-writer", daemon=True)
+        self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)
         self._thread.start()
         self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._last_commit = 0.0
         self._queries = 0
-        self._heard = b""
+        self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
         self._probed = -PROBE_SECONDS
@@ -125,7 +125,7 @@ class SQLiteStore:
 
     async def _commit_queue(self) -> None:
         while self._queue:
-            await self._wait_for_company()
+            await self._delay_commit()
             batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
             try:
                 outcomes = await self._commit([work for work, _ in batch])
@@ -134,7 +134,7 @@ class SQLiteStore:
             for (_, done), outcome in zip(batch, outcomes, strict=True):
                 _settle(done, outcome)
 
-    async def _wait_for_company(self) -> None:
+    async def _delay_commit(self) -> None:
         """A commit costs as much as dozens of queries, whatever is in it: while many are asked, commit less often."""
         loop = asyncio.get_running_loop()
         early = self._last_commit + COMMIT_SECONDS - loop.time()
@@ -160,10 +160,10 @@ class SQLiteStore:
             if db.in_transaction:
                 db.execute("ROLLBACK")
             raise
-        self._steps.ring()
+        self._steps.change_generation()
         return outcomes
 
-    def _commit_for_ever(self) -> None:
+    def _commit_loop(self) -> None:
         """The thread that waits for the disk. It takes the interpreter as seldom as it can: queries need it."""
         while (committed := self._commits.get()) is not None:
             outcome: Exception | None = None
@@ -202,9 +202,9 @@ class SQLiteStore:
 
     def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
-        if self._steps.bell != self._heard:
-            bell = self._steps.bell
-            self._note(dict(self._read("SELECT key, value FROM meta")), bell)
+        if self._steps.generation != self._generation:
+            generation = self._steps.generation
+            self._note(dict(self._read("SELECT key, value FROM meta")), generation)
         return self._stamp
 
     def _read(self, statement: str, *values: object) -> list[Any]:
@@ -213,25 +213,25 @@ class SQLiteStore:
         except sqlite3.Error as error:
             raise _unavailable(error) from error
 
-    def _note(self, meta: dict[str, Any], bell: bytes) -> None:
-        """Remember stamp and catalogue, and which bell was heard before they were read."""
+    def _note(self, meta: dict[str, Any], generation: bytes) -> None:
+        """Remember stamp and catalogue, and the generation before they were read."""
         self._known = self._read_catalogue(meta["catalogue"])
-        self._stamp, self._heard = Stamp(meta["life"], meta["count"]), bell
+        self._stamp, self._generation = Stamp(meta["life"], meta["count"]), generation
 
     async def latest(self, after: Stamp) -> Latest:
         return self._latest(after)
 
     def changed_since(self, after: Stamp) -> Latest | None:
-        if self._steps.bell == self._heard and self._stamp == after:
+        if self._steps.generation == self._generation and self._stamp == after:
             return None
         return self._latest(after)
 
     def _latest(self, after: Stamp) -> Latest:
-        """Read even if no bell rang: stamp and messages are of the same moment."""
-        bell = self._steps.bell  # before the rows: what is rung in between is looked at again
+        """Read even if the generation is the same: stamp and messages are of the same moment."""
+        generation = self._steps.generation  # before the rows: what is changed in between is read again
         rows = self._read(_CHANGED, after.life, after.changes)
         meta = {row[1]: row[2] for row in rows if row[0] is None}
-        self._note(meta, bell)
+        self._note(meta, generation)
         changed = [row for row in rows if row[0] is not None]
         catalogue = self._known[1]
         return Latest(

@@ -1,8 +1,8 @@
-"""What all workers of one machine share beside the messages: the last step of each session, and a bell.
+"""What all workers of one machine share beside the messages: the last step of each session, and a generation.
 
-The file has a fixed size. Its first page holds the **bell**, a number that changes whenever a worker has changed
-the messages; looking at it is a thousand times cheaper than a query. The rest is a hash table of buckets, each of
-eight slots of 64 bytes:
+The file has a fixed size. Its first page holds the **generation**, random bytes that change whenever a worker has
+changed the messages; comparing them is a thousand times cheaper than a query. The rest is a hash table of buckets,
+each of eight slots of 64 bytes:
 
     session 16 | step 8 | sha256 32 | last seen 8 (milliseconds; 0 is empty)
 
@@ -12,11 +12,11 @@ processes, not a power cut: it is there to notice a client that was rolled back 
 
 All processes agree because none touches a bucket without two locks, of which the first decides on the second:
 
-- of the whole file (flock): shared, for life; or exclusive, until the end of this turn of the event loop;
+- of the whole file (flock): shared, for life; or exclusive, until the end of this iteration of the event loop;
 - of the bucket (a record lock): taken by those who share the file. Who has it exclusively needs no other.
 
-So a lone process pays for one lock a turn, not a query. Another that comes **knocks**: it sets a byte that is looked
-at before a turn is taken, and from the next turn on both share.
+So a lone process takes one lock for each iteration, not for each query. Another one that comes sets a byte, the
+**request to share**, which is read before the file is locked again; from then on both share.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ SLOT_BYTES = _SLOT.size
 SLOTS = 8
 _SEEN = struct.Struct(">" + "56xQ" * SLOTS)
 _BUCKET_BYTES = SLOT_BYTES * SLOTS
-_BELL_BYTES = 8
-_KNOCK = 8
+_GENERATION_BYTES = 8
+_SHARE_REQUEST = 8
 _FIRST_BUCKET = 4096
 BUCKETS = 1 << 15  # 262144 sessions in 16 MiB
-KNOCK_SECONDS = 2.0  # within which a process in its turn must let another in; a turn takes milliseconds
+SHARE_SECONDS = 2.0  # within which a process must let another in; an iteration takes milliseconds
 
 
 class StepTable:
-    """`admit` steps, one slot per session; `ring` and look at the `bell`.
+    """`admit` steps, one slot per session; compare and change the `generation`.
 
-    `at_end_of_turn` is to call what it is given when the event loop has done what is ready now; without it the table
-    is always shared.
+    `at_end_of_iteration` calls what it is given when the event loop has done what is ready now; without it the table is
+    always shared.
     """
 
     def __init__(
@@ -56,10 +56,10 @@ class StepTable:
         path: str | Path,
         *,
         buckets: int = BUCKETS,
-        at_end_of_turn: Callable[[Callable[[], None]], object] | None = None,
+        at_end_of_iteration: Callable[[Callable[[], None]], object] | None = None,
     ) -> None:
         self._buckets = buckets
-        self._at_end_of_turn = at_end_of_turn
+        self._at_end_of_iteration = at_end_of_iteration
         self._alone = self._sharing = False  # what we have of the whole file
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
@@ -72,12 +72,12 @@ class StepTable:
             raise
 
     @property
-    def bell(self) -> bytes:
-        return self._map[:_BELL_BYTES]
+    def generation(self) -> bytes:
+        return self._map[:_GENERATION_BYTES]
 
-    def ring(self) -> None:
-        """Change the bell, for all processes."""
-        self._map[:_BELL_BYTES] = os.urandom(_BELL_BYTES)
+    def change_generation(self) -> None:
+        """Tell all processes that the messages changed."""
+        self._map[:_GENERATION_BYTES] = os.urandom(_GENERATION_BYTES)
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
         """None if the step may be answered, and it is then the last; else the last that stands against it."""
@@ -119,7 +119,7 @@ class StepTable:
     def _locked(self, session: bytes, work: Callable[[], LastStep | None]) -> LastStep | None:
         """The outcome of `work`, done while the session's bucket is ours."""
         if not self._sharing:
-            if self._alone or self._take_turn():
+            if self._alone or self._lock_for_iteration():
                 return work()
             self._share()
         start = self._bucket_of(session)
@@ -129,31 +129,31 @@ class StepTable:
         finally:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
 
-    def _take_turn(self) -> bool:
-        """Whether the file is now ours alone, until the end of this turn."""
-        if self._at_end_of_turn is None or self._map[_KNOCK] or not self._try_lock(fcntl.LOCK_EX):
+    def _lock_for_iteration(self) -> bool:
+        """Whether the file is now ours alone, until the end of this iteration."""
+        if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not self._try_lock(fcntl.LOCK_EX):
             return False
         self._alone = True
-        self._at_end_of_turn(self._end_turn)
+        self._at_end_of_iteration(self._end_iteration)
         return True
 
-    def _end_turn(self) -> None:
+    def _end_iteration(self) -> None:
         if self._alone:
             self._alone = False
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _share(self) -> None:
-        """Share the file from now on; whoever has its turn is asked to let us in."""
-        deadline = time.monotonic() + KNOCK_SECONDS
+        """Share the file from now on; whoever has it alone is asked to let us in."""
+        deadline = time.monotonic() + SHARE_SECONDS
         while not self._try_lock(fcntl.LOCK_SH):
-            self._map[_KNOCK] = 1
+            self._map[_SHARE_REQUEST] = 1
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
                     "another server holds the table of steps and does not go on",
                     hint="is a server on the same store stopped or stuck?",
                 )
             time.sleep(0.001)
-        self._map[_KNOCK] = 0
+        self._map[_SHARE_REQUEST] = 0
         self._sharing = True
 
     def _try_lock(self, kind: int) -> bool:
