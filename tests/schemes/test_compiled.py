@@ -13,6 +13,7 @@ from onoff.experiments.families import FAMILIES
 from onoff.model import certificate
 from onoff.model.certificate import SCALE, pair_units, row_excess
 from onoff.model.chain import MarkovChain
+from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.search import transport
 from onoff.schemes.search.clock import never
@@ -70,6 +71,8 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
     p = rng.dirichlet(np.ones(8), size=4)
     raced(p, 1.0, rng)
     next(Breeding(p, np.eye(8, dtype=bool), rng).stages(never))
+    p = rng.dirichlet(np.ones(6), size=6)
+    design(p, "optimal", future=Rows.of(p))
     race = design(rows, "race")
     for x in rows.columns[rows.weights[0] > 0].tolist():
         race.draw(0, x, SeededEntropy(rng))

@@ -10,8 +10,11 @@ from tests.support.matrices import many
 
 from onoff.audit.exact import audit_exact
 from onoff.experiments import families
+from onoff.experiments.expected import expected_costs
 from onoff.experiments.families import FAMILIES
-from onoff.model.bounds import lambda_units
+from onoff.experiments.states import States
+from onoff.experiments.switching import Pattern
+from onoff.model.bounds import lambda_units, step_bounds
 from onoff.model.certificate import check
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -19,7 +22,7 @@ from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
-from onoff.schemes.search.successors import SuccessorCost
+from onoff.schemes.search.successors import RUN, SuccessorCost
 from onoff.tables.table import OPTIMAL_GAP
 
 SAME_COST = 1e-9
@@ -135,9 +138,9 @@ def test_out_of_time_it_is_still_exact_and_the_bound_still_true():
 
 
 SHAPES = {
-    "few rows": lambda: families.sticky(60, np.random.default_rng(1))[:12],
-    "few full rows": lambda: families.dirichlet(50, 50.0, np.random.default_rng(2), rows=15),
-    "few peaked rows": lambda: families.dirichlet(60, 0.1, np.random.default_rng(3), rows=9),
+    "few rows": lambda: families.sticky(36, np.random.default_rng(1))[:9],
+    "few full rows": lambda: families.dirichlet(30, 50.0, np.random.default_rng(2), rows=10),
+    "few peaked rows": lambda: families.dirichlet(40, 0.1, np.random.default_rng(3), rows=9),
     "grid": lambda: families.grid(6, 6),
     "sparse": lambda: families.out_degree(30, 4, np.random.default_rng(4)),
     "square": lambda: families.dirichlet(20, 1.0, np.random.default_rng(5)),
@@ -163,7 +166,7 @@ def test_never_dearer_than_greedy_nor_than_with_less_time(shape, monkeypatch):
     rows = Rows.of(SHAPES[shape]())
     simple = design(rows, "greedy").exact_cost
     costs = []
-    for budget in (0.0, 0.01, 0.05, 0.3, 1.5):
+    for budget in (0.0, 0.01, 0.05, 0.3, 4.0):
         monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
         table = design(rows, "optimal", budget=budget)
         table.verify()
@@ -225,6 +228,30 @@ def test_looking_ahead_where_no_search_is_needed(after):
     assert mean_successor(ahead, SuccessorCost(rows, chain)) < 0.97 * mean_successor(plain, SuccessorCost(rows, chain))
 
 
+def walked(chain, **options):
+    """The cost of ten OFF requests after an ON one over the sum of their lower bounds, exactly."""
+    states = States(chain, "optimal", **options)
+    costs = expected_costs(states, Pattern.parse("ON OFF*10"), most_states=5000)
+    return sum(step.cost for step in costs[1:]) / sum(step.lower for step in step_bounds(chain, 10))
+
+
+@pytest.mark.parametrize(
+    ("name", "limit"),
+    [("ring 9", 1.015), ("sticky 7", 1.045), ("dense 7", 1.04)],
+)
+def test_a_run_of_ten_is_near_its_lower_bounds(name, limit):
+    """Without looking ahead these are 1.13, 1.07 and 1.05."""
+    matrix = {
+        "ring 9": lambda: families.ring(9),
+        "sticky 7": lambda: families.sticky(7, np.random.default_rng(0)),
+        "dense 7": lambda: families.dirichlet(7, 0.3, np.random.default_rng(0)),
+    }[name]()
+    chain = MarkovChain(matrix)
+    ahead = walked(chain, look_ahead=True)
+    assert 1 - SAME_COST <= ahead <= limit
+    assert ahead < walked(chain, look_ahead=False)
+
+
 def test_ties_of_few_full_rows_over_many_sources_are_left_as_they_are():
     chain = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(3)))
     rows = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(3))[:4])
@@ -243,11 +270,11 @@ def test_looking_ahead_from_the_middle():
 
 
 def mean_successor(table, future):
-    """The mean of V over the queries."""
+    """The mean value of the queries, less the one message that each request of the run costs at least."""
     sets = np.zeros((len(table), len(table.rows.columns)), dtype=bool)
     for k, query in enumerate(table.queries):
         sets[k, np.searchsorted(table.rows.columns, query)] = True
-    return float((table.mass / UNIT) @ future(sets))
+    return float((table.mass / UNIT) @ future(sets)) - RUN
 
 
 @pytest.mark.deep

@@ -76,19 +76,22 @@ def by_climbing(duals: Duals, starts: Sets, noise: float, rng: np.random.Generat
 
 def by_all_subsets(duals: Duals) -> tuple[Sets, Floats]:
     """Every set with a gain, best first; the largest gain of all comes first even where none is positive."""
+    gains = subset_gains(duals)
+    gains[0] = -np.inf
+    order = np.argsort(-gains, kind="stable")
+    order = order[: max(1, int(np.count_nonzero(gains > WORTHWHILE)))]
+    return (order[:, None] >> np.arange(duals.inside.shape[1])) & 1 == 1, gains[order]
+
+
+def subset_gains(duals: Duals, price: float = 1.0) -> Floats:
+    """t - price |S| - sum of y_A over A that contain S, for every set S by the number whose bits are its members."""
     columns = duals.inside.shape[1]
     weight = np.zeros(1 << columns)
     np.add.at(weight, duals.inside @ (1 << np.arange(columns)), duals.y)
     for x in range(columns):  # sums over supersets, one element at a time
         halves = weight.reshape(-1, 2, 1 << x)
         halves[:, 0] += halves[:, 1]
-    masks = np.arange(1 << columns)
-    members = (masks[:, None] >> np.arange(columns)) & 1 == 1
-    gains = duals.t - members.sum(axis=1) - weight
-    gains[0] = -np.inf
-    order = np.argsort(-gains, kind="stable")
-    order = order[: max(1, int(np.count_nonzero(gains > WORTHWHILE)))]
-    return members[order], gains[order]
+    return np.asarray(duals.t - price * np.bitwise_count(np.arange(1 << columns)) - weight, dtype=np.float64)
 
 
 @kernel

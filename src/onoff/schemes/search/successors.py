@@ -1,30 +1,120 @@
-"""What the request after this one will cost: how to choose among tables of equal cost.
+"""What the requests after this one will cost: how to choose among tables of equal cost.
 
-With the last query as memory, the request after query S has to hide which x in S it came from: its cost is at least
+With the last query as memory, the request after query S has to hide which x in S it came from. The k-th request after
+it costs at least
 
-    V(S)  =  max(sum over z of max P_x(z),  2 - sum over z of min P_x(z)),      max and min over x in S,
+    V_k(S)  =  max(sum over z of max P^k(x, z),  2 - sum over z of min P^k(x, z)),      max and min over x in S,
 
-which is the optimum for |S| <= 3 and mostly beyond. The expected cost of the next request is linear in the masses,
-so among all optimal masses a linear program finds those with the cheapest successors: first the cost, then V.
+for k = 1 the optimum if |S| <= 3 and mostly beyond. What follows is valued at the sum of V_k(S) over the next RUN
+requests, as if all were OFF: V_1 alone does not see that two queries with equally dear successors part ways later. The
+expected value is linear in the masses, so among all optimal masses a linear program finds those with the cheapest
+successors: first the cost, then this.
 """
 
 from __future__ import annotations
+
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.hall import Sets
+from onoff.system.kernels import kernel
+
+RUN = 10
+"""Requests that are looked ahead."""
+MOST_POWERS = 4 * 10**6
+"""Entries of the powers of a chain that are kept: fewer requests are looked ahead where sources are many."""
+
+_powers: WeakKeyDictionary[Rows, Floats] = WeakKeyDictionary()
 
 
 class SuccessorCost:
-    """V of sets of columns of `rows`, where `chain` holds the row P_x of every source x."""
+    """The sum of V_k of sets of columns of `rows`, where `chain` holds the row P_x of every source x.
+
+    Call it with sets; `of_all` gives that of every set at once.
+    """
 
     def __init__(self, rows: Rows, chain: Rows) -> None:
-        self._following: Floats = chain.probabilities()[chain.group[rows.columns]]
+        self._following: Floats = np.ascontiguousarray(_powers_of(chain)[:, rows.columns])
 
     def __call__(self, sets: Sets) -> Floats:
+        owner, items = np.nonzero(sets)
+        offsets = np.searchsorted(owner, np.arange(len(sets) + 1)).astype(np.int64)
         found = np.empty(len(sets))
-        for at, members in enumerate(sets):
-            rows = self._following[members]
-            found[at] = max(rows.max(axis=0).sum(), 2 - rows.min(axis=0).sum())
+        effort = len(items) * self._following.shape[0] * self._following.shape[2]
+        _values(self._following, offsets, items.astype(np.int64), found, effort=effort)
         return found
+
+    def of_all(self) -> Floats:
+        """The value of every set of columns, by the number whose bits are its members; that of no column is 0."""
+        powers, columns, sources = self._following.shape
+        found = np.zeros(1 << columns)
+        _all_values(self._following, found, effort=powers * sources << columns)
+        return found
+
+
+def _powers_of(chain: Rows) -> Floats:
+    """P, P^2, ..., kept as long as the chain is."""
+    if chain not in _powers:
+        p = np.zeros((chain.m, chain.n))
+        p[:, chain.columns] = chain.probabilities()[chain.group]
+        powers = [p]
+        if chain.m == chain.n:  # a chain's rows may be all that is known of it
+            for _ in range(1, min(RUN, max(MOST_POWERS // p.size, 1))):
+                powers.append(powers[-1] @ p)
+        _powers[chain] = np.array(powers)
+    return _powers[chain]
+
+
+@kernel
+def _values(following, offsets, items, found):  # type: ignore[no-untyped-def]
+    """Fills in the value of each set."""
+    powers, _, sources = following.shape
+    for s in range(len(found)):
+        found[s] = 0.0
+        for k in range(powers):
+            highest = 0.0
+            lowest = 0.0
+            for z in range(sources):
+                high = following[k, items[offsets[s]], z]
+                low = high
+                for e in range(offsets[s] + 1, offsets[s + 1]):
+                    value = following[k, items[e], z]
+                    high = max(high, value)
+                    low = min(low, value)
+                highest += high
+                lowest += low
+            found[s] += max(highest, 2 - lowest)
+
+
+@kernel
+def _all_values(following, found):  # type: ignore[no-untyped-def]
+    """Adds the value of every set of columns to `found`, depth first: a set is its largest column and the rest."""
+    powers, columns, sources = following.shape
+    high = np.zeros((columns + 1, sources))
+    low = np.zeros((columns + 1, sources))
+    chosen = np.zeros(columns + 1, np.int64)
+    for k in range(powers):
+        depth = 0
+        mask = 0
+        x = 0
+        while x < columns or depth > 0:
+            if x == columns:
+                depth -= 1
+                mask ^= 1 << chosen[depth]
+                x = chosen[depth] + 1
+                continue
+            highest = 0.0
+            lowest = 0.0
+            for z in range(sources):
+                value = following[k, x, z]
+                high[depth + 1, z] = value if depth == 0 else max(high[depth, z], value)
+                low[depth + 1, z] = value if depth == 0 else min(low[depth, z], value)
+                highest += high[depth + 1, z]
+                lowest += low[depth + 1, z]
+            chosen[depth] = x
+            depth += 1
+            mask |= 1 << x
+            found[mask] += max(highest, 2 - lowest)
+            x += 1
