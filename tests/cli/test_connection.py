@@ -33,7 +33,7 @@ def chain(tmp_path):
     ("arguments", "says", "how"),
     [
         (["get", "beta"], "no server was given", "ONOFF_SERVER"),
-        (["get", "beta", "--server", "http://127.0.0.1:9"], "no chain was given", "ONOFF_CHAIN"),
+        (["get", "beta", "--open", "--server", "http://127.0.0.1:9"], "no chain was given", "ONOFF_CHAIN"),
         (["state", "show"], "no journal was given", "--journal PATH or --server URL"),
     ],
 )
@@ -186,3 +186,61 @@ def test_a_journal_is_kept_where_nobody_can_be_asked(tmp_path):
     assert "nothing was deleted" in done.stderr
     assert "Traceback" not in done.stderr
     assert journal.exists()
+
+
+# -- several servers ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def two_servers():
+    worlds = World(frame_size=None), World(frame_size=None)
+    with listening(worlds[0]) as first, listening(worlds[1]) as second:
+        yield worlds, ["--server", first.url, "--server", second.url]
+
+
+def test_get_asks_several_servers(capfd, chain, tmp_path):
+    with two_servers() as (worlds, servers):
+        arguments = ["get", "gamma", *servers, "--journal", str(tmp_path / "journal"), "--json"]
+        told = json.loads(said_by(capfd, *arguments, "--chain", chain, "--scheme", "greedy"))
+        assert (told["body"], told["edition"]) == ("first of gamma", 4)
+        assert told["messages"] <= 2
+        assert len(told["sent"]["vectors"]) == 2
+        assert [len(world.queries) for world in worlds] == [1, 1]
+        again = json.loads(said_by(capfd, *arguments, "--chain", chain, "--scheme", "greedy", "--open"))
+        assert (again["body"], again["sent"]["step"]) == ("first of gamma", 1)
+
+
+def said_by(capfd, *arguments, code=0):
+    assert run(list(arguments)) == code
+    return capfd.readouterr().out
+
+
+def test_get_without_a_chain_is_private(capfd, tmp_path):
+    with two_servers() as (worlds, servers):
+        journal = ["--journal", str(tmp_path / "journal")]
+        assert said_by(capfd, "get", "delta", *servers, *journal) == "first of delta"
+        assert said_by(capfd, "get", "delta", *servers[:2], "--journal", str(tmp_path / "one")) == "first of delta"
+        assert run(["get", "delta", "--open", *servers, *journal]) == 3
+        worlds[0].tells_changes = worlds[1].tells_changes = None
+
+
+def test_everything_from_one_server_where_that_is_allowed(capfd, tmp_path):
+    with two_servers() as (_, servers):
+        gone = [*servers[:2], "--server", "http://127.0.0.1:9", "--journal", str(tmp_path / "journal")]
+        assert run(["get", "delta", *gone]) == 4
+        assert "all servers are needed" in capfd.readouterr().err
+        assert said_by(capfd, "get", "delta", *gone, "--on-missing", "everything") == "first of delta"
+
+
+def test_doctor_says_whether_servers_look_like_one_operator(capsys, chain, tmp_path):
+    with two_servers() as (worlds, servers):
+        arguments = [*servers, "--chain", chain, "--journal", str(tmp_path / "journal"), "--scheme", "greedy"]
+        found = checks(capsys, 5, *arguments)
+        assert "look like one operator" in found["operators"]["detail"]
+        assert "same address 127.0.0.1" in found["operators"]["detail"]
+        assert found["editions"]["detail"] == "edition 4"
+        assert "1.875 for a private one" in found["expected cost"]["detail"]
+        worlds[0].publish("beta", b"more")
+        assert checks(capsys, 5, *arguments)["editions"]["detail"] == "edition 4, and up to 5 at others"
+        worlds[1].begin_life()
+        assert not checks(capsys, 3, *arguments)["editions"]["ok"]

@@ -11,10 +11,17 @@ from rich.console import Console
 from onoff.cli.output import Work
 from onoff.client import Attempt, Progress, default_journal
 from onoff.client.retrying import ATTEMPTS
+from onoff.client.transport import check_url
 from onoff.errors import InvalidInput
 
 Server = Annotated[
-    str | None, Parameter(name="--server", env_var="ONOFF_SERVER", help="The server's address, such as https://host.")
+    list[str] | None,
+    Parameter(
+        name="--server",
+        env_var="ONOFF_SERVER",
+        negative=(),
+        help="The server's address, such as https://host; several that hold the same messages if given several times.",
+    ),
 ]
 ChainFile = Annotated[
     Path | None, Parameter(name="--chain", env_var="ONOFF_CHAIN", help="The file of the chain of requests.")
@@ -30,11 +37,11 @@ JournalFile = Annotated[
 Scheme = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
 
 
-def need_server(server: str | None) -> str:
-    """The address, which was given one way or the other."""
-    if server is None:
+def need_server(server: list[str] | None) -> list[str]:
+    """The addresses, which were given one way or the other."""
+    if not server:
         raise InvalidInput("no server was given", hint="use --server URL, or set ONOFF_SERVER")
-    return server
+    return [check_url(each).rstrip("/") for each in server]
 
 
 def need_chain(chain: Path | None) -> Path:
@@ -44,16 +51,16 @@ def need_chain(chain: Path | None) -> Path:
     return chain
 
 
-def journal_path(journal: Path | None, server: str | None) -> Path:
-    """The journal that was given, or the one of the server."""
+def journal_path(journal: Path | None, server: list[str] | None) -> Path:
+    """The journal that was given, or the one of the server, or of all of several."""
     if journal is not None:
         return journal
-    if server is None:
+    if not server:
         raise InvalidInput("no journal was given", hint="use --journal PATH or --server URL")
-    return default_journal(server)
+    return default_journal(" ".join(each.rstrip("/") for each in server))
 
 
-def told(work: Work, server: str) -> dict[str, Any]:
+def told(work: Work, servers: list[str]) -> dict[str, Any]:
     """Options with which a client says through `work` what it is waiting for."""
 
     def progress(progress: Progress) -> None:
@@ -61,7 +68,7 @@ def told(work: Work, server: str) -> dict[str, Any]:
             work.now(f"building the table for {progress.sources} sources")
 
     def waiting(attempt: Attempt) -> None:
-        work.now(f"waiting for {server}, attempt {attempt.number} of {ATTEMPTS}")
+        work.now(f"waiting for {servers[attempt.server]}, attempt {attempt.number} of {ATTEMPTS}")
 
     return {"progress": progress, "waiting": waiting}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,19 +16,19 @@ from onoff.cli.connection import (
     Scheme,
     Server,
     journal_path,
-    need_chain,
     need_server,
     size_text,
 )
 from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
 from onoff.client.catalogue import fetch_catalogue
-from onoff.client.forecast import frame_sizes, table_bytes
+from onoff.client.forecast import cost_of_set, frame_sizes, table_bytes, table_messages
 from onoff.client.journal import Journal
 from onoff.client.mirror import Mirror
-from onoff.client.mirrored import MirrorClient
+from onoff.client.mirrored import MirrorClient, fetch_edition_of
+from onoff.client.operators import shared_hands
 from onoff.client.refreshing import NoChanges
-from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError
+from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 from onoff.tables.table import QuerySource
@@ -52,17 +53,20 @@ def doctor(
     onoff doctor --server http://127.0.0.1:8470 --chain chain.json --journal app.sqlite --json
     ```
 
-    The exit code is that of the first fault: 3 for chain or catalogue, 4 for the server, 1 for journal or mirror.
+    The exit code is that of the first fault: 3 for chain or catalogue, 4 for a server, 1 for journal or mirror, 5 for
+    several servers that look like one operator. Without a chain every request is private, and its checks are left out.
     """
     address = need_server(server)
     with progress("reading the chain") as work:
         files = journal_path(journal, server), mirror_path(mirror, journal, server)
-        checks = list(_examine(address, need_chain(chain), files, scheme, work))
+        checks = list(_examine(address, chain, files, scheme, work))
     emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
     return next((check["exit_code"] for check in checks if not check["ok"]), 0)
 
 
-def _examine(server: str, chain: Path, files: tuple[Path, Path], scheme: str, work: Work) -> Iterator[dict[str, Any]]:
+def _examine(
+    servers: list[str], chain: Path | None, files: tuple[Path, Path], scheme: str, work: Work
+) -> Iterator[dict[str, Any]]:
     """The checks, one after the other; those that need a chain are left out where there is none."""
     journal, mirror = files
     loaded: list[MarkovChain] = []
@@ -70,10 +74,12 @@ def _examine(server: str, chain: Path, files: tuple[Path, Path], scheme: str, wo
     tables: list[QuerySource] = []
 
     def read_chain() -> str:
+        if chain is None:
+            return "none: every request is private"
         loaded.append(MarkovChain.load(chain))
         return f"{loaded[0].n} sources, every row sums to 1"
 
-    def reach_server() -> str:
+    def reach(server: str) -> str:
         work.now(f"waiting for {server}")
         catalogue = fetch_catalogue(server)
         names.append(catalogue.names)
@@ -82,7 +88,12 @@ def _examine(server: str, chain: Path, files: tuple[Path, Path], scheme: str, wo
     yield _checked("chain", read_chain)
     if loaded:
         yield _checked("smallest probability", lambda: _smallest(loaded[0]))
-    yield _checked("server", reach_server)
+    for server in servers:
+        yield _checked("server", partial(reach, server))
+    if len(servers) > 1:
+        if len(names) == len(servers):
+            yield _checked("editions", lambda: _editions(servers))
+        yield _checked("operators", lambda: _operators(servers))
     if loaded and names:
         yield _checked("catalogue", lambda: _compare(loaded[0].names, names[0]))
     yield _checked("journal", lambda: _sound(journal))
@@ -90,10 +101,10 @@ def _examine(server: str, chain: Path, files: tuple[Path, Path], scheme: str, wo
     yield mirrored
     if loaded:
         work.now(f"building the table for {loaded[0].n} sources")
-        yield _checked("expected cost", lambda: _cost(loaded[0], scheme, tables))
-    if tables and names and mirrored["ok"]:
-        work.now(f"waiting for {server}")
-        yield _checked("expected bytes", lambda: _bytes(server, mirror, loaded[0], tables[0]))
+        yield _checked("expected cost", lambda: _cost(loaded[0], scheme, tables, len(servers)))
+    if tables and names and mirrored["ok"] and len(servers) == 1:
+        work.now(f"waiting for {servers[0]}")
+        yield _checked("expected bytes", lambda: _bytes(servers[0], mirror, loaded[0], tables[0]))
 
 
 def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
@@ -136,6 +147,27 @@ def _sound(path: Path) -> str:
     return f"{path}: sound"
 
 
+def _editions(servers: list[str]) -> str:
+    """Whether the servers hold the same messages."""
+    found = [fetch_edition_of(server) for server in servers]
+    if len({(edition.epoch, edition.life) for edition in found}) > 1:
+        raise CatalogueMismatch(
+            "the servers do not hold the same messages", hint="one must follow the other: `onoff serve --follow URL`"
+        )
+    numbers = sorted(edition.number for edition in found)
+    return f"edition {numbers[0]}" + (f", and up to {numbers[-1]} at others" if numbers[-1] > numbers[0] else "")
+
+
+def _operators(servers: list[str]) -> str:
+    shared = shared_hands(servers)
+    if shared:
+        raise PrivacyBreach(
+            "the servers look like one operator: " + "; ".join(shared),
+            hint="servers that tell each other what they were asked learn every request",
+        )
+    return "different addresses and certificates; whether they tell each other what they were asked cannot be seen"
+
+
 def _mirrored(path: Path) -> str:
     if not path.exists():
         return "none yet: the first private request fetches everything"
@@ -155,9 +187,12 @@ def _bytes(server: str, path: Path, chain: MarkovChain, table: QuerySource) -> s
         return f"{hour}; an open request: {size_text(request)}; received today: {size_text(client.used_today)}"
 
 
-def _cost(chain: MarkovChain, scheme: str, tables: list[QuerySource]) -> str:
+def _cost(chain: MarkovChain, scheme: str, tables: list[QuerySource], servers: int) -> str:
     table = design(chain, scheme)
     tables.append(table)
+    if servers > 1:
+        open_request, private = table_messages(table, servers), cost_of_set(chain.n, servers)
+        return f"{open_request:.4g} messages for an open request after a private one, {private:.4g} for a private one"
     return f"{table.cost:.4g} messages for an open request after a private one, at most {chain.n} for a private one"
 
 

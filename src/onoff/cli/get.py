@@ -6,7 +6,7 @@ import base64
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 from rich.console import Console
@@ -51,6 +51,10 @@ def get(
         float,
         Parameter(validator=validators.Number(gte=0), help="Seconds for which a mirror counts as up to date."),
     ] = 0.0,
+    on_missing: Annotated[
+        Literal["error", "everything"],
+        Parameter(help="Where one of several servers does not answer: fail, or fetch everything from one that does."),
+    ] = "error",
     dry_run: Annotated[
         bool, Parameter(negative="", help="Say what it would cost in bytes; ask for no message.")
     ] = False,
@@ -66,20 +70,26 @@ def get(
     Privacy is ON unless --open is given: everything that changed is fetched into a mirror, and the message is read from
     there, so that the server does not learn which source is wanted. With --open it may learn that, and still nothing
     of what was wanted before. A request that failed counts as made; run the command again for a new one.
+
+    With several servers none of them learns which source is wanted, for about two messages and without a mirror.
+    Without a chain every request is private.
     """
     address = need_server(server)
+    if not private:
+        need_chain(chain)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
     with (
-        progress(f"reading {chain}") as work,
+        progress("opening the journal" if chain is None else f"reading {chain}") as work,
         Client(
             address,
-            need_chain(chain),
+            chain,
             journal_path(journal, server),
             scheme,
             timeout=timeout,
             background=False,
             mirror=mirror_path(mirror, journal, server),
             max_age=max_age,
+            on_missing=on_missing,
             **told(work, address),
         ) as client,
     ):

@@ -24,7 +24,7 @@ MirrorFile = Annotated[
 ]
 
 
-def mirror_path(mirror: Path | None, journal: Path | None, server: str | None) -> Path:
+def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
     """The mirror that was given, or the one beside the journal."""
     if mirror is not None:
         return mirror
@@ -42,7 +42,7 @@ def show(*, server: Server = None, journal: JournalFile = None, mirror: MirrorFi
     ```
     """
     path = mirror_path(mirror, journal, server)
-    with MirrorClient(server or "http://localhost", _existing(path)) as client:
+    with MirrorClient((server or ["http://localhost"])[0], _existing(path)) as client:
         data = _described(path, client)
     emit(data, json, lambda console: _show(console, data))
 
@@ -62,16 +62,14 @@ def refresh(
     path = mirror_path(mirror, journal, server)
     with progress(f"opening {path}") as work:
         waiting = told(work, address)["waiting"]
-        with MirrorClient(address, path, waiting=waiting) as client:
+        with MirrorClient(address[0], path, waiting=waiting) as client:
             done = client.refresh()
     data = {**asdict(done), "changed": list(done.changed), "mirror": str(path)}
     emit(data, json, lambda console: console.print(_summary(data)))
 
 
 @app.command
-def verify(
-    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
-) -> None:
+def verify(*, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False) -> int:
     """Check every message of the mirror. Exit code 1 where it is damaged: the next refresh fetches all of it.
 
     ```console
@@ -84,15 +82,12 @@ def verify(
         Mirror(_existing(path), repair=False).close()
         damage = None
     except MirrorError as error:
-        damage = error
-    sound = damage is None
-    emit(
-        {"mirror": str(path), "sound": sound, "damage": None if damage is None else damage.message},
-        json,
-        lambda console: console.print(f"{path}: sound") if sound else None,
-    )
-    if damage is not None:
-        raise damage
+        if not json:
+            raise
+        damage = error.message
+    verdict = {"mirror": str(path), "sound": damage is None, "damage": damage}
+    emit(verdict, json, lambda console: console.print(f"{path}: sound"))
+    return 0 if damage is None else MirrorError.exit_code
 
 
 @app.command

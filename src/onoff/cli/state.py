@@ -33,7 +33,7 @@ def show(*, server: Server = None, journal: JournalFile = None, json: Json = Fal
 
 
 @app.command
-def verify(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
+def verify(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> int:
     """Check that the journal can be relied on.
 
     ```console
@@ -47,8 +47,9 @@ def verify(*, server: Server = None, journal: JournalFile = None, json: Json = F
     data = _described(path)
     sound = data["doubt"] is None
     emit({"journal": str(path), "sound": sound, "doubt": data["doubt"]}, json, lambda console: _verdict(console, data))
-    if not sound:
+    if not sound and not json:  # the document has said so
         raise JournalUnusable(f"{path}: {data['doubt']}", hint="the next request will ask for everything, once")
+    return 0 if sound else JournalUnusable.exit_code
 
 
 @app.command

@@ -67,7 +67,11 @@ def expected_messages(session: Session, servers: int, *, private: bool) -> float
         return cost_of_set(round(session.expected_cost(private=True)), servers)
     if session.memory.rows.distinct == 1:
         return 1.0
-    table = session.tables.of(session.memory)
+    return table_messages(session.tables.of(session.memory), servers)
+
+
+def table_messages(table: QuerySource, servers: int) -> float:
+    """The expected messages that a query of this table downloads from several servers."""
     if not isinstance(table, QueryTable):
         return cost_of_set(round(table.cost), servers)
     sizes = np.diff(table.offsets)

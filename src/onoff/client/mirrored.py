@@ -23,6 +23,7 @@ from onoff.client.refreshing import fetch_changes, fetch_edition
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.transport import TIMEOUT, Http, check_url
 from onoff.errors import MirrorError
+from onoff.wire import Edition
 
 CopyKind = TypeVar("CopyKind", bound=Copy)
 
@@ -201,6 +202,11 @@ class MirrorClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def fetch_edition_of(url: str, *, timeout: float = TIMEOUT) -> Edition:
+    """The newest edition of a server. Raises what `MirrorClient.refresh` raises."""
+    return Driver([Http(url, timeout=timeout)], Clock(tick=0)).run(fetch_edition(Retries(url, 1))).edition
 
 
 def _state(name: str, entry: Entry, now: float) -> SourceState:

@@ -1,0 +1,64 @@
+"""Whether several servers look like one operator: the same address, or the same certificate.
+
+Retrieval from several servers hides nothing from servers that tell each other what they were asked. Nobody can see
+whether they do; but servers that share an address or a key are surely run by one hand.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import ssl
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import combinations
+from typing import Final
+
+from onoff.client.transport import Http
+
+SECONDS: Final = 5.0
+
+
+def shared_hands(urls: Sequence[str], *, seconds: float = SECONDS) -> list[str]:
+    """What pairs of servers have in common, in words; empty where nothing was found.
+
+    Parameters
+    ----------
+    urls
+        Addresses of servers.
+    seconds
+        How long a certificate is waited for. One that does not come is not compared.
+    """
+    lines = [Http(url, timeout=seconds) for url in urls]
+    addresses = [_addresses(line.host, line.port) for line in lines]
+    certificates = [_certificate(line.host, line.port, seconds) if line.scheme == "https" else None for line in lines]
+    found = []
+    for first, second in combinations(range(len(urls)), 2):
+        pair = f"{urls[first]} and {urls[second]}"
+        shared = addresses[first] & addresses[second]
+        if shared:
+            found.append(f"{pair} have the same address {min(shared)}")
+        if certificates[first] is not None and certificates[first] == certificates[second]:
+            found.append(f"{pair} have the same certificate")
+    return found
+
+
+def _addresses(host: str, port: int) -> set[str]:
+    with suppress(OSError):
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return set()
+
+
+def _certificate(host: str, port: int, seconds: float) -> str | None:
+    """The digest of what the server shows; it is compared and not trusted."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with (
+        suppress(OSError),
+        socket.create_connection((host, port), seconds) as plain,
+        context.wrap_socket(plain, server_hostname=host) as line,
+    ):
+        shown = line.getpeercert(binary_form=True)
+        return None if shown is None else hashlib.sha256(shown).hexdigest()
+    return None
