@@ -121,6 +121,20 @@ def refused(host: bytes, query: bytes) -> dict[str, bytes]:
         SMUGGLED,
     )
 
+    changes = b"GET /v1/changes?since=0 HTTP/1.1"
+    for name, headers in {
+        "no host": [],
+        "two hosts": [host_line, host_line],
+        "a bad host": [b"host: a b"],
+        "upgrade": [host_line, b"connection: upgrade", b"upgrade: h2c"],
+        "chunks": [host_line, b"transfer-encoding: chunked"],
+        "a length with zeros": [host_line, b"content-length: 00"],
+        "a folded header": [host_line, b"accept:\r\n x"],
+        "a control character": [host_line, b"accept: \x01"],
+    }.items():
+        made[f"changes, {name}"] = _request(changes, headers, SMUGGLED)
+    made["changes of HTTP/2.0"] = _request(b"GET /v1/changes?since=0 HTTP/2.0", [host_line], SMUGGLED)
+
     good = [host_line, *plain, length]
     for bad in [
         b"POST /v1/query HTTP/2.0",
@@ -208,6 +222,12 @@ def tolerated(host: bytes, query: bytes) -> dict[str, bytes]:
         "an unknown header": _request(line, [*good, b"x-unusual: \xff!"], query),
         "a header that comes twice": _request(line, [*good, b"accept: text/plain"], query),
         "an empty header": _request(line, [*good, b"x-empty:"], query),
+        "changes": _request(b"GET /v1/changes?since=0 HTTP/1.1", [host_line]),
+        "packed changes": _request(b"GET /v1/changes?since=0 HTTP/1.1", [host_line, b"accept-encoding: gzip"]),
+        "changes since nonsense": _request(b"GET /v1/changes?since=x HTTP/1.1", [host_line]),
+        "changes with a header that comes twice": _request(
+            b"GET /v1/changes?since=0 HTTP/1.1", [host_line, b"accept: a", b"accept: b"]
+        ),
         "no body": _request(b"GET /v1/catalogue HTTP/1.1", [host_line], b""),
         "a body that nobody wants": _request(b"GET /v1/catalogue HTTP/1.1", [host_line, b"content-length: 3"], b"abc"),
         "expects": _request(line, [*good, b"x-unusual: 1", b"te: trailers"], query),

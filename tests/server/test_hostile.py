@@ -41,7 +41,11 @@ def ordinary_way(monkeypatch):
         head = read(raw)
         return Head(head.length, plain_query=False) if isinstance(head, Head) else head
 
-    return lambda: monkeypatch.setattr(protocol, "read_head", read_as_any)
+    def patch():
+        monkeypatch.setattr(protocol, "read_head", read_as_any)
+        monkeypatch.setattr(protocol, "read_changes_request", lambda data: None)
+
+    return patch
 
 
 def whole(data):

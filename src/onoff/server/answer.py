@@ -8,6 +8,7 @@ the digest of its bytes for its session (to refuse a second, different query for
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from onoff.errors import StoreUnavailable
 from onoff.server.judge import Answer, judge, step_conflict, unavailable
@@ -24,46 +25,48 @@ class Answerer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.shelf = Shelf()
+        self._local = store.local
 
     def answer_now(self, body: bytes) -> Answer | Problem | None:
         """The answer, or why there is none; None if it takes waiting: `answer`."""
-        local = self.store.local
+        local, shelf = self._local, self.shelf
         try:
-            if local is None or not self.shelf.refresh_sync(self.store):
+            if not shelf.refresh_sync(local) or local is None:
                 return None
-            asked = judge(body, self.shelf)
-            if isinstance(asked, Problem):
-                return asked
-            conflict = local.admit_sync(asked.session, asked.step, asked.digest)
+            return judge(body, shelf, local.admit_sync)
         except StoreUnavailable as error:
             return unavailable(error)
-        return asked.frames if conflict is None else step_conflict(conflict)
 
     async def answer(self, body: bytes) -> Answer | Problem:
         """The answer to the query in `body`, or why there is none."""
         shelf = self.shelf
+        noted: list[tuple[bytes, int, bytes]] = []
+
+        def note(*step: Any) -> None:
+            """Keep the step of a query until the store can be asked for it."""
+            noted.append(step)
+
         try:
             outcome = self.answer_now(body)
-            if outcome is None and self.store.local is not None:  # the catalogue changed
+            if outcome is None and self._local is not None:  # the catalogue changed
                 await shelf.refresh(self.store)
                 outcome = self.answer_now(body)
             if outcome is not None:
                 return outcome
-            asked = judge(body, shelf)
-            if isinstance(asked, Problem) and asked.type == EPOCH_CHANGED:
+            outcome = judge(body, shelf, note)
+            if isinstance(outcome, Problem) and outcome.type == EPOCH_CHANGED:
                 await shelf.refresh(self.store)
-                asked = judge(body, shelf)
-            if isinstance(asked, Problem):
-                return asked
-            stamp, conflict = await self.store.admit(asked.session, asked.step, asked.digest)
+                outcome = judge(body, shelf, note)
+            if isinstance(outcome, Problem):
+                return outcome
+            stamp, conflict = await self.store.admit(*noted[-1])
             if conflict is not None:
                 return step_conflict(conflict)
             if stamp != shelf.stamp:
                 await shelf.refresh(self.store, stamp)
-            asked = judge(body, shelf)
+            return judge(body, shelf, note)
         except StoreUnavailable as error:
             return unavailable(error)
-        return asked if isinstance(asked, Problem) else asked.frames
 
 
 def answer_headers(length: int, fixed: Sequence[tuple[str, str]] = ANSWER_HEADERS) -> list[tuple[bytes, bytes]]:

@@ -94,7 +94,7 @@ class Changes:
 
     def reply_now(self, since: Since, *, gzip: bool) -> Reply | None:
         """The same, if it takes no waiting, little work, and is short enough to be handed over at once; else None."""
-        if not self._shelf.refresh_sync(self._store):
+        if not self._shelf.refresh_sync(self._store.local):
             return None
         edition = self._take_edition()
         known = self._knows(edition, since)
@@ -103,7 +103,7 @@ class Changes:
 
     async def _refresh(self) -> Edition:
         """Bring the shelf up to the store."""
-        if not self._shelf.refresh_sync(self._store):
+        if not self._shelf.refresh_sync(self._store.local):
             await self._shelf.refresh(self._store)
         return self._take_edition()
 

@@ -1,13 +1,13 @@
 """The verdict on a query, given what is on the shelf: one synchronous function for every way a query comes.
 
-Order of judgement: form of the head, epoch, form of the bitmap. What is refused here leaves no trace in the store; what
-passes is admitted there, once for each step of a session.
+Order of judgement: form of the head, epoch, form of the bitmap, step. What is refused before its step is looked at
+leaves no trace in the store.
 """
 
 from __future__ import annotations
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Callable
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
@@ -18,17 +18,21 @@ from onoff.wire import QUERY_HEAD_BYTES, Problem
 Answer = list[bytes]  # its frames, at least one
 
 
-class Asked(NamedTuple):
-    """A query in its one form: what it wants, and what the store must admit."""
-
-    frames: Answer
-    session: bytes
-    step: int
-    digest: bytes
+Admit = Callable[[bytes, int, bytes], LastStep | None]  # session, step, digest: what stands against it, if anything
 
 
-def judge(body: bytes, shelf: Shelf) -> Asked | Problem:
-    """What the query in `body` asks for; or why it is refused."""
+def judge(body: bytes, shelf: Shelf, admit: Admit) -> Answer | Problem:
+    """The frames that the query in `body` asks for; or why it is refused.
+
+    Parameters
+    ----------
+    body
+        The query.
+    shelf
+        What is answered from, up to date.
+    admit
+        Asked for the step of a query in its one form, and of no other.
+    """
     try:
         epoch, session, step = wire.decode_query_head(body)
         if epoch != shelf.epoch:
@@ -36,7 +40,8 @@ def judge(body: bytes, shelf: Shelf) -> Asked | Problem:
         frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
     except InvalidWire as error:
         return invalid(error)
-    return Asked(frames, session, step, hashlib.sha256(body).digest())
+    conflict = admit(session, step, hashlib.sha256(body).digest())
+    return frames if conflict is None else step_conflict(conflict)
 
 
 def invalid(error: InvalidWire) -> Problem:

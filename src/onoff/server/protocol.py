@@ -27,7 +27,7 @@ from onoff.errors import StoreUnavailable
 from onoff.server.answer import answer_headers
 from onoff.server.app import MessageServer, overloaded
 from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, changes_headers, problem_headers
-from onoff.server.head import malformed, not_a_head, read_changes_request, read_head
+from onoff.server.head import MAX_CACHED_HEAD, malformed, not_a_head, read_changes_request, read_head
 from onoff.server.metrics import Count
 from onoff.server.peers import network_of
 from onoff.wire import CHANGES_PATH, Problem, encode_problem
@@ -87,13 +87,20 @@ class QueryProtocol(HttpToolsProtocol):
             and self._answer_now(data[len(self._plain_head) :])
         ):
             return  # under the same head as the last one: nearly always
-        if data.startswith(_CHANGES) and self._is_idle() and self._send_changes_now(data):
+        if (
+            data.startswith(_CHANGES)
+            and len(data) <= MAX_CACHED_HEAD
+            and self._is_idle()
+            and self._send_changes_now(data)
+        ):
             return
         self._input += data
         self._take_input()
 
     def _is_idle(self) -> bool:
-        return not self._input and not self._body_left and not self._in_work()
+        """Whether the next byte begins a request that can be answered at once; every query asks."""
+        cycle = self.cycle
+        return not self._input and not self._body_left and (cycle is None or cycle.response_complete)
 
     def _in_work(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
@@ -196,7 +203,7 @@ class QueryProtocol(HttpToolsProtocol):
 
     def _send_changes_now(self, data: bytes) -> bool:
         """Send changes if it can be done without waiting and the line is free; else leave it to the ordinary way."""
-        if self.flow.write_paused or self.transport.is_closing():
+        if self.flow.write_paused or self.transport.is_closing() or len(data) > MAX_CACHED_HEAD:
             return False
         request = read_changes_request(data)
         try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from onoff.server.store import Latest, Stamp, Store
+from onoff.server.store import Latest, LocalStore, Stamp, Store
 from onoff.wire import NOTHING, Catalogue, Edition, Message, encode_frame
 
 
@@ -31,12 +31,11 @@ class Shelf:
                     latest = await store.latest(Stamp())
                 self.take(latest)
 
-    def refresh_sync(self, store: Store) -> bool:
+    def refresh_sync(self, local: LocalStore | None) -> bool:
         """Bring the frames up to the store without waiting; False if that cannot be done: use `refresh`.
 
         A store on another machine cannot be asked without waiting, and a changed catalogue needs all messages.
         """
-        local = store.local
         if local is None:
             return False
         latest = local.changed_since(self.stamp)

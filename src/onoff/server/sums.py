@@ -100,7 +100,7 @@ class Sums:
         return self._history
 
     async def _refresh(self) -> None:
-        if not self._shelf.refresh_sync(self._store):
+        if not self._shelf.refresh_sync(self._store.local):
             await self._shelf.refresh(self._store)
 
     async def _keep_looking(self) -> None:
