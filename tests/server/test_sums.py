@@ -48,7 +48,7 @@ def queries_for(known, edition, wanted, servers, *, session=None, step=0, source
     )
     session = session or os.urandom(16)
     bodies = [
-        wire.encode_sum_query(wire.SumQuery(known.epoch, session, step, *edition, servers, place, vector))
+        wire.encode_sum_query(wire.SumQuery(known.epoch, session, step, edition[0], edition[1], servers, place, vector))
         for place, vector in enumerate(vectors)
     ]
     return vectors, bodies
@@ -96,8 +96,8 @@ def test_editions_of_before_are_answered_as_they_were(server):
 def test_an_empty_vector_gets_an_empty_answer_and_is_a_step(server):
     known, edition = catalogue(server.url), newest(server.url)
     session = os.urandom(16)
-    nothing = wire.SumQuery(known.epoch, session, 4, *edition, 2, 0, bytes(known.n))
-    other = wire.SumQuery(known.epoch, session, 4, *edition, 2, 0, bytes([1, 1, *bytes(known.n - 2)]))
+    nothing = wire.SumQuery(known.epoch, session, 4, edition[0], edition[1], 2, 0, bytes(known.n))
+    other = wire.SumQuery(known.epoch, session, 4, edition[0], edition[1], 2, 0, bytes([1, 1, *bytes(known.n - 2)]))
     with Line(server.url) as line:
         reply = post(line, wire.encode_sum_query(nothing))
         assert (reply.status, reply.body) == (200, b"")

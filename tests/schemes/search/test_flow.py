@@ -23,7 +23,7 @@ def test_plain_and_compiled_flows_agree():
         sets = random_sets(rng, len(rows.columns), 9)
         units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
         lowered = units.copy(), units.copy()
-        plain = flows.python(rows.weights, *as_csr(sets), lowered[0], lower)
+        plain = flows.python(rows.weights, *as_csr(sets), lowered[0], lower)  # type: ignore[call-arg]
         compiled = flows.compiled(rows.weights, *as_csr(sets), lowered[1], lower)
         for one, other in zip((*plain, lowered[0]), (*compiled, lowered[1]), strict=True):
             np.testing.assert_array_equal(one, other)
@@ -38,7 +38,7 @@ def test_missing_units_are_proved_by_the_violated_set():
         rows = random_rows(rng, 5, 7)
         sets = random_sets(rng, len(rows.columns), 9)
         units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
-        *_, missing, violated = flows.python(rows.weights, *as_csr(sets), units, False)
+        *_, missing, violated = flows.python(rows.weights, *as_csr(sets), units, False)  # type: ignore[call-arg]
         for row, gap, inside in zip(rows.weights, missing.tolist(), violated, strict=True):
             met = sum(int(units[k]) for k, s in enumerate(sets) if inside[list(s)].any())
             assert gap == sum(row[inside].tolist()) - met

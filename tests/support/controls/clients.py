@@ -29,8 +29,10 @@ class RedrawsOnRetry(Core):
             event = yield command
             if isinstance(command, Send) and isinstance(event, Failure) and before.last is not None:
                 self.session.memory = before
-                query, self.session.memory = self.session.propose(wanted, private=private)
-                again = self._compose(self.record.session, self.record.step, query.sources, wanted, private, query.note)
+                query, memory = self.session.propose(wanted, private=private)
+                self.session.memory = memory
+                session, step = self.record.session, self.record.step
+                again = self._compose(session, step, query.sources, wanted, private, query.note, memory)
                 yield Store(again)
                 self.record = again
                 yield replace(command, query=again.query)
