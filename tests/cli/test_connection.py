@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
@@ -65,6 +66,16 @@ def test_doctor_looks_into_the_journal_and_leaves_it_as_it_is(capsys, chain, tmp
         before = journal.read_bytes()
         assert checks(capsys, 0, *there)["journal"]["detail"].endswith("sound")
         assert journal.read_bytes() == before
+
+
+def test_doctor_takes_a_model(capsys, tmp_path):
+    request_model(P4, NAMES).save(tmp_path / "model.npz")
+    more = ("--chain", str(tmp_path / "model.npz"), "--journal", str(tmp_path / "journal"), "--scheme", "greedy")
+    with listening(World()) as server:
+        found = checks(capsys, 0, "--server", server.url, *more)
+    assert found["chain"]["detail"] == "4 sources, 2 types, 21 contexts of order 2"
+    assert "messages for an open request after a private one" in found["expected cost"]["detail"]
+    assert found["smallest probability"]["ok"]
 
 
 def test_doctor_says_that_zeros_cost_everything(capsys, tmp_path):

@@ -30,7 +30,9 @@ from onoff.client.operators import shared_hands
 from onoff.client.refreshing import NoChanges
 from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, PrivacyBreach
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model, load_model
 from onoff.schemes import design
+from onoff.session.memory import start
 from onoff.tables.table import QuerySource
 
 TINY = 1e-4
@@ -69,15 +71,18 @@ def _examine(
 ) -> Iterator[dict[str, Any]]:
     """The checks, one after the other; those that need a chain are left out where there is none."""
     journal, mirror = files
-    loaded: list[MarkovChain] = []
+    loaded: list[Model] = []
     names: list[tuple[str, ...]] = []
     tables: list[QuerySource] = []
 
     def read_chain() -> str:
         if chain is None:
             return "none: every request is private"
-        loaded.append(MarkovChain.load(chain))
-        return f"{loaded[0].n} sources, every row sums to 1"
+        model = load_model(chain)
+        loaded.append(model)
+        if isinstance(model, MarkovChain):
+            return f"{model.n} sources, every row sums to 1"
+        return f"{model.n} sources, {model.types} types, {len(model.contexts)} contexts of order {model.order}"
 
     def reach(server: str) -> str:
         work.now(f"waiting for {server}")
@@ -114,9 +119,14 @@ def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
         return {"check": name, "ok": False, "detail": error.message, "hint": error.hint, "exit_code": error.exit_code}
 
 
-def _smallest(chain: MarkovChain) -> str:
+def _smallest(chain: Model) -> str:
     """The smallest transition probability. Zero is possible, and is said."""
-    smallest = 0.0 if chain.is_sparse else float(np.min(np.asarray(chain.transition)))
+    if isinstance(chain, MarkovChain):
+        smallest = 0.0 if chain.is_sparse else float(np.min(np.asarray(chain.transition)))
+    else:  # a sparse model leaves a share to () in every context
+        smallest = min(float(chain.law(z, 0).min()) for z in range(chain.types))
+        if isinstance(chain.laws, np.ndarray):
+            smallest = float(chain.laws.min())
     if smallest == 0.0:
         return "some requests are impossible under this chain; if they occur, everything is asked"
     if smallest < TINY:
@@ -176,7 +186,7 @@ def _mirrored(path: Path) -> str:
     return f"{path}: sound, {size_text(mirror.size)}"
 
 
-def _bytes(server: str, path: Path, chain: MarkovChain, table: QuerySource) -> str:
+def _bytes(server: str, path: Path, chain: Model, table: QuerySource) -> str:
     with MirrorClient(server, path if path.exists() else None) as client:
         try:
             hour = f"an hour of ON: {size_text(client.changed_per_hour())}"
@@ -187,8 +197,9 @@ def _bytes(server: str, path: Path, chain: MarkovChain, table: QuerySource) -> s
         return f"{hour}; an open request: {size_text(request)}; received today: {size_text(client.used_today)}"
 
 
-def _cost(chain: MarkovChain, scheme: str, tables: list[QuerySource], servers: int) -> str:
-    table = design(chain, scheme)
+def _cost(chain: Model, scheme: str, tables: list[QuerySource], servers: int) -> str:
+    memory = start(None, chain).afresh(0)  # a session that has just asked for everything
+    table = design(memory.rows, scheme)
     tables.append(table)
     if servers > 1:
         open_request, private = table_messages(table, servers), cost_of_set(chain.n, servers)

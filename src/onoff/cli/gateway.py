@@ -45,7 +45,7 @@ def gateway(
     server
         The address of the message server.
     chain
-        A chain file; its names are the sources.
+        A chain or model file; its names are the sources.
     journal
         Where the session is kept; the switch is kept beside it. Default: one per server, in the state directory.
     scheme
@@ -76,10 +76,10 @@ def gateway(
         from onoff.gateway.seen import SeenLog
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
-    from onoff.model.chain import MarkovChain
+    from onoff.model.contexts import load_model
 
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    loaded = MarkovChain.load(chain)
+    loaded = load_model(chain)
     with run.listen(host, port) as sock:
         engine = Engine(
             server,

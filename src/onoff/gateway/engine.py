@@ -49,12 +49,14 @@ from onoff.gateway.evidence import Assessment, Evidence
 from onoff.gateway.jobs import Job, JobQueue, Step
 from onoff.gateway.marks import Marks
 from onoff.gateway.meter import Meter
+from onoff.gateway.model_evidence import ModelEvidence
 from onoff.gateway.presence import HEARTBEAT, Presence
 from onoff.gateway.refresher import INTERVAL, Refresher
 from onoff.gateway.seen import SeenLog
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
+from onoff.session.filter import ModelFilter
 
 log = logging.getLogger("onoff.gateway")
 
@@ -140,10 +142,13 @@ class Engine:
         client.status()  # opens the journal, so that a second gateway fails here
         return client
 
-    def _new_evidence(self, client: Client) -> Evidence | None:
+    def _new_evidence(self, client: Client) -> Evidence | ModelEvidence:
         last = client.status()["last"]
         before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
-        return Evidence(client.chain, client.tables, before) if isinstance(client.chain, MarkovChain) else None
+        if isinstance(client.chain, MarkovChain):
+            return Evidence(client.chain, client.tables, before)
+        memory = client.core.session.memory
+        return ModelEvidence(client.chain, client.tables, memory.hide if isinstance(memory, ModelFilter) else 1)
 
     def _new_refresher(self, path: Path, interval: float | None) -> Refresher | None:
         if self._client is not None and self._client.mirror is not None and interval is not None:
