@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import Json, emit, progress, table
 from onoff.model.bounds import StepBounds, step_bounds
 from onoff.model.chain import MarkovChain
 
@@ -35,8 +35,10 @@ def bounds(
     inner: the paper's inner bound for the rows P^t, an upper bound on that request alone. outer: the paper's outer
     bound 2; lower: the best proven bound. No scheme costs less, if every source can be the last private request.
     """
-    loaded = MarkovChain.load(chain)
-    found = step_bounds(loaded, steps)
+    with progress("reading the chain") as work:
+        loaded = MarkovChain.load(chain)
+        work.now("bounds for requests", total=steps)
+        found = step_bounds(loaded, steps, progress=work)
     data = {"n": loaded.n, "steps": [step.as_dict() for step in found]}
     emit(data, json, lambda console: _show(console, loaded.n, found))
 

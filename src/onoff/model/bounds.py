@@ -34,7 +34,7 @@ at time tau + k by a scheme that asks for everything until then; a scheme that s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import permutations
@@ -45,7 +45,7 @@ import numpy as np
 from onoff.errors import InvalidInput
 from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check, pair_units
 from onoff.model.chain import MarkovChain
-from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum
+from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum, units_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,6 +57,8 @@ FEWEST_FOR_PAIRS = 3
 
 SPARSE_ROUNDING = 1e-9
 """What rows in floats may be off by, as they need not sum to 1 any better."""
+QUICK_ADDITIONS = 10**8
+"""Up to as many additions (464 sources with a row each) `pairs` and `pencil` are always worked out."""
 MOST_ADDITIONS = 4 * 10**9
 """Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
 
@@ -118,7 +120,7 @@ def bounds(probabilities: Any) -> Bounds:
     rows = Rows.of(given)
     lambdas = lambda_units(rows)
     thetas = theta_units(lambdas)
-    pairs, pencil = _pair_bounds(rows)
+    pairs, (pencil, _) = _pair_bounds(rows) if _pairs_are_shown(rows) else (0, (0, 0))
     return Bounds(
         n=rows.n,
         m=rows.m,
@@ -129,7 +131,7 @@ def bounds(probabilities: Any) -> Bounds:
         outer=lambdas[-1] / UNIT,
         doeblin=(2 * UNIT - lambdas[0]) / UNIT,
         pairs=max(pairs, UNIT) / UNIT,
-        pencil=max(pencil[0], UNIT) / UNIT,
+        pencil=max(pencil, UNIT) / UNIT,
         lower=float(lower_bound(rows)),
     )
 
@@ -153,12 +155,7 @@ def simplest(rows: Rows) -> Certificate:
         (Fraction(2 * UNIT - lambda_first, UNIT), SimpleBound("doeblin")),
     ]
     if rows.distinct > 3 and sources > FEWEST_FOR_PAIRS:
-        hope = max(
-            3 * UNIT - (sources - 1) * lambda_first,
-            max(2 * UNIT + int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True))
-            - lambda_first,
-        )
-        if Fraction(hope, UNIT) > max(found[0][0], found[1][0]):
+        if _hope_of_pairs(rows) > UNIT * max(found[0][0], found[1][0]):
             pairs, (pencil, source) = _pair_bounds(rows)
             found.append((Fraction(pairs, UNIT), SimpleBound("pairs")))
             found.append((Fraction(pencil, UNIT), SimpleBound("pencil", source)))
@@ -193,11 +190,33 @@ class StepBounds:
         return asdict(self)
 
 
-def step_bounds(chain: MarkovChain | Any, steps: int, possible: Iterable[int] | None = None) -> list[StepBounds]:
+def step_bounds(
+    chain: MarkovChain | Any,
+    steps: int,
+    possible: Iterable[int] | None = None,
+    *,
+    progress: Callable[[int], None] | None = None,
+) -> list[StepBounds]:
     """Bounds on the cost of the requests 1, ..., steps after the last private one.
 
-    outer and lower are lower bounds for every scheme, if each source of `possible` (default: all) can be the last
-    private request given the queries before it. inner is an upper bound for that one step (see the module).
+    outer and lower are lower bounds for every scheme, if each source of `possible` can be the last private request
+    given the queries before it. inner is an upper bound for that one step (see the module).
+
+    Parameters
+    ----------
+    chain
+        A chain, or its transition matrix.
+    steps
+        How many requests; at least 1.
+    possible
+        The sources that can be the last private request; all by default.
+    progress
+        Told the number of steps that are done, after each.
+
+    Raises
+    ------
+    InvalidInput
+        for no steps, or no possible source.
 
     >>> [round(step.lower, 3) for step in step_bounds([[0.8, 0.2], [0.2, 0.8]], 3)]
     [1.6, 1.36, 1.216]
@@ -212,6 +231,8 @@ def step_bounds(chain: MarkovChain | Any, steps: int, possible: Iterable[int] | 
     for t, rows in enumerate(_rows_of_powers(whole, steps, kept), start=1):
         b = bounds(rows)
         found.append(StepBounds(t, b.inner, b.outer, b.lower))
+        if progress is not None:
+            progress(t)
     return found
 
 
@@ -254,7 +275,7 @@ def _rows_of_powers(chain: MarkovChain, steps: int, possible: list[int] | None) 
     for _ in range(1, steps):
         power = power @ step
         power = power / power.sum(axis=1, keepdims=True)  # rows may be off by 1e-9 each time
-        yield Rows.of(power if possible is None else power[possible])
+        yield Rows.from_integers(units_of(power if possible is None else power[possible]), chain.n)
 
 
 def _check_probabilities(**given: float | Fraction) -> None:
@@ -289,6 +310,22 @@ def _bounds_of_sparse(rows: SparseRows) -> Bounds:
         pencil=1.0,
         lower=max(outer, doeblin) * (1 - SPARSE_ROUNDING),
     )
+
+
+def _hope_of_pairs(rows: Rows) -> int:
+    """What `pairs` and `pencil` are at most, in units, without looking at pairs."""
+    smallest, largest = rows.weights.min(axis=0), rows.weights.max(axis=0)
+    first = exact_sum(smallest, axis=0)[0]
+    sources = len(rows.columns)
+    through = max(int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True))
+    return max(3 * UNIT - (sources - 1) * first, 2 * UNIT + through - first)
+
+
+def _pairs_are_shown(rows: Rows) -> bool:
+    """Whether `pairs` and `pencil` are worked out: where that is quick, or where they could be the largest."""
+    if len(rows.columns) ** 2 * rows.distinct <= QUICK_ADDITIONS:
+        return True
+    return _hope_of_pairs(rows) > UNIT * lower_bound(rows)
 
 
 def _pair_bounds(rows: Rows) -> tuple[int, tuple[int, int]]:
