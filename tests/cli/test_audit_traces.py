@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from tests.audit.test_observer import model_of
 
+from onoff.audit.measured import measured_of, save_measured, zero_in_words
 from onoff.cli import run
-from onoff.model.contexts import RequestModel
+from onoff.errors import InvalidInput
+from onoff.model.contexts import RequestModel, load_model
 
 NAMES = ("news", "sport", "health")
 
@@ -72,6 +74,29 @@ def test_an_attacker_may_bring_a_model(files, capsys):
     assert run(command(files, "model.npz", "trace.txt", "--attacker", str(files / "model.npz"), "--json")) == 0
     report = json.loads(capsys.readouterr().out)
     assert [step["attackers"]["model.npz"] for step in report["steps"]] == pytest.approx([0] * 4, abs=1e-9)
+
+
+@pytest.mark.parametrize("model", ["chain.json", "model.npz"])
+def test_what_was_measured_is_kept_with_the_model(files, model, capsys, tmp_path):
+    (tmp_path / model).write_bytes((files / model).read_bytes())
+    assert "not measured on real readers" in zero_in_words(measured_of(tmp_path / model))
+    before = load_model(tmp_path / model).digest()
+    assert run(["audit", "traces", str(tmp_path / model), *command(files, model)[3:], "--save", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    kept = measured_of(tmp_path / model)
+    assert kept["bits"] == report["steps"][-1]["bits"]
+    assert kept["users"] == 300
+    assert f"{kept['bits']:.3f} ± {kept['stderr']:.3f} bits after 4 OFF requests" in zero_in_words(kept)
+    assert load_model(tmp_path / model).digest() == before
+    if model == "model.npz":
+        assert measured_of(load_model(tmp_path / model)) == kept
+
+
+def test_a_matrix_has_no_place_for_what_was_measured(tmp_path):
+    (tmp_path / "chain.csv").write_text("0.5,0.5\n0.25,0.75\n")
+    assert measured_of(tmp_path / "chain.csv") is None
+    with pytest.raises(InvalidInput, match="no place"):
+        save_measured(tmp_path / "chain.csv", {})
 
 
 def test_too_few_long_visits_are_refused(files, capsys):

@@ -19,9 +19,9 @@ SPEC = 'schemes = ["greedy", "race", "optimal"]\n[[chain]]\nfamily = "ring"\nn =
 def small(tmp_path, monkeypatch):
     """A made-up data set in the MSNBC format, a short sweep, and where the page goes."""
     rng = np.random.default_rng(0)
-    chain = MarkovChain(browsing(4, rng))
-    head = "% Different categories found in input file:\n\nfront news tech local\n\n\n% Sequences:\n\n"
-    lines = "\n".join(" ".join(str(x + 1) for x in chain.sample(14, rng)) for _ in range(120))
+    chain = MarkovChain(browsing(5, rng))
+    head = "% Different categories found in input file:\n\nfront news tech local travel\n\n\n% Sequences:\n\n"
+    lines = "\n".join(" ".join(str(x + 1) for x in chain.sample(14, rng)) for _ in range(900))
     with zipfile.ZipFile(tmp_path / results.DATA_FILE, "w") as packed:
         packed.writestr("x.seq", head + lines)
     (tmp_path / "families.toml").write_text(SPEC)
@@ -44,10 +44,10 @@ def test_the_page_has_every_section_and_figure(small):
     assert re.findall(r"<!-- section (\w+) -->", page) == list(results.SECTIONS)
     shown = set(re.findall(r"\(figures/([\w-]+\.png)\)", page))
     assert shown == {path.name for path in (folder / "docs" / "figures").iterdir()}
-    assert len(shown) == 8
+    assert len(shown) == 9
     assert page.count("* Made by `") == len(shown)
     assert "| ring | 4 |" in page
-    assert "120 users" in page
+    assert "900 users" in page
 
 
 def test_one_section_is_made_again_and_missing_data_is_said(small, monkeypatch, capsys):

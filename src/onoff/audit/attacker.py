@@ -32,6 +32,8 @@ SPENT_ON_S = 0.1
 PENALTY = 1e-2
 """Of squared coefficients, against fitting noise."""
 ROUNDS = 60
+LEAST_PROGRESS = 1e-7
+"""Of the mean loss of a choice model, below which its search ends."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ def _regress(features: Floats, targets: Integers, unknown: Floats) -> Integers:
 
 
 def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
-    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by L-BFGS.
+    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by Newton.
 
     Parameters
     ----------
@@ -156,19 +158,19 @@ def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
     start
         Scores that the model adds to, shape (cases, values).
     """
-    from scipy.optimize import minimize
-
-    case = np.arange(len(chosen))
-
-    def loss(w: Floats) -> tuple[float, Floats]:
+    case, w = np.arange(len(chosen)), np.zeros(features.shape[2])
+    value = np.inf
+    for _ in range(ROUNDS):
         p = choice_law(features, start, w)
-        residual = p.copy()
-        residual[case, chosen] -= 1
-        gradient = np.einsum("ix,ixf->f", residual, features) / len(case) + PENALTY * w
-        return float(-np.log(p[case, chosen]).mean() + PENALTY / 2 * (w**2).sum()), gradient
-
-    found = minimize(loss, np.zeros(features.shape[2]), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
-    return np.asarray(found.x, dtype=np.float64)
+        before, value = value, float(-np.log(p[case, chosen]).mean() + PENALTY / 2 * (w**2).sum())
+        if before - value < LEAST_PROGRESS:
+            break
+        mean = np.einsum("ix,ixf->if", p, features)
+        gradient = (mean - features[case, chosen]).mean(axis=0) + PENALTY * w
+        weighted = (features * p[..., None]).reshape(-1, len(w))
+        spread = (weighted.T @ features.reshape(-1, len(w)) - mean.T @ mean) / len(case)
+        w = w - np.linalg.solve(spread + PENALTY * np.eye(len(w)), gradient)
+    return w
 
 
 def choice_law(features: Floats, start: Floats, w: Floats) -> Floats:

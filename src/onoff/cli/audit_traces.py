@@ -10,6 +10,7 @@ import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
+from onoff.audit.measured import save_measured, summary
 from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces, choose_cases
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, emit, progress, table
@@ -52,6 +53,7 @@ def traces(
     format: Annotated[str | None, Parameter(help="text, csv, jsonl or msnbc; by default from the name.")] = None,
     gap: Annotated[float | None, Parameter(help="Seconds without a request that end a visit.")] = None,
     seed: int = 0,
+    save: Annotated[bool, Parameter(negative="", help="Write what was measured into the file of the model.")] = False,
     html: Html = None,
     json: Json = False,
 ) -> int:
@@ -88,6 +90,8 @@ def traces(
             entropy=lambda: SeededEntropy(rng),
             progress=done,
         )
+    if save:
+        save_measured(model, summary(audit, trace.name))
     if html is not None:
         _write(html, audit, f"{model.name}, {trace.name}, {after} OFF requests")
     emit(audit.as_dict(), json, lambda console: _show(console, audit))
@@ -121,19 +125,6 @@ def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
     ]
 
 
-def _verdict(audit: TraceAudit) -> str:
-    last, base = audit.steps[-1], audit.prior_top1
-    cost = f"{audit.cost:.1f} messages"
-    if all(step.empirical_bound is not None for step in audit.steps):
-        cost += f", where no scheme can do it below {sum(step.empirical_bound or 0 for step in audit.steps):.1f}"
-    return (
-        f"If people behave like this trace, {last.k} open requests after a private one let the server guess it "
-        f"{100 * (base + last.top1):.0f} times in 100 ({100 * base:.0f} before, {100 * (base + last.naive_top1):.0f} "
-        f"with naive switching), and give away {last.bits:.3f} ± {last.stderr:.3f} of {audit.prior_bits:.2f} bits "
-        f"(naive: {last.naive_bits:.2f}), at {cost}."
-    )
-
-
 def _remarks(audit: TraceAudit) -> list[str]:
     found = [f"{audit.users} readers; {audit.impossible} left out with requests that the model calls impossible."]
     exact = [(step.k, step.exact_bits) for step in audit.steps if step.exact_bits is not None]
@@ -153,11 +144,11 @@ def _show(console: Console, audit: TraceAudit) -> None:
     console.print(table(COLUMNS, _lines(audit)))
     for remark in _remarks(audit):
         console.print(remark)
-    console.print(_verdict(audit))
+    console.print(audit.in_words())
 
 
 def _write(path: Path, audit: TraceAudit, what: str) -> None:
     from onoff.audit.report import Part, page, plot_traces, write
 
     part = Part(what, [READERS, *_remarks(audit)], COLUMNS, _lines(audit), plot_traces(audit))
-    write(path, page("Audit of real readers", _verdict(audit), True, [part]))
+    write(path, page("Audit of real readers", audit.in_words(), True, [part]))

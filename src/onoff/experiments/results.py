@@ -22,8 +22,9 @@ from typing import Any
 import numpy as np
 
 from onoff import figures
-from onoff.experiments import msnbc as readers
+from onoff.experiments import msnbc as news_site
 from onoff.experiments import plots
+from onoff.experiments import readers as real_readers
 from onoff.experiments.expected import lower_bounds, sampled_runs, standard_error
 from onoff.experiments.families import dirichlet, grid
 from onoff.experiments.page import SEED, Section, markdown_table, shown
@@ -54,6 +55,7 @@ class PageSettings:
     paper_descents: int = 300
     hours: int = 5
     users: int = 2000
+    readers: int = 500
     side: int = 5
 
     @property
@@ -147,16 +149,25 @@ def location(settings: PageSettings) -> Section:
 def msnbc(settings: PageSettings) -> Section | None:
     """The MSNBC readers, in a module of their own."""
     if settings.has_data:
-        return readers.section(
+        return news_site.section(
             settings.data, settings.descents, settings.paper_descents, settings.hours, settings.users
         )
     _say(f"no data set at {settings.data}: the MSNBC section is left as it is (set ONOFF_DATA)")
     return None
 
 
+def readers(settings: PageSettings) -> Section | None:
+    """What the MSNBC readers give away, in a module of its own."""
+    if settings.has_data:
+        return real_readers.section(settings.data, settings.readers, _say)
+    _say(f"no data set at {settings.data}: the readers' section is left as it is (set ONOFF_DATA)")
+    return None
+
+
 SECTIONS: dict[str, Callable[[PageSettings], Section | None]] = {
     "paper": paper,
     "msnbc": msnbc,
+    "readers": readers,
     "families": families,
     "location": location,
 }
@@ -225,8 +236,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--spec", type=Path, default=Path("docs/sweeps/families.toml"))
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     given = parser.parse_args(arguments)
-    few = {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "side": 3} if given.quick else {}
-    settings = PageSettings(given.docs, given.work, data_file(Path.cwd()), given.spec, **few)
+    few = (
+        {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "readers": 200, "side": 3}
+        if given.quick
+        else {}
+    )
+    settings = PageSettings(given.docs, given.work, data_file(Path.cwd()), given.spec, **(few if given.quick else {}))
     _say(str(make(settings, given.only)))
 
 

@@ -1,0 +1,82 @@
+"""What was measured on real readers, kept in the model's file, and said wherever zero bits are said.
+
+Zero bits hold for people who behave like the model. `onoff audit traces --save` measures what others give away and puts
+the outcome into the file of the model, under "about": "measured". Page, demo and doctor read it from there.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from onoff.audit.traces import TraceAudit
+from onoff.errors import InvalidInput
+from onoff.model.contexts import Model, RequestModel
+from onoff.system.atomic import atomic_write
+
+IF_YOU_ARE_LIKE_THE_MODEL = "0 bits if you behave like the model"
+
+
+def summary(audit: TraceAudit, trace: str) -> dict[str, Any]:
+    """What is kept of an audit: the last step."""
+    last = audit.steps[-1]
+    return {
+        "trace": trace,
+        "users": audit.users,
+        "before": audit.before,
+        "after": last.k,
+        "bits": last.bits,
+        "stderr": last.stderr,
+        "top1": last.top1,
+        "prior_bits": audit.prior_bits,
+        "prior_top1": audit.prior_top1,
+        "naive_bits": last.naive_bits,
+        "naive_top1": last.naive_top1,
+        "cost": audit.cost,
+    }
+
+
+def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
+    """Put a summary into the file of the model. Raises InvalidInput where the file has no place for it."""
+    if path.suffix.lower() == ".npz":
+        model = RequestModel.load(path)
+        RequestModel(**{**model.parts(), "about": {**model.about, "measured": dict(measured)}}).save(path)
+        return
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document["about"] = {**(document.get("about") or {}), "measured": dict(measured)}
+    except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError):
+        raise InvalidInput(f"{path}: no place for what was measured", hint="use a .json or .npz model") from None
+    with atomic_write(path) as file:
+        file.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")
+
+
+def measured_of(model: Model | Path) -> dict[str, Any] | None:
+    """What was measured with a model, or with that of a file; None where nothing was."""
+    if isinstance(model, Path):
+        if model.suffix.lower() == ".json":
+            found = json.loads(model.read_text(encoding="utf-8"))
+            about = found.get("about") if isinstance(found, dict) else None
+        else:
+            about = RequestModel.load(model).about if model.suffix.lower() == ".npz" else None
+    else:
+        about = getattr(model, "about", None)
+    measured = (about or {}).get("measured")
+    return dict(measured) if isinstance(measured, Mapping) else None
+
+
+def zero_in_words(measured: Mapping[str, Any] | None) -> str:
+    """The sentence that stands wherever zero bits are said.
+
+    >>> zero_in_words(None)
+    '0 bits if you behave like the model; not measured on real readers (`onoff audit traces`).'
+    """
+    if measured is None:
+        return f"{IF_YOU_ARE_LIKE_THE_MODEL}; not measured on real readers (`onoff audit traces`)."
+    return (
+        f"{IF_YOU_ARE_LIKE_THE_MODEL}; measured on {measured['users']} real readers: {measured['bits']:.3f} ± "
+        f"{measured['stderr']:.3f} bits after {measured['after']} OFF requests "
+        f"(naive switching: {measured['naive_bits']:.2f})."
+    )
