@@ -24,10 +24,11 @@ def plot(
     ] = 1024,
     json: Json = False,
 ) -> None:
-    """Draw the figures of RESULT: what `simulate --json`, `sweep`, `learn` or `reproduce --json` wrote.
+    """Draw the figures of RESULT: a chain or model, or what `simulate --json`, `sweep` or `reproduce --json` wrote.
 
     ```console
     onoff plot run.json
+    onoff plot model.npz
     onoff plot sweep.parquet -o figures --format svg
     ```
     """

@@ -1,4 +1,4 @@
-"""Figures of every result file: simulations, sweeps, learnt chains, the reproduction of the paper."""
+"""Figures of every result file: simulations, sweeps, learnt chains and models, the reproduction of the paper."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
+from onoff.experiments.model_pictures import model_figures, tried_figure
 from onoff.experiments.sweep import read_rows
 from onoff.figures import LINES, draw_costs, label, new_figure, shade_private, transition_figure
+from onoff.model.contexts import RequestModel, load_model
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -19,6 +21,8 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
     """The figures of a result file, by name. Raises InvalidInput where it is none."""
     if path.suffix == ".parquet":
         return sweep_figures(read_rows(path))
+    if path.suffix.lower() == ".npz":
+        return _figures_of_model(path)
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -28,6 +32,8 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
             return simulation_figures(document, message_bytes)
         if isinstance(document, dict) and "transition" in document:
             return chain_figures(document)
+        if isinstance(document, dict) and "laws" in document:
+            return _figures_of_model(path)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         fault = f"{type(error).__name__}: {error}"
         raise InvalidInput(f"{path}: begins like a result, but is not whole ({fault})", hint=RESULTS) from error
@@ -36,6 +42,13 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
 
         return {"paper-symmetric": symmetric_figure(), "paper-rate": rate_figure()}
     raise InvalidInput(f"{path}: not a result", hint=RESULTS)
+
+
+def _figures_of_model(path: Path) -> dict[str, Figure]:
+    model = load_model(path)
+    if isinstance(model, RequestModel):
+        return model_figures(model)
+    return chain_figures({"transition": model.dense(), "names": model.names})
 
 
 RESULTS = "give what `onoff simulate --json`, `sweep`, `learn` or `reproduce --json` wrote"
@@ -208,4 +221,6 @@ def chain_figures(document: Mapping[str, Any]) -> dict[str, Figure]:
         axes.set_xticks(range(len(orders)), [f"order {order}" for order in orders])
         axes.set(ylabel="bits per request, held-out users")
         found["fit"] = figure
+    if document.get("tried"):
+        found["tried"] = tried_figure(document["tried"])
     return found
