@@ -58,7 +58,8 @@ class History:
         self._lengths: Counter[int] = Counter()
         self._past: deque[_Past] = deque()
         self._bytes = 0
-        self._begin()
+        if shelf.edition is not None:
+            self._begin()
         shelf.watcher = self._take
 
     @property
@@ -108,8 +109,8 @@ class History:
 
     def _take(self, latest: Latest) -> None:
         """Follow the shelf, which has just taken in what changed."""
-        before, after = self.newest, latest.edition
-        if latest.whole or after.life != before.life:
+        before, after = self._edition, latest.edition
+        if latest.whole or before is None or after.life != before.life:
             self._begin()
             return
         if after == before:

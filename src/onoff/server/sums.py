@@ -1,9 +1,9 @@
 """Answers to sum queries: several servers, none of which learns alone which source is wanted (`wire.sums`).
 
-Nothing is kept for it until the first sum query comes. From then on a thread of its own holds the newest edition in a
-`Matrix`, and a `History` the editions before it. Queries that wait while a pass is under way share the next one. The
-matrix is changed by that thread alone, between passes, with what the event loop hands over: frames that are new, and
-for each query the frames in which its edition differs from the newest.
+A `History` holds the last editions from the start, because readers ask for the newest one that all servers hold. The
+first sum query makes a thread, which alone has a `Matrix` of the newest edition. Queries that wait while a pass is
+under way share the next one. The matrix is changed between passes, with what the event loop hands over: frames that are
+new, and for each query the frames in which its edition differs from the newest.
 
 While sum queries come, the store is looked at often, so that few editions are passed over unseen.
 """
@@ -46,7 +46,7 @@ class Sums:
     def __init__(self, store: Store, shelf: Shelf) -> None:
         self._store = store
         self._shelf = shelf
-        self._history: History | None = None
+        self._history = History(shelf)
         self._thread: ThreadPoolExecutor | None = None
         self._matrix: Matrix | None = None  # touched by the thread alone
         self._life = 0  # of the history that is in the matrix
@@ -58,9 +58,10 @@ class Sums:
 
     async def answer(self, body: bytes) -> bytes | Problem:
         """The answer to the query in `body`, or why there is none."""
+        history = self._history
         try:
             head = wire.decode_sum_head(body)
-            history = await self._begin()
+            await self._look()
             if head.epoch != self._shelf.epoch:
                 return epoch_changed(self._shelf.epoch)
             vector = wire.decode_sum_vector(body, head, self._shelf.catalogue.n)
@@ -87,17 +88,13 @@ class Sums:
             self._passing = asyncio.create_task(self._pass_while_any_wait(history))
         return await done
 
-    async def _begin(self) -> History:
-        """The editions, up to the store's newest; from the first query on they are held."""
+    async def _look(self) -> None:
+        """Bring the editions up to the store's newest, and go on doing so while queries come."""
         loop = asyncio.get_running_loop()
         self._last_query = loop.time()
         await self._refresh()
-        if self._history is None:
-            self._history = History(self._shelf)
-            self._thread = ThreadPoolExecutor(1, "onoff-sums")
         if self._looking is None or self._looking.done():
             self._looking = loop.create_task(self._keep_looking())
-        return self._history
 
     async def _refresh(self) -> None:
         if not self._shelf.refresh_sync(self._store.local):
@@ -134,6 +131,8 @@ class Sums:
 
     async def _pass_while_any_wait(self, history: History) -> None:
         loop = asyncio.get_running_loop()
+        if self._thread is None:
+            self._thread = ThreadPoolExecutor(1, "onoff-sums")
         while self._waiting:
             batch, self._waiting = self._waiting, []
             update = self._take_update(history)
