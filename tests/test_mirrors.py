@@ -55,6 +55,8 @@ ELSEWHERE = {
     "server/exchange.py": ("server/test_app.py", "one request and its answer"),
     "server/fetch.py": ("server/test_feeds.py", "how a feed is fetched"),
     "server/metrics.py": ("server/test_app.py", "what the server counts"),
+    "schemes/search/ahead.py": ("schemes/test_optimal.py", "how the search looks ahead"),
+    "schemes/search/search.py": ("schemes/test_optimal.py", "the rounds of the search"),
     "schemes/search/proofs.py": ("schemes/test_optimal.py", "what the search proves, checked with its tables"),
     "server/docs_page.py": ("server/test_openapi.py", "the page that shows the description of the server"),
     "server/shelf.py": ("server/test_answer.py", "the messages that answers are made of"),

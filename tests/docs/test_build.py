@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow(reason="builds all pages")
 def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(tmp_path):
     build = [sys.executable, "-m", "sphinx", "-W", "-q", "-b", "html", str(ROOT / "docs"), str(tmp_path)]
     done = subprocess.run(build, capture_output=True, text=True)

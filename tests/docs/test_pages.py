@@ -21,6 +21,7 @@ def short(page):
     return str(page.relative_to(ROOT))
 
 
+@pytest.mark.slow(reason="runs every block of a page, servers and all")
 @pytest.mark.parametrize("page", RUNNABLE, ids=short)
 def test_every_block_runs(page, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"

@@ -200,6 +200,7 @@ def test_memory_is_bounded_by_letting_whole_people_go(tmp_path, monkeypatch):
     assert found.counts.sum() == 400 * 3 + 400 * 2
 
 
+@pytest.mark.slow(reason="reads a million sequences twice")
 @needs_msnbc
 def test_msnbc_equals_an_independent_count_and_has_the_known_costs():
     """989,818 users; the costs of the first open request after a private one."""

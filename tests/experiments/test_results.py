@@ -37,6 +37,7 @@ def small(tmp_path, monkeypatch):
     return tmp_path, ["--quick", *places]
 
 
+@pytest.mark.slow(reason="makes the whole page of results, small")
 def test_the_page_has_every_section_and_figure(small):
     folder, options = small
     main(options)

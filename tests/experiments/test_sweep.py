@@ -313,6 +313,7 @@ n = [4, 5]
 """
 
 
+@pytest.mark.slow(reason="starts a scheduler and two workers")
 def test_a_sweep_survives_a_killed_worker(tmp_path, cluster):
     """80 rows, none lost or doubled, the same as in this process."""
     address, processes = cluster
@@ -331,6 +332,7 @@ def test_a_sweep_survives_a_killed_worker(tmp_path, cluster):
     assert without_times(rows) == without_times(read_rows(here.path))
 
 
+@pytest.mark.slow(reason="starts a scheduler and two workers")
 def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, cluster):
     address, processes = cluster
     spec = tmp_path / "spec.toml"
