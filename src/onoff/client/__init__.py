@@ -2,7 +2,7 @@
 
 record        what must be remembered: the last request, as it was stored
 doubt         why that cannot be relied on
-core          the state machine: events in, commands out
+core          the state machine: events in, commands out; servers: the same for several servers
 commands      what it asks for
 exchange      a request and its reply, as values
 journal       where the record is kept
@@ -13,15 +13,15 @@ transport     HTTP
 retrying      the same command again, until its reply is sound
 mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient
 forecast      what requests will cost in bytes
-client        Client: all of these together
+client        Client: all of these together; setup: what it is made from; unmodelled: without a model
 asynchronous  the same from an event loop
-catalogue     fetch a catalogue
+catalogue     fetch a catalogue; operators: whether servers look like one operator
 publish       put a message
 """
 
 from onoff.client.asynchronous import AsyncClient
 from onoff.client.builder import Progress
-from onoff.client.client import Client, default_journal
+from onoff.client.client import Client
 from onoff.client.doubt import Doubt
 from onoff.client.driver import Attempt
 from onoff.client.forecast import Forecast
@@ -29,6 +29,7 @@ from onoff.client.journal import Journal, MemoryJournal
 from onoff.client.message import Copy, Message, Sent
 from onoff.client.mirror import MemoryMirror, Mirror
 from onoff.client.mirrored import MirrorClient, Refresh, SourceState
+from onoff.client.setup import default_journal
 
 __all__ = [
     "AsyncClient",

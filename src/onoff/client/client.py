@@ -7,7 +7,6 @@ one draw and one commit.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import secrets
 import threading
@@ -28,7 +27,7 @@ from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Clock, Driver
 from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
-from onoff.client.forecast import Forecast, cost_of_set, expected_bytes, expected_messages, frame_sizes
+from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
 from onoff.client.mirror import MemoryMirror
@@ -36,7 +35,8 @@ from onoff.client.mirrored import MirrorClient, Refresh, SourceState
 from onoff.client.refreshing import NoChanges
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.servers import SumCore
-from onoff.client.transport import TIMEOUT, Http, check_url
+from onoff.client.setup import check_servers, default_journal, forbid_core_dumps, randbelow, transports
+from onoff.client.transport import TIMEOUT, check_url
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, JournalError, OnOffError, ServerMissing, UnknownSource
 from onoff.model.contexts import Model, load_model
@@ -124,7 +124,7 @@ class Client:
     ) -> None:
         self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
         self.url = " ".join(self.urls)
-        _check_servers(self.urls, on_missing)
+        check_servers(self.urls, on_missing)
         origin = str(Path(chain).absolute()) if isinstance(chain, str | os.PathLike) else "given by the program"
         self._model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
         self.journal = default_journal(self.url) if journal is None else journal
@@ -134,7 +134,7 @@ class Client:
         elif options:
             raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")
         self.max_age = max_age
-        lines = _lines(self.urls, transport, timeout)
+        lines = transports(self.urls, transport, timeout)
         self._observe = observe
         self._builder = TableBuilder(tables, progress, clock)
         self._driver = Driver(lines, Clock(clock, sleep, tick), waiting)
@@ -166,12 +166,12 @@ class Client:
             )
             if len(retries) == 1:
                 return Core(session, retries[0], origin=origin, new_session=new_session)
-            return SumCore(session, retries, origin=origin, new_session=new_session, randbelow=_randbelow(random))
+            return SumCore(session, retries, origin=origin, new_session=new_session, randbelow=randbelow(random))
 
         self._durable = DurableCore(self._open_journal, new_core)
         self._background = Background("onoff-client", self._after_request) if background else None
         self._lock = threading.RLock()
-        _forbid_core_dumps()
+        forbid_core_dumps()
 
     def __repr__(self) -> str:
         return "<Client: no model>" if self._model is None else f"<Client: {self._model.n} sources>"
@@ -275,18 +275,10 @@ class Client:
         with self._lock:
             core = self.core
             session = core.session.fork(SystemEntropy())
-            all_at_once = core.doubt is not None or core.record is None
-        mirror = self._need_mirror()
-        per_hour = mirror.changed_per_hour()
-        sizes = frame_sizes(mirror.mirror, self.chain.names)
-        everything = None if sizes is None else sum(sizes)
-        open_request: float | None = everything
-        if not all_at_once and sizes is not None:
+            doubtful = core.doubt is not None or core.record is None
+        if not doubtful:
             self._builder.build(session.memory)
-            open_request = expected_bytes(session, sizes)
-        age = mirror.age
-        refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
-        return Forecast(per_hour, refresh, open_request, everything, mirror.used_today)
+        return forecast(self._need_mirror(), None if doubtful else session, self.chain.names)
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
@@ -455,41 +447,3 @@ class Client:
 def _sent(core: Core) -> Sent:
     assert core.record is not None
     return core.sent(core.record)
-
-
-def default_journal(url: str) -> Path:
-    """Where the journal for a server is kept unless told otherwise: one file per address, in the state directory."""
-    from platformdirs import user_state_path
-
-    return user_state_path("onoff") / f"journal-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:12]}.sqlite"
-
-
-def _check_servers(urls: tuple[str, ...], on_missing: str) -> None:
-    if not urls or len(set(urls)) != len(urls):
-        raise InvalidInput("no server, or the same one twice", hint="give addresses of different servers")
-    if len(urls) > wire.MAX_SERVERS:
-        raise InvalidInput(f"{len(urls)} servers", hint=f"at most {wire.MAX_SERVERS}")
-    if on_missing not in {"error", "everything"}:
-        raise InvalidInput(f"on_missing={on_missing!r}", hint='"error" or "everything"')
-
-
-def _lines(
-    urls: tuple[str, ...], transport: Transport | Sequence[Transport] | None, timeout: float
-) -> tuple[Transport, ...]:
-    """How each server is reached."""
-    if transport is None:
-        return tuple(Http(url, timeout=timeout) for url in urls)
-    return tuple(transport) if isinstance(transport, Sequence) else (transport,) * len(urls)
-
-
-def _randbelow(entropy: Entropy) -> Callable[[int], int]:
-    return secrets.randbelow if isinstance(entropy, SystemEntropy) else lambda k: entropy.choose([1] * k)
-
-
-def _forbid_core_dumps() -> None:
-    """The process knows what was wanted; its image must not end up on disk."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))

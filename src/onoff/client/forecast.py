@@ -9,6 +9,7 @@ import numpy as np
 
 from onoff import wire
 from onoff.client.mirror import MemoryMirror
+from onoff.client.mirrored import MirrorClient
 from onoff.model.rows import UNIT
 from onoff.session import Session
 from onoff.tables.table import QuerySource, QueryTable
@@ -31,6 +32,27 @@ class Forecast:
     open_now: float | None
     everything: float | None
     used_today: int
+
+
+def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]) -> Forecast:
+    """What requests will cost. Asks the server how much changes in an hour.
+
+    Parameters
+    ----------
+    mirror
+        Knows how long messages are, when they were fetched, and the server.
+    session
+        As it stands; None: in doubt, so that an open request asks for everything.
+    names
+        The sources that can be asked for.
+    """
+    per_hour = mirror.changed_per_hour()
+    sizes = frame_sizes(mirror.mirror, names)
+    everything = None if sizes is None else sum(sizes)
+    open_now = everything if session is None or sizes is None else expected_bytes(session, sizes)
+    age = mirror.age
+    refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
+    return Forecast(per_hour, refresh, open_now, everything, mirror.used_today)
 
 
 def frame_sizes(mirror: MemoryMirror, names: Sequence[str]) -> list[int] | None:
