@@ -90,7 +90,7 @@ def test_a_read_causes_no_traffic_and_is_durable_before_the_message_is_there(tmp
         read = mirror.message
         mirror.message = lambda name: (order.append(name), read(name))[1]
         message = client.read("gamma")
-        assert order == [2, "gamma"]
+        assert order[:2] == [2, "gamma"]
         assert (message, message.messages, message.received, message.sent.mirror) == (b"first of gamma", 0, 0, True)
         assert len(world.requests) == asked
         assert memory(client) == (EVERYTHING, 2)

@@ -246,10 +246,15 @@ class Client:
         wanted = self._index(source)
         mirror = self._need_mirror()
         with self._lock:
-            self._carry_out(lambda core: core.remember(wanted, pending=False))
+            self._carry_out(lambda core: core.remember(wanted, pending=True))
             core, journal = self._durable.open()
-            self._defer(core, journal.checkpoint)
-            message = mirror.copy_as(Message, self.chain.names[wanted])
+            try:
+                message = mirror.copy_as(Message, self.chain.names[wanted])
+            except OnOffError:
+                self._defer(core, journal.checkpoint)
+                raise
+            core.answered()
+            self._defer(core, journal.complete)
             return message.after(_sent(core), messages=0, received=0)
 
     def copy(self, source: str | int) -> Copy:
