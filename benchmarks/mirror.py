@@ -37,7 +37,7 @@ from benchmarks.server import NGINX, Server, free_port, load, middle, process
 from onoff import wire
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answer import Shelf
-from onoff.server.changes import Changes
+from onoff.server.changes import ChangesBuilder
 from onoff.server.store import Stamp
 from onoff.wire import Since
 
@@ -84,7 +84,7 @@ async def _bytes_of(n: int) -> list[dict[str, Any]]:
             names = [f"source-{i}" for i in range(n)]
             await edit_catalogue(store, add=names)
             await asyncio.gather(*(store.publish(name, wire.ENTRY_TYPE, message(k), 0) for k, name in enumerate(names)))
-            changes = Changes(store, Shelf())
+            changes = ChangesBuilder(store, Shelf())
             found = []
             for part in PARTS:
                 have = (await store.latest(Stamp())).edition

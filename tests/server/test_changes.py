@@ -17,7 +17,7 @@ from tests.support.raw import Line, catalogue
 from onoff import wire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.changes import INLINE_BYTES, Changes
+from onoff.server.changes import INLINE_BYTES, ChangesBuilder
 from onoff.server.shelf import Shelf
 from onoff.server.store import Stamp
 from onoff.wire import ChangesDecoder, Edition, Since
@@ -34,7 +34,7 @@ def changes_of(where, *, frame_size=None):
         async def body():
             async with opened(where, frame_size=frame_size) as store:
                 await edit_catalogue(store, add=NAMES)
-                await test(store, Changes(store, Shelf()))
+                await test(store, ChangesBuilder(store, Shelf()))
 
         asyncio.run(body())
 
@@ -129,7 +129,7 @@ def test_a_store_put_back_by_hand_is_noticed_by_the_digest(tmp_path):
 
     async def ask(have):
         async with opened(str(path)) as store:
-            reply = await Changes(store, Shelf()).reply(Since(have.number, have.life, have.digest), gzip=False)
+            reply = await ChangesBuilder(store, Shelf()).reply(Since(have.number, have.life, have.digest), gzip=False)
             return read(await store.catalogue(), plain(reply), have)
 
     assert asyncio.run(ask(lost))[2]
@@ -152,13 +152,13 @@ async def bodies_of(where, make):
         return found
 
 
-class RememberingChanges(Changes):
+class RememberingBuilder(ChangesBuilder):
     """A broken twin: its replies tell how many were asked for before."""
 
     count = 0
 
     async def reply(self, since, *, gzip):
-        RememberingChanges.count += 1
+        RememberingBuilder.count += 1
         reply = await super().reply(since, gzip=gzip)
         return type(reply)([*reply.parts[:-1], reply.parts[-1] + bytes([self.count])], reply.length + 1, reply.encoding)
 
@@ -168,8 +168,8 @@ def test_the_bytes_are_the_same_for_every_reader_at_any_time_from_any_server(whe
     async def _(store, changes):
         for k in range(10):
             await store.publish(NAMES[k % 3], "a/b", b"%d" % k, 0)
-        assert {len(bodies) for bodies in (await bodies_of(where, Changes)).values()} == {1}
-        assert max(len(bodies) for bodies in (await bodies_of(where, RememberingChanges)).values()) > 1
+        assert {len(bodies) for bodies in (await bodies_of(where, ChangesBuilder)).values()} == {1}
+        assert max(len(bodies) for bodies in (await bodies_of(where, RememberingBuilder)).values()) > 1
 
 
 def test_padded_and_unpadded_answers_have_the_same_changes(where):

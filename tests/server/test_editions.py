@@ -7,12 +7,15 @@ import sys
 import time
 from pathlib import Path
 
+import httpx2
 import pytest
+from tests.support.raw import Line, query
 
 from onoff.errors import InvalidWire
+from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.store import Stamp
-from onoff.wire import Catalogue, Message, first_digest, next_digest
+from onoff.wire import Catalogue, Message, decode_answer, encode_catalogue, first_digest, next_digest
 
 from .conftest import redis_server
 from .test_store import contract
@@ -227,8 +230,6 @@ def test_a_file_of_version_0_1_becomes_the_first_edition_of_a_life(tmp_path):
 def test_a_redis_of_version_0_1_becomes_the_first_edition_of_a_life():
     from valkey import Valkey
 
-    from onoff.wire import encode_catalogue
-
     known = Catalogue(("a", "b"), 512)
 
     async def body(url):
@@ -325,3 +326,26 @@ def test_a_killed_redis_that_logs_every_write_keeps_its_editions():
     with redis_server("--appendonly", "yes", "--appendfsync", "always") as redis:
         first, version = asyncio.run(body(redis))
         check_history(redis.url, first, version)
+
+
+def test_a_file_of_version_0_1_is_served_as_it_was(tmp_path):
+    """The same catalogue, byte for byte, and the same padded frames."""
+    path = tmp_path / "messages.db"
+    shutil.copy(OLD_STORE, path)
+    names = ("left", "centre", "right")
+    with running([], store=path) as server:
+        known = Catalogue(names, 65536)
+        assert httpx2.get(f"{server.url}/v1/catalogue").content == encode_catalogue(known)
+        assert known.epoch == 228851964232704  # as that version wrote it
+        with Line(server.url) as line:
+            reply = line.query(query(known, 0, 1, 2))
+        assert len(reply.body) == 3 * 65536
+        messages = decode_answer(reply.body, range(3), epoch=known.epoch, frame_size=65536)
+        assert [len(message.body) for message in messages] == [15, 17, 16]
+        assert {message.version for message in messages} == {1}
+        too_long = httpx2.put(
+            f"{server.url}/v1/sources/left/message",
+            content=bytes(65536 - 103),
+            headers={"authorization": f"Bearer {server.token}"},
+        )
+        assert too_long.status_code == 413

@@ -29,7 +29,7 @@ from onoff import wire
 from onoff.errors import InvalidWire, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server.access import MetricsAccess, bearer_digest
 from onoff.server.answer import Answerer
-from onoff.server.changes import Changes
+from onoff.server.changes import ChangesBuilder
 from onoff.server.exchange import (
     Receive,
     Refused,
@@ -77,7 +77,7 @@ class MessageServer:
         self.store = store
         self.metrics = metrics
         self.answerer = Answerer(store)
-        self.changes = Changes(store, self.answerer.shelf)
+        self.changes = ChangesBuilder(store, self.answerer.shelf)
         self.sums = Sums(store, self.answerer.shelf)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._leader = leader  # who alone takes messages, if this server follows

@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 
 from onoff.errors import InvalidInput, InvalidWire
-from onoff.server.changes import Changes
+from onoff.server.changes import ChangesBuilder
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.system.atomic import atomic_write
@@ -27,7 +27,7 @@ from onoff.wire import (
     encode_catalogue,
 )
 
-PIECE_BYTES = 1024 * 1024
+READ_BYTES = 1024 * 1024
 
 
 async def write_backup(store: Store, path: Path) -> int:
@@ -39,7 +39,7 @@ async def write_backup(store: Store, path: Path) -> int:
         If the file cannot be written.
     """
     shelf = Shelf()
-    reply = await Changes(store, shelf).reply(Since(0), gzip=False)
+    reply = await ChangesBuilder(store, shelf).reply(Since(0), gzip=False)
     try:
         with (
             atomic_write(path, mode=0o600, durable=True) as file,
@@ -73,7 +73,7 @@ def read_backup(path: Path) -> tuple[Catalogue, dict[str, Message]]:
         with gzip.open(path, "rb") as file:
             catalogue = decode_catalogue(file.readline(MAX_CATALOGUE + 1).removesuffix(b"\n"))
             decoder = ChangesDecoder(catalogue)
-            while piece := file.read(PIECE_BYTES):
+            while piece := file.read(READ_BYTES):
                 messages.update((catalogue.names[source], message) for source, message in decoder.feed(piece))
             decoder.finish()
     except (OSError, EOFError, zlib.error, InvalidWire) as error:

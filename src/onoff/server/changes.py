@@ -40,7 +40,7 @@ class _Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ChangesReply:
     """The parts of a reply in order; `encoding` is empty or gzip."""
 
     parts: Sequence[bytes]
@@ -48,14 +48,14 @@ class Reply:
     encoding: str
 
 
-class Changes:
+class ChangesBuilder:
     """Replies to readers of a store, from a shelf that is never older than the store."""
 
     def __init__(self, store: Store, shelf: Shelf) -> None:
         self._store = store
         self._shelf = shelf
         self._pieces: dict[int, _Piece] = {}
-        self._replies: dict[tuple[int, bool], Reply] = {}
+        self._replies: dict[tuple[int, bool], ChangesReply] = {}
         self._edition: Edition | None = None  # of which the replies are
         self._verdicts: dict[Since, bool] = {}
         self._packing = asyncio.Lock()
@@ -65,7 +65,7 @@ class Changes:
         edition = await self._refresh()
         return EditionReport(edition, await self._store.changed_per_hour())
 
-    async def reply(self, since: Since, *, gzip: bool) -> Reply:
+    async def reply(self, since: Since, *, gzip: bool) -> ChangesReply:
         """All that changed since, or everything if the store does not know that edition.
 
         Parameters
@@ -92,7 +92,7 @@ class Changes:
                 return reply
             await self._pack(self._changed_after(number))
 
-    def reply_now(self, since: Since, *, gzip: bool) -> Reply | None:
+    def reply_now(self, since: Since, *, gzip: bool) -> ChangesReply | None:
         """The same, if it takes no waiting, little work, and is short enough to be handed over at once; else None."""
         if not self._shelf.refresh_sync(self._store.local):
             return None
@@ -148,7 +148,7 @@ class Changes:
                 found.append(piece)
         return found
 
-    def _made(self, edition: Edition, since: int, gzip: bool) -> Reply | None:
+    def _made(self, edition: Edition, since: int, gzip: bool) -> ChangesReply | None:
         """The reply, kept or made now; None if too much is to be compressed for it first."""
         reply = self._replies.get((since, gzip))
         if reply is None:
@@ -161,7 +161,7 @@ class Changes:
             packed = self._compressed(edition, since, pieces) if gzip else None
             reply = self._plain(edition, since, pieces, packed)
             if reply.length <= JOINED_BYTES:
-                reply = Reply((b"".join(reply.parts),), reply.length, reply.encoding)
+                reply = ChangesReply((b"".join(reply.parts),), reply.length, reply.encoding)
             if len(self._replies) >= KEPT_REPLIES:
                 del self._replies[next(iter(self._replies))]
             self._replies[since, gzip] = reply
@@ -172,7 +172,7 @@ class Changes:
         async with self._packing:  # of many who ask at once, one does the work
             await asyncio.to_thread(_compress, [piece for piece in pieces if not piece.packed])
 
-    def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> Reply:
+    def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> ChangesReply:
         frames = [piece.frame for piece in pieces]
         head, trailer = encode_changes_head(edition, since), encode_changes_trailer(edition, since, frames)
         crc = zlib.crc32(head)
@@ -181,13 +181,15 @@ class Changes:
         size = len(head) + sum(map(len, frames)) + len(trailer)
         end = _GZIP_END + _GZIP_TRAILER.pack(zlib.crc32(trailer, crc), size & 0xFFFFFFFF)
         parts = [_GZIP_HEAD + _deflate(head), *(piece.packed for piece in pieces), _deflate(trailer) + end]
-        return Reply(parts, sum(map(len, parts)), "gzip")
+        return ChangesReply(parts, sum(map(len, parts)), "gzip")
 
-    def _plain(self, edition: Edition, since: int, pieces: Sequence[_Piece], packed: Reply | None) -> Reply:
+    def _plain(
+        self, edition: Edition, since: int, pieces: Sequence[_Piece], packed: ChangesReply | None
+    ) -> ChangesReply:
         """The reply as it is, unless the compressed one is shorter."""
         frames = [piece.frame for piece in pieces]
         parts = [encode_changes_head(edition, since), *frames, encode_changes_trailer(edition, since, frames)]
-        plain = Reply(parts, sum(map(len, parts)), "")
+        plain = ChangesReply(parts, sum(map(len, parts)), "")
         return plain if packed is None or plain.length <= packed.length else packed
 
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from onoff.server.answer import RETRY_SECONDS, answer_headers
-from onoff.server.changes import Reply
+from onoff.server.changes import ChangesReply
 from onoff.server.judge import Answer
 from onoff.wire import CHANGES_TYPE, PROBLEM_TYPE, SUM_HEADERS, Problem, encode_problem
 
@@ -86,7 +86,7 @@ async def send_sum(send: Send, answer: bytes) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
-async def send_changes(send: Send, reply: Reply) -> None:
+async def send_changes(send: Send, reply: ChangesReply) -> None:
     """Send changes in pieces, no faster than they are read."""
     headers = changes_headers(reply.length, reply.encoding)
     await send({"type": "http.response.start", "status": 200, "headers": headers})

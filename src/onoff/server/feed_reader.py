@@ -96,7 +96,8 @@ class _Process:
         """Let the process read one feed, and wait for what it says."""
         child = self._child
         if child is None:
-            program = f"from onoff.server.feed_reader import main; main({CPU_SECONDS}, {MEMORY_BYTES})"
+            limits = f"{CPU_SECONDS}, {MEMORY_BYTES}"
+            program = f"from onoff.server import feed_reader; feed_reader.read_feeds_from_pipe({limits})"
             command = [sys.executable, "-c", program]
             pipe = subprocess.PIPE
             child = self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
@@ -152,7 +153,7 @@ def _read(child: subprocess.Popen[bytes], size: int) -> bytes:
 # In the process.
 
 
-def main(cpu_seconds: float, memory_bytes: int) -> None:
+def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
     """Read feeds until nobody asks any more; `cpu_seconds` are for each, `memory_bytes` for all of the process."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server.access import MetricsAccess
-from onoff.server.changes import Changes
+from onoff.server.changes import ChangesBuilder
 from onoff.server.docs_page import docs_page
 from onoff.server.exchange import (
     Receive,
@@ -50,7 +50,7 @@ Handler = Callable[[Scope, Receive], Awaitable[Page]]
 class Pages:
     """An ASGI application."""
 
-    def __init__(self, store: Store, metrics: Metrics, changes: Changes, access: MetricsAccess) -> None:
+    def __init__(self, store: Store, metrics: Metrics, changes: ChangesBuilder, access: MetricsAccess) -> None:
         self._store = store
         self._metrics = metrics
         self._changes = changes

@@ -27,7 +27,18 @@ from onoff.errors import OnOffError, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server import sqlite_schema as schema
 from onoff.server.editions import changed_per_hour, check_message, check_total, may_overflow
 from onoff.server.steps import StepTable
-from onoff.server.store import Admission, Adoption, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
+from onoff.server.store import (
+    PROBE_SECONDS,
+    Admission,
+    Adoption,
+    LastStep,
+    Latest,
+    Promise,
+    Publisher,
+    Readiness,
+    Stamp,
+    check_fits,
+)
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -46,7 +57,6 @@ MANY_QUERIES = 10  # since the last commit: from here on they come first ...
 COMMIT_SECONDS = 0.02  # ... and publishes are committed together, once in this time
 
 ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
-PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
 # One statement: all that it reads is of the same moment.
 _CHANGED = """
@@ -103,7 +113,7 @@ class SQLiteStore:
         db = self._writer
         db.execute("BEGIN IMMEDIATE")
         try:
-            schema.prepare(db, self._path, empty)
+            schema.prepare_tables(db, self._path, empty)
         except BaseException:
             if db.in_transaction:
                 db.execute("ROLLBACK")

@@ -38,7 +38,7 @@ CREATE TABLE hours (hour INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 """
 
 
-def prepare(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
+def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
     """Make the tables, or bring them up to date, within the transaction that `db` is in.
 
     Raises

@@ -26,6 +26,8 @@ from typing import NamedTuple, Protocol
 from onoff.errors import InvalidInput
 from onoff.wire import Catalogue, Edition, Message
 
+PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
+
 
 class Stamp(NamedTuple):
     """When the store was last changed: the number of its edition, and which life of the store it counts in."""

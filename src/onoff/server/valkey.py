@@ -51,7 +51,18 @@ from onoff.server.editions import (
     new_life,
 )
 from onoff.server.steps import BUCKETS, bucket_number, find_slot
-from onoff.server.store import Admission, Adoption, LastStep, Latest, Promise, Publisher, Readiness, Stamp, check_fits
+from onoff.server.store import (
+    PROBE_SECONDS,
+    Admission,
+    Adoption,
+    LastStep,
+    Latest,
+    Promise,
+    Publisher,
+    Readiness,
+    Stamp,
+    check_fits,
+)
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -73,7 +84,6 @@ _LAST = struct.Struct(">Q32s")
 _BATCH_BYTES = 4 * 1024 * 1024
 _CONNECTIONS = 16
 _SECONDS = 5
-PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
 
 @dataclass(slots=True)
@@ -154,7 +164,7 @@ class ValkeyStore:
     async def _begin(self, empty: Catalogue) -> None:
         begun = 0
         while not begun:  # until the catalogue that was looked at is the one that holds
-            text = await self._ask(self._client.get(scripts.KEYS[0])) or encode_catalogue(empty)
+            text = await self._ask(self._client.get(scripts.STORE_KEYS[0])) or encode_catalogue(empty)
             life = new_life()
             digest = first_digest(self._read_catalogue(text).epoch, life)
             begun = await self._run_script(scripts.OPEN, text, life, digest, current_hour())
@@ -176,7 +186,7 @@ class ValkeyStore:
             ) from error
 
     async def _run_script(self, text: str, *args: Any, more_keys: Sequence[bytes] = ()) -> Any:
-        return await self._ask(self._scripts[text](keys=[*scripts.KEYS, *more_keys], args=args))
+        return await self._ask(self._scripts[text](keys=[*scripts.STORE_KEYS, *more_keys], args=args))
 
     def _read_catalogue(self, text: bytes) -> Catalogue:
         if text != self._known[0]:
@@ -187,7 +197,7 @@ class ValkeyStore:
         return Stamp(self._run + life, number)
 
     async def catalogue(self) -> Catalogue:
-        text = await self._ask(self._client.get(scripts.KEYS[0]))
+        text = await self._ask(self._client.get(scripts.STORE_KEYS[0]))
         if text is None:
             raise StoreUnavailable("the store has lost its catalogue", hint="start `onoff serve` anew with it")
         return self._read_catalogue(bytes(text))
@@ -240,7 +250,7 @@ class ValkeyStore:
         return Admission(self._stamp(life, _readable(lambda: int(number))), conflict)
 
     async def last_step(self, session: bytes) -> LastStep | None:
-        bucket = await self._ask(self._client.hget(scripts.KEYS[9], str(bucket_number(session, self._buckets))))
+        bucket = await self._ask(self._client.hget(scripts.STORE_KEYS[9], str(bucket_number(session, self._buckets))))
         offset = find_slot(session, bucket or b"")
         if offset is None:
             held = await self._ask(self._client.get(_OLD_STEP + session.hex().encode()))
@@ -327,7 +337,7 @@ class ValkeyStore:
         await self._run_script(scripts.RESTORE, *args)
 
     async def leader(self) -> str | None:
-        held = await self._ask(self._client.hget(scripts.KEYS[6], "leader"))
+        held = await self._ask(self._client.hget(scripts.STORE_KEYS[6], "leader"))
         return None if held is None else _readable(held.decode)
 
     async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
@@ -359,12 +369,12 @@ class ValkeyStore:
         await self._ask(self._client.hset(_PUBLISHERS, publisher.name, text))
 
     async def digest_of(self, number: int) -> bytes | None:
-        held: bytes | None = await self._ask(self._client.hget(scripts.KEYS[7], str(number)))
+        held: bytes | None = await self._ask(self._client.hget(scripts.STORE_KEYS[7], str(number)))
         return held
 
     async def changed_per_hour(self) -> int:
-        born = await self._ask(self._client.hget(scripts.KEYS[6], "born"))
-        hours = await self._ask(self._client.hgetall(scripts.KEYS[8]))
+        born = await self._ask(self._client.hget(scripts.STORE_KEYS[6], "born"))
+        hours = await self._ask(self._client.hgetall(scripts.STORE_KEYS[8]))
         return _readable(
             lambda: changed_per_hour({int(hour): int(size) for hour, size in hours.items()}, int(born or 0))
         )

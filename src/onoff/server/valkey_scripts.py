@@ -1,6 +1,6 @@
 """The Lua scripts of the Valkey store: each is atomic over all servers.
 
-In every script KEYS are `KEYS`, in order; ADMIT has one more. A store without a catalogue answers EMPTY.
+In every script KEYS are `STORE_KEYS`, in order; ADMIT has one more. A store without a catalogue answers EMPTY.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from onoff.server.editions import HOURS, KEPT_DIGESTS
 from onoff.server.steps import SLOT_BYTES, SLOTS
 
 _NAMES = ("catalogue", "sources", "changes", "versions", "messages", "changed", "edition", "digests", "hours", "steps")
-KEYS: Final = tuple(f"{{onoff}}:{name}" for name in _NAMES)
+STORE_KEYS: Final = tuple(f"{{onoff}}:{name}" for name in _NAMES)
 
 _START = """
 local catalogue = redis.call('GET', KEYS[1])
