@@ -137,6 +137,7 @@ def test_doctor_finds_everything_in_place(capfd, world):
     assert [check["check"] for check in told["checks"]] == [
         "chain",
         "smallest probability",
+        "real readers",
         "server",
         "catalogue",
         "journal",

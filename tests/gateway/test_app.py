@@ -207,6 +207,7 @@ def test_the_level_costs_keeps_no_set_and_no_wish(tmp_path):
         state = local.get("/v1/state").json
         assert not any({"sources", "wanted"} & set(step) for step in state["steps"])
         assert state["posterior"] is None
+        assert state["model"]["zero"].startswith("0 bits if you behave like the model; not measured on real readers")
 
 
 def test_the_level_counters_keeps_totals_only(tmp_path):

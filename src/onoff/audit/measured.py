@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from onoff.audit.traces import TraceAudit
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model, RequestModel
 from onoff.system.atomic import atomic_write
+
+if TYPE_CHECKING:
+    from onoff.audit.traces import TraceAudit
 
 IF_YOU_ARE_LIKE_THE_MODEL = "0 bits if you behave like the model"
 

@@ -249,5 +249,7 @@ def _sum(chain: MarkovChain, steps: list[dict[str, Any]]) -> str:
     return (
         f"{total} messages for {len(steps)} requests; asking for everything would take {chain.n * len(steps)}. "
         f"The server was told {told} about private requests; "
-        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}."
+        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}. "
+        "That is for a reader who behaves like the model, as this scripted one does; what real readers give away is "
+        "measured by `onoff audit traces`."
     )

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from onoff.audit.measured import measured_of, zero_in_words
 from onoff.cli.connection import (
     ChainFile,
     JournalFile,
@@ -91,8 +92,9 @@ def _examine(
         return f"{catalogue.n} sources, messages of up to {catalogue.limit} bytes"
 
     yield _checked("chain", read_chain)
-    if loaded:
+    if loaded and chain is not None:
         yield _checked("smallest probability", lambda: _smallest(loaded[0]))
+        yield _checked("real readers", lambda: zero_in_words(measured_of(chain)))
     for server in servers:
         yield _checked("server", partial(reach, server))
     if len(servers) > 1:

@@ -28,6 +28,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
+from onoff.audit.measured import measured_of, zero_in_words
 from onoff.client import (
     Client,
     Copy,
@@ -334,7 +335,7 @@ class Engine:
             "connected": self.presence.connected,
             "problem": self.presence.problem,
             "n": len(self.names),
-            "model": None if self.chain is None else {"kind": type(self.chain).__name__, "sources": self.chain.n},
+            "model": None if self.chain is None else _shown_model(self.chain),
             "mirror": None if self.refresher is None else self.refresher.as_dict(),
             "bytes": self.meter.as_dict(),
             "next": None if self._estimate is None else self._estimate.as_dict(),
@@ -375,3 +376,8 @@ class Engine:
             elif self.refresher is not None:
                 self.refresher.mirror.close()
         self.log.close()
+
+
+def _shown_model(model: Model) -> dict[str, Any]:
+    """What the page says of the model, with what was measured on real readers beside the zero that is proved."""
+    return {"kind": type(model).__name__, "sources": model.n, "zero": zero_in_words(measured_of(model))}

@@ -298,7 +298,7 @@ function showBelief() {
     return $("belief").replaceChildren();
   }
   const truth = state.steps.find((step) => step.step === posterior.step && step.private)?.wanted;
-  $("belief-text").textContent = `About request ${posterior.step}, made with privacy ON: how likely each source is to the server after all that was asked since, if all were equally likely before.`;
+  $("belief-text").textContent = `About request ${posterior.step}, made with privacy ON: how likely each source is to the server after all that was asked since, if all were equally likely before. ${state.model?.zero ?? ""}`;
   const top = Math.max(...posterior.ours, ...posterior.naive);
   const panel = (kind, title, shares, bits) => element("div", { class: `belief ${kind}` },
     element("h3", {}, title), element("p", { class: "bits", "data-bits": bits }, `${bitsText(bits)} told about all private requests`),
