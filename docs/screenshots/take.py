@@ -1,19 +1,23 @@
 """Take the screenshots of the gateway's page again: `.venv/bin/python docs/screenshots/take.py`."""
 
 import contextlib
+import json
 from pathlib import Path
+from urllib.parse import quote
+from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from onoff.cli.demo import PATTERN, Reader, everything_running, news_chain
+from onoff.cli.demo import PATTERN, everything_running, news_chain
 from onoff.gateway.run import Address
 from onoff.model.patterns import parse
 
 HERE = Path(__file__).parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CLOSE = {("desktop", "light"), ("phone", "dark")}
-SIZES = {"desktop": (1280, 900), "phone": (360, 780)}
+SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+OPENER = build_opener(ProxyHandler({}))
 
 
 def main() -> None:
@@ -22,22 +26,27 @@ def main() -> None:
     wanted = chain.sample(len(statuses), np.random.default_rng(7)).tolist()
     pages: list[tuple[Page, str]] = []
     with contextlib.ExitStack() as gateway, contextlib.ExitStack() as rest:
-        address = gateway.enter_context(everything_running(chain, "auto", 0))
+        address = gateway.enter_context(everything_running(chain, "auto", 0, refresh=300.0))
         playwright = rest.enter_context(sync_playwright())
-        reader = Reader(address)
         for x, private in zip(wanted, statuses, strict=True):
-            reader.step(chain.names[x], private)
+            call(address, "PUT", "/v1/privacy", {"private": private})
+            call(address, "GET", f"/v1/entries/{quote(chain.names[x])}")
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         for colours in ("light", "dark"):
             for size in SIZES:
                 page = visit(browser, address, size, colours)
                 page.click(".tile[data-source=weather]")
                 page.wait_for_selector("#message-title:text-is('weather')")
-                page.wait_for_selector("#tiles:not(:has([aria-busy=true]))")
-                page.screenshot(path=HERE / f"{size}-{colours}.png", full_page=True)
+                page.wait_for_selector("#message-body[data-ready=true]", state="attached")
+                page.evaluate("scrollTo(0, 0)")
+                page.screenshot(path=HERE / f"{size}-{colours}.png", full_page=size == "phone")
+                page.click("#evidence > summary")
+                page.wait_for_selector("#belief .belief")
+                page.locator("#evidence").screenshot(path=HERE / f"evidence-{size}-{colours}.png")
                 if (size, colours) not in CLOSE:
                     continue
                 hero(page, f"switch-{size}-{colours}-on.png")
+                page.click(".timing > summary")
                 page.select_option("#timer-for", "300")
                 page.click("#timer-start")
                 page.wait_for_selector("#countdown:has-text('OFF for another')")
@@ -52,6 +61,12 @@ def main() -> None:
         browser.close()
 
 
+def call(address: Address, method: str, path: str, body: dict[str, bool] | None = None) -> None:
+    headers = {"Authorization": f"Bearer {address.guard.page}", "Content-Type": "application/json"}
+    data = None if body is None else json.dumps(body).encode()
+    OPENER.open(Request(address.base + path, data, headers, method=method), timeout=60).close()
+
+
 def visit(browser: Browser, address: Address, size: str, colours: str) -> Page:
     width, height = SIZES[size]
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=colours)
@@ -61,6 +76,7 @@ def visit(browser: Browser, address: Address, size: str, colours: str) -> Page:
     if page.get_attribute("body", "data-state") == "off":
         page.click("#switch")
         page.wait_for_selector("body[data-state=on]")
+    page.wait_for_selector(".tile")
     return page
 
 

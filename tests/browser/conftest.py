@@ -52,6 +52,14 @@ class Visit:
     def open(self, local):
         self.page.goto(local.address.page)
         self.page.wait_for_selector("body:not([data-state=gone])")
+        self.page.wait_for_selector(".tile")
+        return self
+
+    def unfold(self):
+        """Open all that is one tap away."""
+        for summary in self.page.query_selector_all("main details:not([open]) > summary"):
+            if summary.is_visible():
+                summary.click()
         return self
 
     def see(self, selector):

@@ -151,6 +151,7 @@ def reading(tmp_path, listener, wanted=lambda name: True, ways=WAYS):
 
 def by_click(local, page, names):
     page.goto(local.address.page)
+    page.wait_for_selector(".tile")
     for name in names:
         page.click(f"[data-source='{name}']")
         page.wait_for_selector(f"#message-title:text-is('{name}')")

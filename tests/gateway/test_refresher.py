@@ -31,7 +31,7 @@ def refreshes(world):
 @pytest.fixture
 def local(tmp_path):
     with gateway(tmp_path, refresh=SELDOM) as running_gateway:
-        until(lambda: running_gateway.engine.refresher.mirror.mirror.edition is not None)
+        until(lambda: running_gateway.engine.refresher.per_hour is not None)
         yield running_gateway
 
 
@@ -178,7 +178,7 @@ def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
 
     world = Failing()
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
-        until(lambda: local.engine.refresher.mirror.mirror.edition is not None)
+        until(lambda: local.engine.refresher.per_hour is not None)
         world.down = True
         headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
         assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 504

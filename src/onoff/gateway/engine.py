@@ -41,6 +41,7 @@ from onoff.client import (
     default_journal,
 )
 from onoff.client.exchange import Transport
+from onoff.client.forecast import frame_sizes
 from onoff.client.refreshing import NoChanges
 from onoff.client.transport import TIMEOUT, Http
 from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
@@ -53,7 +54,7 @@ from onoff.gateway.meter import Meter
 from onoff.gateway.model_evidence import ModelEvidence
 from onoff.gateway.presence import HEARTBEAT, Presence
 from onoff.gateway.refresher import INTERVAL, Refresher
-from onoff.gateway.seen import SeenLog
+from onoff.gateway.seen import MOST_ROWS, SeenLog
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
@@ -345,11 +346,26 @@ class Engine:
             "steps": self.log.latest(SHOWN_STEPS),
             "totals": asdict(self.log.totals),
             "posterior": self._posterior(),
-            "names": list(names),
+            "names": list(names) if len(names) <= MOST_ROWS else None,
+            "reading": self._reading_key(),
+            "forecast": self._forecast(),
         }
 
     def _posterior(self) -> dict[str, Any] | None:
         return self._evidence.posterior if self._evidence is not None and self.log.level == "full" else None
+
+    def _reading_key(self) -> str:
+        """Changes whenever `reading` does."""
+        edition = None if self.refresher is None else self.refresher.mirror.mirror.edition
+        return f"{self.start}-{len(self.names)}-{edition and edition.digest.hex()[:12]}-{self.marks.revision}"
+
+    def _forecast(self) -> dict[str, float | None] | None:
+        """Bytes that an hour of ON takes, and of a message on average; worked out when the mirror is refreshed."""
+        if self.refresher is None:
+            return None
+        mirror = self.refresher.mirror.mirror
+        sizes = frame_sizes(mirror, self.names)
+        return {"hour": self.refresher.per_hour, "message": sum(sizes) / len(sizes) if sizes else None}
 
     def reading(self) -> dict[str, Any]:
         """The sources as a reader sees them: what is new, when it was published. For the page alone."""

@@ -18,12 +18,14 @@ class Marks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._read: dict[str, tuple[int, float]] = {}
+        self.revision = 0
 
     def opened(self, name: str, version: int, when: float) -> None:
         """Note that a version of a source was opened, at a time in seconds since 1970."""
         with self._lock:
             known = self._read.get(name, (0, 0.0))[0]
             self._read[name] = (max(version, known), when)
+            self.revision += 1
 
     def opened_all(self, states: Sequence[SourceState], when: float) -> None:
         """Note that nothing is new any more."""

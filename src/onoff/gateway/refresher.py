@@ -33,7 +33,7 @@ class Refresher:
     Parameters
     ----------
     refresh
-        Brings the mirror up to date.
+        Brings the mirror up to date. After it the server is asked how many bytes change in an hour (`per_hour`).
     mirror
         What is refreshed.
     interval
@@ -58,6 +58,7 @@ class Refresher:
         self.mirror, self.interval = mirror, interval
         self.supported = True
         self.problem: OnOffError | None = None
+        self.per_hour: int | None = None
         self._refresh, self._private, self._refreshed, self._board = refresh, private, refreshed, board
         self._news = threading.Condition()
         self._done = 0  # attempts, whether or not they succeeded
@@ -153,6 +154,7 @@ class Refresher:
         problem: OnOffError | None = None
         try:
             outcome = self._refresh()
+            self.per_hour = self.mirror.changed_per_hour()  # here, where it cannot tell what is read
         except NoChanges as error:
             outcome = problem = error
             self.supported = False

@@ -3,6 +3,7 @@
 import { call, token } from "./api.js";
 
 const JSON_BODY = "-H 'Content-Type: application/json'";
+const TOMORROW = new Date(Date.now() + 86400000).toISOString();
 const CALLS = [
   ["The names of the sources", "", "/v1/sources"],
   ["The latest message of a source. While ON it is read from the mirror; while OFF it is one step", "", "/v1/sources/NAME"],
@@ -14,7 +15,7 @@ const CALLS = [
   ["Where the switch stands", "", "/v1/privacy"],
   ["Turn it ON", `-X PUT ${JSON_BODY} -d '{"private": true}'`, "/v1/privacy"],
   ["Turn it OFF for ten minutes", `-X PUT ${JSON_BODY} -d '{"private": false, "seconds": 600}'`, "/v1/privacy"],
-  ["Turn it ON until a time", `-X PUT ${JSON_BODY} -d '{"private": true, "until": "2030-01-31T18:00:00+01:00"}'`, "/v1/privacy"],
+  ["Turn it ON until a time", `-X PUT ${JSON_BODY} -d '{"private": true, "until": "${TOMORROW}"}'`, "/v1/privacy"],
   ["When it turns by itself", "", "/v1/schedule"],
   ["ON on weekdays from 9 to 17, OFF otherwise", `-X PUT ${JSON_BODY} -d '{"rules": ["ON mon-fri 09:00-17:00"]}'`, "/v1/schedule"],
   ["Refresh the mirror now", `-X PUT ${JSON_BODY} -d '{}'`, "/v1/refresh"],

@@ -1,0 +1,218 @@
+// The reader: the list of sources, and what is being read. The list draws as many rows as are looked at, so that five
+// thousand sources take no longer than fifty.
+
+import { call, put } from "./api.js";
+import { framed, leave } from "./message.js";
+import { $, ago, bytesText, element, mode, when } from "./ui.js";
+
+const PAGE = 60; // rows that are drawn at a time
+const DAY = 86400;
+
+let state = null;
+let sources = []; // as the gateway lists them
+let listed = null; // the state of the list that is shown
+let shownRows = PAGE;
+let onlyNew = false;
+let last = null; // the last request from this page: {name, key}
+let busy = null; // the source that is being asked for
+
+export const names = () => sources.map((source) => source.name);
+
+export async function showReader(now) {
+  state = now;
+  showCosts();
+  if (listed === state.reading) return;
+  listed = state.reading;
+  const answer = await call("/v1/reading").catch(() => null);
+  if (answer === null || !answer.ok) { listed = null; return; }
+  sources = (await answer.json()).sources;
+  showList();
+}
+
+// -- the list
+
+function group(source) {
+  if (source.published === null) return source.version === null ? "Sources" : "Nothing published yet";
+  const age = state.now - source.published / 1000;
+  const today = new Date(state.now * 1000).setHours(0, 0, 0, 0);
+  if (source.published >= today) return "Today";
+  if (source.published >= today - DAY * 1000) return "Yesterday";
+  return age < 7 * DAY ? "This week" : "Earlier";
+}
+
+function wished() {
+  const words = $("filter").value.trim().toLowerCase();
+  const found = sources.filter((source) => (!onlyNew || source.new) && (words === "" || source.name.toLowerCase().includes(words)));
+  if ($("order").value === "name") return found.sort((a, b) => a.name.localeCompare(b.name));
+  return found.sort((a, b) => (b.published ?? -1) - (a.published ?? -1));
+}
+
+export function showList() {
+  const fresh = sources.filter((source) => source.new).length;
+  $("show-all").setAttribute("aria-pressed", String(!onlyNew));
+  $("show-new").setAttribute("aria-pressed", String(onlyNew));
+  $("show-all").textContent = `All ${sources.length}`;
+  $("show-new").textContent = `New ${fresh}`;
+  $("mark-all").hidden = fresh === 0;
+  const found = wished(), rows = found.slice(0, shownRows), made = [];
+  let heading = null;
+  for (const source of rows) {
+    const name = $("order").value === "name" ? null : group(source);
+    if (name !== null && name !== heading && (name !== "Sources" || heading !== null)) made.push(element("li", { class: "group" }, name));
+    heading = name;
+    made.push(row(source));
+  }
+  const focused = document.activeElement?.dataset?.source, top = $("tiles").scrollTop;
+  $("tiles").replaceChildren(...made);
+  $("tiles").scrollTop = top;
+  if (focused !== undefined) $("tiles").querySelector(`.tile[data-source="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
+  $("more").hidden = found.length <= rows.length;
+  $("more").textContent = `Show more (${found.length - rows.length} left)`;
+  $("none").hidden = found.length > 0;
+  $("none").textContent = sources.length === 0 ? "The sources are not known yet." : onlyNew ? "Nothing is new." : "No source has such a name.";
+}
+
+function row(source) {
+  const asking = busy === source.name;
+  const seen = source.read === null ? "" : `read ${when(source.read, state.now)}`;
+  const about = asking ? "asking …" : [source.published === null ? "" : when(source.published / 1000, state.now), seen].filter(Boolean).join(" · ");
+  const tile = element("button", {
+    type: "button", class: source.new ? "tile new" : "tile", "data-source": source.name,
+    "aria-pressed": String(last?.name === source.name), "aria-busy": String(asking),
+  }, element("b", {}, source.name), ...(source.new ? [element("span", { class: "sr" }, ", new")] : []), element("small", {}, about || "not read yet"));
+  return element("li", {}, tile);
+}
+
+// -- what it costs
+
+function showCosts() {
+  const { mirror, next, privacy, forecast, model } = state;
+  const inMirror = mirror !== null && mirror.supported && (privacy.private || model === null);
+  $("sources-hint").textContent = inMirror ? "All of them are on this computer: open what you like, nobody is asked."
+    : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: asked openly; what was private stays hidden.";
+  $("next-cost").textContent = nextCost(inMirror, next, privacy, forecast);
+  const has = mirror !== null && mirror.supported;
+  $("mirror").hidden = !has;
+  if (!has) return;
+  const age = mirror.refreshed === null ? null : Math.max(0, state.now - mirror.refreshed);
+  const parts = [age === null ? "Not fetched yet" : `As of ${when(mirror.refreshed, state.now)}, ${ago(age)}`, `${bytesText(mirror.used_today)} received today`];
+  if (mirror.problem !== null) parts.push(`the last refresh failed: ${mirror.problem}`);
+  $("mirror-text").textContent = parts.join(" · ");
+}
+
+function nextCost(inMirror, next, privacy, forecast) {
+  const hour = forecast?.hour === null || forecast?.hour === undefined ? "" : ` An hour of ON takes about ${bytesText(forecast.hour)}.`;
+  const off = next === null || next.off === null ? null : next.off;
+  const bytes = (messages) => (forecast?.message ? `, about ${bytesText(messages * forecast.message)}` : "");
+  const offText = off === null ? "" : `${off.toFixed(1)} messages${bytes(off)}`;
+  if (state.model === null) return `The next click downloads nothing.${hour} Without a model OFF is the same as ON; with one, OFF would ask for a few messages instead of refreshing.`;
+  if (inMirror) return `The next click downloads nothing.${hour}${offText ? ` With OFF it would take ${offText}.` : ""}`;
+  if (privacy.private) return next === null || next.on === null ? "" : `The next click downloads ${next.on.toFixed(0)} messages${bytes(next.on)}.`;
+  return offText === "" ? "The cost of the next click is being worked out." : `The next click downloads about ${offText}.${hour}`;
+}
+
+// -- the message
+
+export async function ask(name, key = crypto.randomUUID()) {
+  if (busy !== null || state === null) return;
+  busy = name;
+  last = { name, key };
+  mark(name);
+  $("again").hidden = true;
+  try {
+    const answer = await call(`/v1/entries/${encodeURIComponent(name)}`, {
+      headers: { "Idempotency-Key": key, "X-Privacy-Expected": state.privacy.private ? "on" : "off" },
+    });
+    if (answer.ok) await showMessage(name, answer);
+    else await showProblem(name, answer);
+  } catch {
+    $("message-about").textContent = "The gateway does not answer. Nothing was asked.";
+  }
+  busy = null;
+  mark(name);
+}
+
+// Redraw the rows of a click, and no others.
+function mark(name) {
+  const focused = document.activeElement?.dataset?.source;
+  for (const tile of $("tiles").querySelectorAll(".tile[aria-pressed=true], .tile[aria-busy=true]")) {
+    const source = sources.find((one) => one.name === tile.dataset.source);
+    if (source !== undefined) tile.parentElement.replaceWith(row(source));
+  }
+  const tile = $("tiles").querySelector(`.tile[data-source="${CSS.escape(name)}"]`);
+  const source = sources.find((one) => one.name === name);
+  if (tile === null || source === undefined) return;
+  const made = row(source);
+  tile.parentElement.replaceWith(made);
+  if (focused === name) made.firstChild.focus({ preventScroll: true });
+}
+
+function bring() {
+  const section = $("message");
+  if (section.getBoundingClientRect().top >= 0 && section.getBoundingClientRect().top < innerHeight / 2) return;
+  section.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", block: "start" });
+}
+
+async function showMessage(name, answer) {
+  const head = (field) => answer.headers.get(field);
+  const on = head("x-privacy-mode") === "on", local = head("x-mirror") === "yes";
+  $("message-body").dataset.ready = "false";
+  $("message-title").textContent = name;
+  const time = head("x-message-time");
+  $("message-about").replaceChildren(element("ul", { class: "chips" },
+    element("li", { class: on ? "chip-on" : "chip-off" }, local ? "read here, nobody was asked" : `asked with privacy ${mode(on)}`),
+    ...(local ? [element("li", {}, `fetched ${ago(Number(head("x-age")))}`)] : [element("li", {}, `${head("x-cost-messages")} of ${head("x-sources")} messages downloaded, ${bytesText(Number(head("x-cost-bytes")))}`)]),
+    element("li", {}, time === null ? "nothing published yet" : `published ${when(new Date(time) / 1000, state.now)}`),
+    ...(head("x-note") ? [element("li", {}, head("x-note"))] : [])));
+  const { entries } = await answer.json();
+  const shown = entries.sort((a, b) => (b.time ?? 0) - (a.time ?? 0)).map((entry) => shownEntry(entry, entries.length > 1));
+  const frames = shown.flatMap((article) => [...article.querySelectorAll("iframe")]);
+  const loaded = Promise.all(frames.map((frame) => new Promise((done) => frame.addEventListener("load", done))));
+  $("message-body").replaceChildren(...shown);
+  bring();
+  await loaded;
+  $("message-body").dataset.ready = "true";
+}
+
+function shownEntry(entry, many) {
+  const title = element("h3", {});
+  if (entry.link) {
+    const link = element("button", { type: "button", class: "link", title: entry.link }, entry.title || entry.link);
+    link.addEventListener("click", () => leave(entry.link));
+    title.append(link);
+  } else if (entry.html !== undefined || many) title.append(entry.title);
+  const body = entry.html === undefined ? element("pre", {}, entry.text) : framed(entry.html, entry.title || "message");
+  const time = many && entry.time !== null ? [element("p", { class: "hint" }, when(entry.time / 1000, state.now))] : [];
+  return element("article", {}, ...(title.hasChildNodes() ? [title] : []), ...time, body);
+}
+
+async function showProblem(name, answer) {
+  const problem = await answer.json().catch(() => ({ title: `HTTP ${answer.status}` }));
+  $("message-title").textContent = name;
+  $("message-about").textContent = `${problem.title}. ${problem.hint ?? ""}`;
+  $("message-body").replaceChildren();
+  $("again").hidden = answer.status !== 504 && answer.status !== 502;
+  bring();
+}
+
+export function startReader() {
+  $("tiles").addEventListener("click", (event) => {
+    const tile = event.target.closest(".tile");
+    if (tile !== null) ask(tile.dataset.source);
+  });
+  const again = () => { shownRows = PAGE; showList(); };
+  $("filter").addEventListener("input", again);
+  $("order").addEventListener("change", again);
+  $("show-all").addEventListener("click", () => { onlyNew = false; again(); });
+  $("show-new").addEventListener("click", () => { onlyNew = true; again(); });
+  $("more").addEventListener("click", () => { shownRows += PAGE; showList(); });
+  $("mark-all").addEventListener("click", () => put("/v1/reading", { all: true }));
+  $("again").addEventListener("click", () => last !== null && ask(last.name, last.key));
+  $("back").addEventListener("click", () => { $("sources").scrollIntoView({ block: "start" }); $("tiles").querySelector("[aria-pressed=true]")?.focus(); });
+  $("refresh").addEventListener("click", async () => {
+    $("refresh").disabled = true;
+    await put("/v1/refresh", {}).catch(() => null);
+    $("refresh").disabled = false;
+  });
+}
+
