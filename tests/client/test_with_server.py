@@ -1,13 +1,17 @@
 """Client and server as they ship, over loopback."""
 
 import asyncio
+import itertools
 import shutil
+import threading
 
 import pytest
+from tests.support.waiting import until
 from tests.support.world import NAMES, P4
 
 import onoff
 from onoff.client import Client
+from onoff.client.mirrored import fetch_edition_of
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 
@@ -123,3 +127,39 @@ def test_two_servers_that_hold_the_same_give_one_message(tmp_path):
         assert message.sent.step == 23
         with Client(urls, None, tmp_path / "other", tick=0) as client:
             assert client.get("delta", private=True) == bodies["delta"]
+
+
+def test_a_leader_and_its_follower_give_right_messages_while_messages_are_published(tmp_path):
+    """Each message is one that was published, and never older than one that was there before."""
+    published = {name: [b""] for name in NAMES}
+    stop = threading.Event()
+    with (
+        running(NAMES, store=tmp_path / "leader.db") as leader,
+        running([], store=tmp_path / "follower.db", follow=leader.url) as follower,
+    ):
+        until(lambda: fetch_edition_of(follower.url) == fetch_edition_of(leader.url))
+
+        def publish():
+            for number in itertools.count():
+                if stop.is_set():
+                    return
+                name = NAMES[number % 4]
+                body = f"{number} of {name} ".encode() * (number % 30 + 1)
+                published[name].append(body)
+                leader.publish(name, body)
+
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            newest = dict.fromkeys(NAMES, 0)
+            with Client([leader.url, follower.url], CHAIN, tmp_path / "journal", "greedy", tick=0) as client:
+                for number in range(60):
+                    name = NAMES[number * 3 % 4]
+                    message = client.get(name, private=number % 4 == 0)
+                    assert message == published[name][message.version]
+                    assert message.version >= newest[name]
+                    newest[name] = message.version
+        finally:
+            stop.set()
+            publisher.join()
+    assert max(newest.values()) > 0

@@ -1,0 +1,83 @@
+"""kill -9 at every system call of a request to two servers: one vector for each server and step, stored before sent.
+
+After each kill one restart makes another request of both servers, or repeats the last one with the same bytes.
+"""
+
+import platform
+import shutil
+
+import pytest
+from tests.support.killing import Killer
+from tests.support.world import NAMES, P4, World, listening
+
+import onoff
+from onoff import wire
+from onoff.client import Client
+
+pytestmark = [
+    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
+    pytest.mark.skipif(
+        platform.machine() != "x86_64",
+        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
+    ),
+]
+CHAIN = onoff.MarkovChain(P4, names=NAMES)
+
+
+@pytest.fixture(scope="module")
+def killer():
+    killer = Killer()
+    yield killer
+    killer.close()
+
+
+class Scene:
+    """A user of two servers."""
+
+    def __init__(self, folder, urls, worlds):
+        self.folder, self.urls, self.worlds = folder, urls, worlds
+        self.journal, self.chain = folder / "user" / "journal", folder / "chain.json"
+        CHAIN.save(self.chain)
+
+    def client(self):
+        return Client(self.urls, CHAIN, self.journal, "greedy", tick=0, attempts=1, background=False)
+
+    def set(self, kind):
+        shutil.rmtree(self.journal.parent, ignore_errors=True)
+        self.journal.parent.mkdir()
+        job = {"url": self.urls, "chain": str(self.chain), "journal": str(self.journal), "get": "gamma"}
+        if kind != "first":
+            with self.client() as client:
+                client.get("gamma", private=True)
+        return {**job, "private": kind != "off"}
+
+
+@pytest.fixture
+def scene(quick_folder):
+    journal = quick_folder / "user" / "journal"
+    worlds = [World(frame_size=None, journal=journal) for _ in range(2)]
+    with listening(worlds[0]) as first, listening(worlds[1]) as second:
+        yield Scene(quick_folder, [first.url, second.url], worlds)
+
+
+@pytest.mark.parametrize("kind", ["first", "on", "off"])
+def test_killed_at_every_call(scene, killer, kind):
+    kills = repeated = 0
+    while True:
+        run = killer.run(scene.set(kind), kill_at=kills + 1)
+        with scene.client() as client:
+            if kind != "first" and client.pending and kills % 2:  # a session that nobody knows is not gone on with
+                assert client.retry() == b"first of gamma"
+                repeated += 1
+            assert client.get("beta", private=False) == b"first of beta"
+        for world in scene.worlds:
+            world.check()
+        if not run["killed"]:
+            break
+        kills += 1
+        assert run["result"] is None or run["result"]["message"] == "first of gamma"
+    assert run["result"]["message"] == "first of gamma"
+    assert kills == len(run["calls"]) >= 60
+    assert repeated > 5 or kind == "first"
+    steps = [{wire.decode_sum_head(query)[1:3] for query in world.queries} for world in scene.worlds]
+    assert steps[0] >= steps[1]  # the first is asked first, and a kill may come between
