@@ -268,8 +268,13 @@ def test_an_edition_that_is_gone_is_replaced_with_the_same_vectors(tmp_path):
 def test_a_server_that_never_holds_an_edition_is_given_up():
     servers = Several(2)
     servers.worlds[1].held = 0
-    with servers.client() as client, pytest.raises(BadAnswer, match="let go of every edition"):
+    waits = []
+    with (
+        servers.client(sleep=waits.append, backoff=0.5) as client,
+        pytest.raises(BadAnswer, match="let go of every edition"),
+    ):
         client.get("gamma", private=True)
+    assert waits == [0.5, 1.0, 2.0, 4.0]  # the first other edition is asked for at once; then it has time to come
 
 
 def test_servers_that_do_not_hold_the_same_are_named():

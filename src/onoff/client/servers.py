@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Fetch, Newest, SendSum, Steps, Store
+from onoff.client.commands import Ask, Fetch, Newest, SendSum, Steps, Store, Wait
 from onoff.client.core import SMALL_ANSWER, Conflict, Core, conflict_of
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Reply
@@ -135,11 +135,16 @@ class SumCore(Core):
         return first, b"".join(others)
 
     def _deliver(self, record: Record) -> Steps[Message]:
-        """Ask every server; where an edition is gone, all of them for another one, with the same vectors."""
-        for _ in range(EDITIONS):
+        """Ask every server; where an edition is gone, all of them for another one, with the same vectors.
+
+        A server that has just started holds its newest edition alone, so one that follows is given time to catch up.
+        """
+        for attempt in range(EDITIONS):
             try:
                 answers = yield from self._ask_all(record)
             except _EditionGone:
+                if attempt:
+                    yield Wait(self.retries[0].backoff * 2 ** (attempt - 1))
                 edition = self.edition = yield from self._agree()
                 queries = [wire.with_edition(q, edition.number, edition.digest) for q in self._queries(record)]
                 record = replace(record, query=queries[0], others=b"".join(queries[1:]))

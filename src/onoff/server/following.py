@@ -45,7 +45,7 @@ from onoff.wire import (
 log = logging.getLogger("onoff.server")
 
 FOLLOW_SECONDS = 0.25
-RETRY_SECONDS = (0.5, 1.0, 2.0, 5.0)  # after failures in a row; the last for all further ones
+RETRY_SECONDS = (0.25, 0.5, 1.0)  # after failures in a row; the last for all further ones
 REQUEST_SECONDS = 60.0
 MAX_ORDERS = 6
 PIECE_BYTES = 1024 * 1024
