@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.support.chains import request_model
 
 import onoff
 from onoff.audit.branches import enumerate_branches
@@ -361,3 +362,42 @@ def test_tie_break():
         )
 
     assert after(chosen) <= after(plain) + 1e-9
+
+
+MODEL = request_model([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]], ("a", "b", "c"))
+
+
+def test_belief():
+    """The rows of a session are the mixtures of the model's laws by the beliefs."""
+    session = Session(MODEL, "greedy")
+    for x, private in ((0, True), (1, False), (2, False)):
+        session.request(x, private=private)
+    memory = session.memory
+    belief = memory.belief.toarray().reshape(3, MODEL.types, -1)
+    laws = np.array([[MODEL.law(z, c) for c in range(len(MODEL.contexts))] for z in range(MODEL.types)])
+    expected = np.einsum("uzc,zcx->ux", belief, laws)
+    np.testing.assert_allclose(memory.rows.weights[memory.rows.group] / UNIT, expected, rtol=1e-12)
+
+
+def test_belief_update():
+    """One step of the filter by hand, from the table that the query was drawn from."""
+    session = Session(MODEL, "greedy")
+    session.request(0, private=True)
+    session.request(1, private=False)
+    before = session.memory
+    table = session.tables.of(before) if before.rows.distinct > 1 else design(before.rows, "greedy")
+    query = session.request(2, private=False).sources
+    block, after = table.block(table.index_of(query)), {}
+    for u in range(3):
+        for state, mass in enumerate(before.belief.toarray()[u]):
+            z, c = divmod(state, len(MODEL.contexts))
+            for i, x in enumerate(query):
+                kernel = block[before.rows.group[u], i] / max(before.rows.weight(u, x), 1)
+                key = u, z * len(MODEL.contexts) + MODEL.next(c, x)
+                after[key] = after.get(key, 0) + mass * MODEL.law(z, c)[x] * kernel
+    expected = np.zeros(session.memory.belief.shape)
+    for key, mass in after.items():
+        expected[key] = mass
+    np.testing.assert_allclose(
+        session.memory.belief.toarray(), expected / expected.sum(axis=1, keepdims=True), atol=1e-12
+    )
