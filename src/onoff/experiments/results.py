@@ -23,7 +23,7 @@ import numpy as np
 
 from onoff import figures
 from onoff.experiments import msnbc as news_site
-from onoff.experiments import plots
+from onoff.experiments import plots, several
 from onoff.experiments import readers as real_readers
 from onoff.experiments.expected import lower_bounds, sampled_runs, standard_error
 from onoff.experiments.families import dirichlet, grid
@@ -164,10 +164,19 @@ def readers(settings: PageSettings) -> Section | None:
     return None
 
 
+def servers(settings: PageSettings) -> Section | None:
+    """What several servers would have cost the MSNBC readers."""
+    if settings.has_data:
+        return several.section(settings.data, settings.users)
+    _say(f"no data set at {settings.data}: the section on several servers is left as it is (set ONOFF_DATA)")
+    return None
+
+
 SECTIONS: dict[str, Callable[[PageSettings], Section | None]] = {
     "paper": paper,
     "msnbc": msnbc,
     "readers": readers,
+    "servers": servers,
     "families": families,
     "location": location,
 }
