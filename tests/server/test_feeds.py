@@ -177,6 +177,18 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
         until(lambda: said(server, 1).version == 1)
 
 
+def test_the_first_round_is_told_while_it_lasts_and_at_its_end(site, caplog, monkeypatch):
+    site.pages = {f"/{k}": (200, {}, RSS.format(n=1).encode()) for k in range(4)}
+    listed = [*(Feed(path[1:], site.url + path) for path in site.pages), Feed("closed", "http://127.0.0.1:1/")]
+    caplog.set_level(logging.INFO, logger="onoff.server.feeds")
+    monkeypatch.setattr(feeds, "PROGRESS_SECONDS", 0.0)
+    with running([feed.name for feed in listed], feeds=listed, feed_seconds=3600.0):
+        until(lambda: "all 5 feeds were asked in" in caplog.text)
+    told = [message for message in caplog.messages if "feeds were asked" in message]
+    assert [message.partition(" feeds")[0] for message in told] == ["1 of 5", "2 of 5", "3 of 5", "4 of 5", "all 5"]
+    assert told[-1].endswith("s, 1 failed")
+
+
 def test_a_store_that_is_away_at_the_start_is_waited_for(site, tmp_path, monkeypatch, caplog):
     """Else the task of the feeds would end, and take the whole server with it."""
     monkeypatch.setattr(feeds, "STORE_SECONDS", 0.01)
@@ -282,7 +294,7 @@ def test_the_pause_doubles_with_every_failure():
     async def go():
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
             patch.setattr(feeds.asyncio, "sleep", sleep)
-            await feeds._poll_for_ever(Poller(), server_metrics(), 60.0, asyncio.Semaphore())
+            await feeds._poll_for_ever(Poller(), server_metrics(), 60.0, asyncio.Semaphore(), None)
 
     asyncio.run(go())
     assert pauses == [120, 240, 480, 960, 60, 120]

@@ -30,6 +30,7 @@ log = logging.getLogger("onoff.server.feeds")
 
 MAX_BACK_OFF_SECONDS = 6 * 3600.0
 AT_ONCE = 8
+PROGRESS_SECONDS = 2.0
 STORE_SECONDS = 1.0  # until a store that was away is asked again
 
 
@@ -132,17 +133,38 @@ class Poller:
         return fresh
 
 
+class FirstRound:
+    """Says how far the first reading of all feeds is: every two seconds, and at its end."""
+
+    def __init__(self, feeds: int) -> None:
+        self._feeds = feeds
+        self._read = self._failed = 0
+        self._start = self._told = time.monotonic()
+
+    def add(self, *, failed: bool) -> None:
+        """One more feed was asked for the first time."""
+        self._read += 1
+        self._failed += failed
+        now = time.monotonic()
+        if self._read == self._feeds:
+            log.info("all %d feeds were asked in %.0f s, %d failed", self._feeds, now - self._start, self._failed)
+        elif now - self._told >= PROGRESS_SECONDS:
+            self._told = now
+            log.info("%d of %d feeds were asked, %d failed", self._read, self._feeds, self._failed)
+
+
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
     """Poll all feeds for ever, each on its own clock."""
     import httpx2
 
     known = await _published(store)
     turns = asyncio.Semaphore(AT_ONCE)
+    first_round = FirstRound(len(feeds))
     client = httpx2.AsyncClient(trust_env=False)
     async with client, FeedReader() as reader, asyncio.TaskGroup() as tasks:
         for feed in feeds:
             poller = Poller(feed, store, client, reader, known.get(feed.name))
-            tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns))
+            tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns, first_round))
 
 
 async def _published(store: Store) -> dict[str, bytes]:
@@ -157,7 +179,9 @@ async def _published(store: Store) -> dict[str, bytes]:
             return {name: message.body for name, message in latest.messages.items()}
 
 
-async def _poll_for_ever(poller: Poller, metrics: Metrics, seconds: float, turns: asyncio.Semaphore) -> None:
+async def _poll_for_ever(
+    poller: Poller, metrics: Metrics, seconds: float, turns: asyncio.Semaphore, first_round: FirstRound | None
+) -> None:
     while True:
         async with turns:
             metrics.add(Count.FEED_POLLS)
@@ -172,4 +196,7 @@ async def _poll_for_ever(poller: Poller, metrics: Metrics, seconds: float, turns
                 poller.failures += 1
                 metrics.add(Count.FEED_FAILURES)
                 log.exception("feed %r: unexpected; failure %d in a row", poller.feed.name, poller.failures)
+        if first_round is not None:
+            first_round.add(failed=poller.failures > 0)
+            first_round = None
         await asyncio.sleep(min(seconds * 2 ** min(poller.failures, 20), MAX_BACK_OFF_SECONDS))
