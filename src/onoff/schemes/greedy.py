@@ -40,6 +40,8 @@ from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
 
 NAME = "greedy"
+MOST_BYTES = 10**9
+"""Memory for atoms beyond which a search asks for this table once, as its last resort, and not to mend others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +79,11 @@ def is_optimal(rows: Rows) -> bool:
         return True
     lambdas = lambda_units(rows, distinct=True)
     return lambdas[1] >= UNIT or lambdas[-2] <= UNIT
+
+
+def fits(rows: Rows) -> bool:
+    """Whether the atoms, a source for each row and atom, take less than MOST_BYTES: about 600 rows over 600 sources."""
+    return 4 * rows.distinct**2 * len(rows.columns) <= MOST_BYTES
 
 
 def build(rows: Rows) -> QueryTable:

@@ -31,3 +31,11 @@ def test_nothing_to_mend_is_left_alone():
     rows = Rows.of(families.dirichlet(6, 1.0, np.random.default_rng(2)))
     table = rebuild(rows, greedy.build(rows).queries, greedy.build(rows).mass / 2**60)
     assert repaired(table) is table
+
+
+def test_rows_too_many_for_algorithm_1_are_left_as_they_are(monkeypatch):
+    rows = Rows.of(families.dirichlet(6, 1.0, np.random.default_rng(2)))
+    table = rebuild(rows, [(0, 1, 2)], [0.3])
+    assert repaired(table).cost < table.cost
+    monkeypatch.setattr(greedy, "MOST_BYTES", 4 * 6**3 - 1)
+    assert repaired(table) is table

@@ -19,6 +19,9 @@ import numpy as np
 from onoff.model.rows import Floats
 from onoff.schemes.search.hall import Sets
 
+MOST_ENTRIES = 4 * 10**8
+"""Entries that some races look at together, at most."""
+
 
 def systematic(p: Floats, orders: int, rng: np.random.Generator) -> Sets:
     """The sets of `orders` systematic samples with inclusion probabilities max_u p_u(x)."""
@@ -38,6 +41,11 @@ def systematic(p: Floats, orders: int, rng: np.random.Generator) -> Sets:
         chosen[np.nonzero(inside)[0], order[at[inside]]] = True
         found.append(chosen[chosen.any(axis=1)])
     return np.vstack(found)
+
+
+def affordable(p: Floats, count: int) -> int:
+    """How many races of `count` are run: each looks at every entry of p."""
+    return min(count, max(MOST_ENTRIES // p.size, 50))
 
 
 def races(p: Floats, count: int, rng: np.random.Generator) -> Sets:

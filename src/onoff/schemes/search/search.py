@@ -29,7 +29,7 @@ from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import Clock
 from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing
-from onoff.schemes.search.proposals import races, systematic
+from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
@@ -42,8 +42,12 @@ SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
 MANY_SOURCES, SMALL_QUERIES = 25, 7.0
 """Full rows over at least so many sources with a lower bound of at most this are solved from the middle; see `hall`."""
+MOST_SYSTEMATIC = 6000
+"""Sets from systematic samples to start with, about, at most."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
+LARGE = 200 * 200
+"""Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
@@ -88,6 +92,8 @@ class Search:
 
     def run(self) -> None:
         """Search until the bound is met, the optimum proved, or the time up."""
+        if self.rows.weights.size > LARGE:
+            self._tell("starting: ")
         if self.breeds:
             self._breed()
         if not self._met() and not self._searched():
@@ -116,14 +122,15 @@ class Search:
         self.program.add_sets(np.ones((1, size), dtype=bool))
         self.program.add_sets(one)
         self.program.add_sets(systematic(p, self._orders(), self.rng))
-        self.program.add_sets(races(p, 2 * size, self.rng))
+        self.program.add_sets(races(p, affordable(p, 2 * size), self.rng))
         self.program.add_cuts(np.vstack([one, ~one, p > 0]))
 
     def _orders(self) -> int:
         """How many systematic samples to start with: more where queries are large or rows few, few for sparse rows."""
         rows, columns = self.program.p.shape
         wanted = 1.3 * self.program.p.max(axis=0).sum() + (2 * columns / rows if self.central else 0)
-        return int(np.clip(wanted, 4, 24)) if self.full_rows else 4
+        wanted = np.clip(wanted, 4, 24) if self.full_rows else 4
+        return int(np.clip(wanted, 1, max(MOST_SYSTEMATIC // columns, 1)))
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
@@ -251,8 +258,10 @@ class Search:
         if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
             self.offer(self.made_of(self.best.sets, self.best.masses))
         if self.cheapest is None or self.cheapest.cost > self.lower * (1 + OPTIMAL_GAP):
+            if self.rows.weights.size > LARGE:
+                self._tell("Algorithm 1, as the last resort: ")
             self.offer(greedy.build(self.rows))
-            for tilt in transport.TILTS:
+            for tilt in transport.TILTS if greedy.fits(self.rows) else ():
                 found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
                 self.offer(self.made_of(found.sets, found.masses))
         assert self.cheapest is not None

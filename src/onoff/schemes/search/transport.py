@@ -31,7 +31,7 @@ import numpy as np
 
 from onoff.model.rows import Floats, Integers
 from onoff.schemes.search.hall import Sets
-from onoff.schemes.search.proposals import races, systematic
+from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.system.kernels import kernel
 
 MOST_ROWS = 24
@@ -63,7 +63,7 @@ class Transported:
 
 def raced(p: Floats, tilt: float, rng: np.random.Generator) -> Transported:
     """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself."""
-    sets = np.unique(races(p, min(RACED * p.shape[1], MOST_RACED), rng), axis=0)
+    sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], MOST_RACED)), rng), axis=0)
     sizes = sets.sum(axis=1)
     lean = np.exp(-tilt * np.minimum(sizes - sizes.min(), 100))
     pool = _Pool(p, sets, np.full((len(p), len(sets)), -1, dtype=np.int64), np.tile(lean, (len(p), 1)))
