@@ -3,7 +3,8 @@
 Both commit one row of the same size to a file on the same disk, with WAL and synchronous=FULL, in turns, so that
 whatever else the disk does meets both alike. The timed request is an open one (OFF) right after a private one, so that
 there is a draw from the largest table. Marking it as answered happens while nobody waits (in a thread of its
-own); here it is done between the timed parts. A private request is a read of the mirror, on the same disk.
+own); here it is done between the timed parts. A private request is a read of the mirror, on the same disk. Beside it
+stands the processor time of an open request with a model, of which no table comes back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from onoff import MarkovChain
+from onoff import MarkovChain, RequestModel
 from onoff.client import Client
 from onoff.client.commands import Store
 from onoff.client.core import Core
@@ -30,7 +31,9 @@ from onoff.client.record import Record
 from onoff.client.refreshing import Fetched
 from onoff.client.retrying import Retries
 from onoff.experiments.families import dirichlet
+from onoff.model.context_tree import all_contexts
 from onoff.session import Session
+from onoff.session.seeded import SeededEntropy
 from onoff.wire import Catalogue, Edition, Message
 
 WANTED_RATIO = 2.0
@@ -38,6 +41,7 @@ WANTED_RATIO = 2.0
 SOURCES = 12
 ROUNDS = 400
 IMPORTS = 5
+MODEL_SOURCES, MODEL_TYPES, MODEL_STEPS = 17, 24, 66
 HEAVY = ("numba", "scipy", "highspy", "starlette", "uvicorn", "matplotlib")
 
 
@@ -130,6 +134,23 @@ def commits(rounds: int) -> dict[str, float]:
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
+def model_step(steps: int) -> float:
+    """Median processor seconds of one OFF request of a session with a model: filter, table (`auto`) and draw."""
+    rng = np.random.default_rng(1)
+    contexts = all_contexts(MODEL_SOURCES, 2)
+    laws = rng.dirichlet(np.full(MODEL_SOURCES, 0.3), size=(MODEL_TYPES, len(contexts)))
+    model = RequestModel(laws, contexts)
+    session = Session(model, entropy=SeededEntropy(rng))
+    times: list[float] = []
+    while len(times) < steps:
+        private = len(times) % 11 == 0
+        wanted = int(model.sample(1, rng)[0])
+        start = time.process_time()
+        session.request(wanted, private=private)
+        times.append(time.process_time() - start)
+    return statistics.median(seconds for number, seconds in enumerate(times) if number % 11)
+
+
 def importing(statement: str) -> tuple[float, list[str]]:
     """Seconds that a fresh interpreter takes for a statement, best of a few, and what heavy things it loaded."""
     timed = f"start = time.perf_counter()\n{statement}\nprint(time.perf_counter() - start)"
@@ -157,6 +178,7 @@ def run(rounds: int = ROUNDS) -> dict[str, Any]:
         "ratio": ratio,
         "mirror_read_ms": medians["read"] * 1e3,
         "mirror_read_ratio": read_ratio,
+        "model_step_cpu_ms": model_step(MODEL_STEPS) * 1e3,
         "import_seconds": seconds,
         "import_numpy_seconds": numpy_alone,
         "heavy_imports": heavy,
@@ -174,6 +196,8 @@ def show(result: dict[str, Any]) -> str:
             f"private read of the mirror   {result['mirror_read_ms']:8.3f} ms"
             f"   {result['mirror_read_ratio']:.2f} times (at most {WANTED_RATIO:g})",
             f"marking as answered, later   {result['complete_ms']:8.3f} ms",
+            f"OFF step with a model, CPU   {result['model_step_cpu_ms']:8.3f} ms"
+            f"   {MODEL_TYPES} types of order 2, {MODEL_SOURCES} sources: filter, table and draw",
             f"import onoff.client          {result['import_seconds'] * 1e3:8.0f} ms"
             f"   of which numpy {result['import_numpy_seconds'] * 1e3:.0f} ms;"
             f" heavy: {', '.join(result['heavy_imports']) or 'none'}",

@@ -8,9 +8,12 @@ from benchmarks import client
 def test_it_times_both_in_turns_and_imports_nothing_heavy(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(client, "IMPORTS", 1)
+    monkeypatch.setattr(client, "MODEL_STEPS", 12)
     result = client.run(rounds=5)
     assert result["ratio"] == result["draw_and_commit_ms"] / result["bare_commit_ms"]
     assert result["heavy_imports"] == []
     assert json.loads(json.dumps(result)) == result
     assert "draw and commit of a request" in client.show(result)
+    assert result["model_step_cpu_ms"] > 0
+    assert "24 types of order 2, 17 sources" in client.show(result)
     assert list(tmp_path.iterdir()) == []

@@ -59,7 +59,7 @@ def _learnt(learnt: Learnt) -> str:
     orders = [(f"order {k}", fit[f"order_{k}"]["bits_fitted"], fit[f"order_{k}"]["bits_held_out"]) for k in range(3)]
     return (
         f"{seen['users']:,} users, {seen['requests']:,} requests, {learnt.chain.n} categories, learnt in one pass by "
-        f"`onoff learn msnbc990928.zip -o msnbc.json`. The chain (order 1) explains most of what can be explained:\n\n"
+        f"`onoff learn msnbc990928.zip --order 1 --types 1 -o msnbc.json`. Bits per request, order by order:\n\n"
         + markdown_table(("model", "bits per request, fitted", "held-out users"), orders)
         + "\n"
         + shown("msnbc-chain", "The learnt chain.", "onoff plot msnbc.json", random=False)
