@@ -11,6 +11,7 @@ import pytest
 from tests.support.chains import request_model
 
 import onoff
+from onoff import wire
 from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import audit_exact
 from onoff.model.bounds import symmetric_cost, two_source_cost
@@ -401,3 +402,18 @@ def test_belief_update():
     np.testing.assert_allclose(
         session.memory.belief.toarray(), expected / expected.sum(axis=1, keepdims=True), atol=1e-12
     )
+
+
+def test_several_cost():
+    """Over every draw: the share of a message that each answer is, added up."""
+    for servers, k in itertools.product((2, 3, 4), (1, 2, 3, 4)):
+        downloaded = Fraction(0)
+        for draws in itertools.product(range(servers), repeat=k - 1):
+            entries = iter(draws)
+            vectors = wire.draw_vectors(
+                range(k), 0, n=k, servers=servers, randbelow=lambda _, entries=entries: next(entries)
+            )
+            downloaded += Fraction(sum(any(vector) for vector in vectors), servers - 1)
+        expected = sum(Fraction(1, servers**i) for i in range(k))
+        assert downloaded / servers ** (k - 1) == expected == wire.expected_cost(k, servers)
+        assert expected <= Fraction(servers, servers - 1)
