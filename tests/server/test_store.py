@@ -119,6 +119,17 @@ async def test_frames_are_not_made_too_small_for_messages_that_stay(store, where
 
 
 @contract
+async def test_sources_are_not_added_beyond_an_answer_with_all_of_them(store, where):
+    await store.publish("a", "a/b", bytes(300), 0)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onoff.server.store.MAX_ANSWER", 4 * 104 + 300)
+        assert (await edit_catalogue(store, add=["d"])).n == 4
+        with pytest.raises(InvalidInput, match="all messages together"):
+            await edit_catalogue(store, add=["e"])
+        assert (await edit_catalogue(store, drop=["a"], add=["e"])).n == 4
+
+
+@contract
 async def test_a_step_is_admitted_once_or_again_with_the_same_bytes(store, where):
     digests = [hashlib.sha256(b"%d" % k).digest() for k in range(3)]
     last: dict[bytes, LastStep] = {}

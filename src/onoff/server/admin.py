@@ -29,7 +29,21 @@ async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -
 async def open_store(where: str, *, frame_size: int | None = None, limit: int = 0) -> Store:
     """The store at a file path, or at a redis://, rediss://, valkey:// or unix:// address.
 
-    `frame_size` and `limit` (as for `Catalogue`) are for a store that is new.
+    Parameters
+    ----------
+    where
+        The path or address.
+    frame_size, limit
+        How a store that is new frames messages, as for `Catalogue`.
+
+    Raises
+    ------
+    StoreUnavailable
+        If it cannot be opened.
+    InvalidInput
+        If it is not the address of a store.
+    MissingExtra
+        If what the address needs is not installed.
     """
     scheme, separator, _ = where.partition("://")
     if not separator:
@@ -126,7 +140,24 @@ async def edit_catalogue(
 
 
 async def new_publisher(store: Store, name: str, sources: Sequence[str] = ()) -> str:
-    """A fresh token for the publisher `name`, in place of any it had. It is shown once and not kept."""
+    """A fresh token for a publisher, in place of any it had. It is shown once and not kept.
+
+    Parameters
+    ----------
+    store
+        The store that is to know the publisher.
+    name
+        The publisher, under the rule for names of sources.
+    sources
+        What it may write; everything if empty.
+
+    Raises
+    ------
+    InvalidWire
+        If the name cannot be used.
+    UnknownSource
+        If the catalogue has no such source.
+    """
     check_name(name)
     catalogue = await store.catalogue()
     for source in sources:

@@ -50,7 +50,22 @@ def check_message(catalogue: Catalogue, body: bytes) -> None:
 
 
 def check_total(catalogue: Catalogue, others: int, body: bytes) -> None:
-    """Refuse a message that would make an answer with all sources too long; `others`: bytes of all other bodies."""
+    """Refuse a message that would make an answer with all sources too long.
+
+    Parameters
+    ----------
+    catalogue
+        The catalogue that holds.
+    others
+        The bytes of the messages of all other sources.
+    body
+        The message.
+
+    Raises
+    ------
+    InvalidWire
+        If the answer would be longer than `MAX_ANSWER`.
+    """
     total = catalogue.n * FRAME_OVERHEAD + others + len(body)
     if total > MAX_ANSWER:
         raise InvalidWire(

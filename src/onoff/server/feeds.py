@@ -154,7 +154,19 @@ class FirstRound:
 
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
-    """Poll all feeds for ever, each on its own clock."""
+    """Poll all feeds for ever, each on its own clock.
+
+    Parameters
+    ----------
+    store
+        Where messages are published.
+    feeds
+        What to poll; their names are in the catalogue.
+    metrics
+        Where polls and failures are counted.
+    seconds
+        Between two polls of a feed that answers.
+    """
     import httpx2
 
     known = await _published(store)

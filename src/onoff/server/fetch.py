@@ -25,7 +25,22 @@ class BadFeed(Exception):
 
 
 async def fetch(client: Any, url: str, conditions: Mapping[str, str]) -> tuple[bytes, dict[str, str]] | None:
-    """The feed at `url` and its headers; None if it has not changed."""
+    """The feed at `url` and its headers; None if it has not changed.
+
+    Parameters
+    ----------
+    client
+        An `httpx2.AsyncClient`.
+    url
+        The address that the operator wrote.
+    conditions
+        Headers that make the request conditional; empty the first time.
+
+    Raises
+    ------
+    BadFeed
+        If nobody answers in time, or not with a feed of a bearable size.
+    """
     import httpx2
 
     headers = {"accept-encoding": "identity", "user-agent": "onoff", **conditions}

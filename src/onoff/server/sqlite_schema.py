@@ -41,6 +41,15 @@ CREATE TABLE hours (hour INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
     """Make the tables, or bring them up to date, within the transaction that `db` is in.
 
+    Parameters
+    ----------
+    db
+        A connection in a transaction.
+    path
+        Of the file, for errors.
+    empty
+        The catalogue of a store that is new.
+
     Raises
     ------
     StoreUnavailable
@@ -80,7 +89,17 @@ def set_meta(db: sqlite3.Connection, **values: object) -> None:
 
 
 def begin_life(db: sqlite3.Connection, catalogue: Catalogue, number: int) -> None:
-    """Let the content as it is be edition `number`, the first of a new life."""
+    """Let the content as it is be the first edition of a new life.
+
+    Parameters
+    ----------
+    db
+        A connection in a transaction.
+    catalogue
+        The catalogue that now holds.
+    number
+        Of the edition.
+    """
     life = new_life()
     set_edition(db, Edition(catalogue.epoch, life, number, first_digest(catalogue.epoch, life)))
 
@@ -93,7 +112,17 @@ def set_edition(db: sqlite3.Connection, edition: Edition) -> None:
 
 
 def advance(db: sqlite3.Connection, number: int, digest: bytes, size: int) -> None:
-    """The next edition of the same life, by a publish of `size` bytes."""
+    """Make the next edition of the same life.
+
+    Parameters
+    ----------
+    db
+        A connection in a transaction.
+    number, digest
+        Of the edition.
+    size
+        The bytes of the frame that was published.
+    """
     hour = current_hour()
     set_meta(db, count=number, digest=digest)
     db.execute("INSERT INTO digests VALUES (?, ?)", (number, digest))

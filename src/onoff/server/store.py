@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from onoff.errors import InvalidInput
-from onoff.wire import Catalogue, Edition, Message
+from onoff.wire import FRAME_OVERHEAD, MAX_ANSWER, Catalogue, Edition, Message
 
 PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
@@ -116,7 +116,19 @@ class LocalStore(Protocol):
         """What changed after the stamp; None if nothing did."""
         ...
 
-    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None: ...
+    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
+        """What stands against a step, as `Store.admit` has it; None if it is admitted.
+
+        Parameters
+        ----------
+        session
+            The id of the session, 16 bytes.
+        step
+            The number of the query in its session.
+        digest
+            The SHA-256 of the query's bytes.
+        """
+        ...
 
 
 class Store(Protocol):
@@ -130,10 +142,53 @@ class Store(Protocol):
         """Put `new` in place of `expected`; False if another came between. Messages of dropped names go."""
         ...
 
-    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message: ...
-    async def latest(self, after: Stamp) -> Latest: ...
-    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission: ...
-    async def last_step(self, session: bytes) -> LastStep | None: ...
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
+        """Make this the latest message of a source, and the next edition of the store.
+
+        Parameters
+        ----------
+        name
+            The source.
+        media_type
+            As `wire.check_media_type` allows.
+        body
+            At most as many bytes as the catalogue's limit.
+        published
+            Milliseconds since 1970.
+
+        Raises
+        ------
+        UnknownSource
+            If the catalogue has no such name.
+        InvalidWire
+            If the message is too long, or would make an answer with all sources too long.
+        StoreFull
+            If there is no room; nothing was written.
+        """
+        ...
+
+    async def latest(self, after: Stamp) -> Latest:
+        """The messages that changed after the stamp, and the edition they lead to, all of one moment."""
+        ...
+
+    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+        """The verdict on a step: it must be later than the last of its session, or have the very same bytes.
+
+        Parameters
+        ----------
+        session
+            The id of the session, 16 bytes.
+        step
+            The number of the query in its session.
+        digest
+            The SHA-256 of the query's bytes.
+        """
+        ...
+
+    async def last_step(self, session: bytes) -> LastStep | None:
+        """The last step of a session; None if it is unknown or forgotten."""
+        ...
+
     async def publishers(self) -> Sequence[Publisher]: ...
     async def add_publisher(self, publisher: Publisher) -> None: ...
     async def promise(self) -> Promise: ...
@@ -165,7 +220,13 @@ class Store(Protocol):
 
 
 def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
-    """Refuse a catalogue whose limit is too small for messages that it keeps."""
+    """Refuse a catalogue whose limit, or answer with all sources, is too small for messages that it keeps."""
+    total = sum(FRAME_OVERHEAD + sizes.get(name, 0) for name in catalogue.names)
+    if total > MAX_ANSWER:
+        raise InvalidInput(
+            f"all messages together would make an answer of {total} bytes",
+            hint=f"at most {MAX_ANSWER}: publish shorter messages, or take sources out",
+        )
     for name in catalogue.names:
         if sizes.get(name, 0) > catalogue.limit:
             raise InvalidInput(

@@ -111,7 +111,16 @@ def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int |
 
 
 def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT) -> Message:
-    """The message in the frame of `source`, which is all of `data`; parameters as for `encode_frame`.
+    """The message in a frame.
+
+    Parameters
+    ----------
+    data
+        The whole frame.
+    source
+        The source that it must be of.
+    epoch, frame_size, limit
+        As for `encode_frame`.
 
     Raises
     ------

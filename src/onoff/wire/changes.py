@@ -95,7 +95,17 @@ def first_digest(epoch: int, life: bytes) -> bytes:
 
 
 def next_digest(digest: bytes, source: int, message: Message) -> bytes:
-    """The digest after `source` has published `message`."""
+    """The digest of the next edition.
+
+    Parameters
+    ----------
+    digest
+        Of the edition before.
+    source
+        The index of the source that published.
+    message
+        What it published, with its version.
+    """
     content = hashlib.sha256(_DIGEST.pack(message.published, message.media_type.encode("ascii")))
     content.update(message.body)
     return hashlib.sha256(digest + struct.pack(">IQ", source, message.version) + content.digest()).digest()
@@ -173,7 +183,17 @@ def encode_changes_head(edition: Edition, since: int) -> bytes:
 
 
 def encode_changes_trailer(edition: Edition, since: int, frames: Sequence[bytes]) -> bytes:
-    """What stands after the frames, which are in the order they were sent."""
+    """What stands after the frames.
+
+    Parameters
+    ----------
+    edition
+        The edition that the frames lead to.
+    since
+        As in the head.
+    frames
+        In the order in which they were sent.
+    """
     fields = _TRAILER.pack(_TRAILER_MARK, len(frames), edition.number, edition.digest)
     digest = hashlib.sha256(encode_changes_head(edition, since))
     for frame in frames:
