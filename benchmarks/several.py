@@ -4,7 +4,8 @@ For N = 1000 sources of 4 KiB and of 64 KiB and two servers. *Reduction* is `num
 rows, as many as a vector asks for on the average and each time others, so that both read the same memory. *Pass* is
 what the server does for one query, and for several that wait. *HTTP* are whole sum queries to a server of its own
 process, 16 connections at a time, driven by wrk. All are interleaved in one run; ratios are medians over the rounds, in
-bytes of asked rows per second.
+bytes of asked rows per second. *Requests*: what a reader of two servers downloads and waits, beside everything
+from one.
 
     python benchmarks/several.py [--rounds R] [--json]
 """
@@ -13,8 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import secrets
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,10 +26,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import httpx2
 import numpy as np
 
+import onoff
 from onoff import wire
-from onoff.server.admin import edit_catalogue, opened
+from onoff.server import running
+from onoff.server.admin import opened
 from onoff.server.matrix import Matrix, Wanted
 from onoff.server.store import Stamp
 
@@ -126,8 +132,8 @@ def measure_http(size: int, rounds: int) -> dict[str, float]:
 async def fill(where: str, messages: dict[str, bytes]) -> wire.Edition:
     """A new store with these messages; its edition."""
     async with opened(where) as store:
-        await edit_catalogue(store, add=list(messages))
-        await asyncio.gather(*(store.publish(name, "a/b", body, 1) for name, body in messages.items()))
+        known = wire.Catalogue(tuple(messages), None)
+        await store.restore(known, {name: wire.Message(1, 1, "a/b", body) for name, body in messages.items()})
         return (await store.latest(Stamp())).edition
 
 
@@ -146,12 +152,45 @@ def wrk(at: Path, url: str, seconds: int) -> float:
     return count / (micros / 1e6)
 
 
+def measure_request(n: int, rounds: int) -> dict[str, float]:
+    """A private request to two servers, and everything from one of them: bytes and seconds over loopback."""
+    with tempfile.TemporaryDirectory(prefix="onoff-bench-") as folder, contextlib.ExitStack() as stack:
+        stores = [Path(folder) / f"{k}.db" for k in range(2)]
+        asyncio.run(fill(str(stores[0]), {f"source-{k}": secrets.token_bytes(SIZES[0]) for k in range(n)}))
+        shutil.copy(stores[0], stores[1])  # the same life, numbers and digests, as a follower has
+        urls = [stack.enter_context(running([], store=store)).url for store in stores]
+        client = stack.enter_context(onoff.Client(urls, None, Path(folder) / "journal"))
+        http = stack.enter_context(httpx2.Client(base_url=urls[0], timeout=60))
+        known = wire.decode_catalogue(http.get(wire.CATALOGUE_PATH).content)
+        client.get(known.names[0], private=True)  # the first makes the matrices
+        sums, everything, received, whole = [], [], 0, 0
+        for _ in range(rounds):
+            start = time.perf_counter()
+            received = client.get(known.names[secrets.randbelow(n)], private=True).received
+            sums.append(time.perf_counter() - start)
+            query = wire.Query(known.epoch, secrets.token_bytes(16), 0, tuple(range(n)), n=n)
+            start = time.perf_counter()
+            reply = http.post(wire.QUERY_PATH, content=wire.encode_query(query), headers=dict(wire.QUERY_HEADERS))
+            everything.append(time.perf_counter() - start)
+            whole = len(reply.content)
+        asked = 2 * wire.sum_query_length(n, 2)
+    return {
+        "n": n,
+        "bytes": received + asked,
+        "everything_bytes": whole + wire.query_length(n),
+        "ms": 1000 * median(sums),
+        "everything_ms": 1000 * median(everything),
+    }
+
+
 def run(*, rounds: int = 7) -> dict[str, Any]:
     """All cases, as data."""
     passes = [measure_pass(size, rounds) for size in SIZES]
     http = [measure_http(size, rounds) for size in SIZES]
     ok = all(case["together"] >= RATIO_BAR for case in passes)
-    return {"benchmark": "several", "n": N, "pass": passes, "http": http, "bar": RATIO_BAR, "ok": ok}
+    requests = [measure_request(n, rounds) for n in (16, 1000, 10_000)]
+    report = {"benchmark": "several", "n": N, "pass": passes, "http": http, "requests": requests}
+    return {**report, "bar": RATIO_BAR, "ok": ok}
 
 
 def show(report: dict[str, Any]) -> str:
@@ -165,6 +204,12 @@ def show(report: dict[str, Any]) -> str:
     for case in report["http"]:
         lines.append(
             f"  {case['size'] // 1024:3} KiB   over HTTP {case['ratio']:.2f}, {case['per_second']:.0f} answers/s"
+        )
+    for case in report["requests"]:
+        lines.append(
+            f"  N = {case['n']:5}, 4 KiB: a private request to two servers {case['bytes'] / 1e3:.1f} kB, "
+            f"{case['ms']:.0f} ms; everything from one {case['everything_bytes'] / 1e3:.1f} kB, "
+            f"{case['everything_ms']:.0f} ms"
         )
     lines.append(f"passes for {WAITING} at least {report['bar']} of the reduction: {'yes' if report['ok'] else 'NO'}")
     return "\n".join(lines)
