@@ -13,6 +13,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import feedparser
 import pytest
+from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
@@ -168,6 +169,7 @@ def test_a_second_gateway_on_one_journal_is_told(start, tmp_path, capsys):
         (["--host", "example.org"], 3, "not a loopback address"),
         (["--port", "70000"], 3, "not a port"),
         (["--heartbeat", "0"], 3, "a heartbeat every 0"),
+        (["--refresh", "-1"], 3, "a refresh every -1"),
         (["--keep", "some"], 3, "no log level"),
         (["--chain", "/nonexistent"], 3, "/nonexistent"),
         (["--server", "ftp://x"], 3, "not the address of a server"),
@@ -185,3 +187,31 @@ def test_what_cannot_be_used_is_named(tmp_path, capsys, extra, code, said):
     given.update(dict([extra]))
     assert run(["gateway", *(word for pair in given.items() for word in pair)]) == code
     assert said in capsys.readouterr().err
+
+
+def test_without_a_model_and_without_the_server_it_starts_and_warns_once(tmp_path):
+    with reserved_port() as port:
+        command = [
+            "gateway",
+            "--server",
+            f"http://127.0.0.1:{port}",
+            "--journal",
+            str(tmp_path / "journal"),
+            "--port",
+            "0",
+        ]
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from onoff.cli import main; main()", *command],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "HOME": str(tmp_path)},
+        )
+        with process:
+            warned = process.stderr.readline()
+            assert "connection refused; the gateway runs and goes on looking" in warned
+            said = process.stdout.readline()
+            assert "/#" in said
+            process.send_signal(signal.SIGTERM)
+            _, rest = process.communicate(timeout=PATIENCE)
+            assert rest == ""

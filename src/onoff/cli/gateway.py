@@ -5,14 +5,18 @@ from __future__ import annotations
 import json as jsons
 import logging
 import sys
+import threading
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from onoff.cli.output import Json
+from onoff.cli.output import Json, emit
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.system.listening import check_port
+
+if TYPE_CHECKING:
+    from onoff.gateway.presence import Presence
 
 DEFAULT_PORT = 8480
 
@@ -20,38 +24,44 @@ DEFAULT_PORT = 8480
 def gateway(
     *,
     server: Annotated[str, Parameter(env_var="ONOFF_SERVER")],
-    chain: Path,
-    journal: Path | None = None,
-    scheme: str = "auto",
+    chain: Annotated[Path | None, Parameter(env_var="ONOFF_CHAIN")] = None,
+    journal: Annotated[Path | None, Parameter(env_var="ONOFF_JOURNAL")] = None,
+    scheme: Annotated[str, Parameter(env_var="ONOFF_SCHEME")] = "auto",
     everything: bool = False,
+    refresh: float = 300.0,
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     keep: str = "full",
     log: Path | None = None,
     heartbeat: float = 20.0,
+    install: Annotated[bool, Parameter(negative="")] = False,
+    uninstall: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> None:
     """Serve the sources of a message server on this machine, with a switch on a page.
 
     ```console
-    onoff gateway --server http://127.0.0.1:8470 --chain chain.json
+    onoff gateway --server http://127.0.0.1:8470
     onoff gateway --server https://messages.example --chain chain.json --port 0 --keep counters
     ```
 
-    Open the printed address in a browser. Apps download below the second one, which stays the same.
+    Open the printed address in a browser. Apps download below the second one. Both stay the same.
 
     Parameters
     ----------
     server
         The address of the message server.
     chain
-        A chain or model file; its names are the sources.
+        A chain or model file; its names are the sources. Without one nothing is asked for one by one: everything is
+        fetched by schedule and read here, with the switch ON or OFF.
     journal
         Where the session is kept; the switch is kept beside it. Default: one per server, in the state directory.
     scheme
         How queries are built.
     everything
         Ask for all sources whenever privacy is ON, also those that the chain calls impossible.
+    refresh
+        Seconds between two refreshes while privacy is ON.
     host
         127.0.0.1 or ::1.
     port
@@ -62,37 +72,59 @@ def gateway(
         Append what the server saw to this file, as JSON lines. Default: in memory only.
     heartbeat
         Seconds between two looks whether the server is there.
+    install
+        Write a service of the user that runs this command whenever they are logged in, and start it.
+    uninstall
+        Stop that service and remove it.
     json
         Print the addresses as one JSON document.
     """
     check_port(port)
-    if not heartbeat > 0:
-        raise InvalidInput(
-            f"a heartbeat every {heartbeat} seconds", hint="give --heartbeat a number above 0, such as 20"
-        )
+    for name, seconds, such in (("heartbeat", heartbeat, 20), ("refresh", refresh, 300)):
+        if not seconds > 0:
+            raise InvalidInput(
+                f"a {name} every {seconds} seconds", hint=f"give --{name} a number above 0, such as {such}"
+            )
     try:
-        from onoff.gateway import run
+        from onoff.gateway import run, service
         from onoff.gateway.engine import Engine
         from onoff.gateway.seen import SeenLog
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.model.contexts import load_model
 
+    if install or uninstall:
+        words = [word for word in sys.argv[2:] if word not in {"--install", "--uninstall"}]
+        path = service.install(words) if install else service.uninstall()
+        emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
+        return
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    loaded = load_model(chain)
+    loaded = None if chain is None else load_model(chain)
+    options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
     with run.listen(host, port) as sock:
         engine = Engine(
-            server,
-            loaded,
-            journal,
-            log=SeenLog(keep, log),
-            heartbeat=heartbeat,
-            scheme=scheme,
-            everything=everything,
+            server, loaded, journal, log=SeenLog(keep, log), heartbeat=heartbeat, refresh=refresh, **options
         )
         address = run.Address.of(sock, engine)
         if json:
             print(jsons.dumps(address.as_dict()), flush=True)
         else:
-            print(f"the page:  {address.page}\nfor apps:  {address.apps}/sources/NAME  or  .../feeds/NAME", flush=True)
+            print(
+                f"the page:  {address.page}\n"
+                f"for apps:  {address.apps}/sources/NAME  or  .../feeds/NAME\n"
+                f"all feeds: {address.apps}/feeds.opml",
+                flush=True,
+            )
+        threading.Thread(target=_warn_once, args=(engine.presence,), name="onoff-first-look", daemon=True).start()
         run.serve_here(engine, sock, address)
+
+
+def _told(path: Path, installed: bool) -> str:
+    return f"started, and kept in {path}" if installed else f"stopped and removed: {path}"
+
+
+def _warn_once(presence: Presence) -> None:
+    """One line if the first look finds no server, or one with other sources. The page goes on saying so."""
+    presence.looked.wait()
+    if presence.connected is not True:
+        print(f"warning: {presence.problem}; the gateway runs and goes on looking", file=sys.stderr, flush=True)

@@ -31,6 +31,7 @@ class Presence:
         self._transport = Http(url, timeout=PROBE_TIMEOUT)
         self._heartbeat = heartbeat
         self._board = board
+        self.looked = threading.Event()  # the first look is over
         self._wake = threading.Event()
         self._closed = False
         threading.Thread(target=self._beat, name="onoff-heartbeat", daemon=True).start()
@@ -49,6 +50,7 @@ class Presence:
     def _beat(self) -> None:
         while not self._closed:
             self._look()
+            self.looked.set()
             gone = self.connected is not True
             self._wake.wait(min(self._heartbeat, HEARTBEAT_WHILE_GONE) if gone else self._heartbeat)
             self._wake.clear()
