@@ -74,7 +74,7 @@ def test_long_searches_talk_on_stderr_and_stop_at_their_budget(tmp_path, capsys)
     captured = capsys.readouterr()
     report = json.loads(captured.out)
     assert report["cost"] >= report["lower_bound"]
-    assert "lower bound" in captured.err
+    assert all(line.startswith("onoff: ") for line in captured.err.splitlines())
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg"])
@@ -148,7 +148,7 @@ def test_ctrl_c_ends_a_search(tmp_path):
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "design", str(path), "--budget", "600"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         try:
-            assert "round" in process.stderr.readline()
+            assert any("round" in line for line in process.stderr)  # the search itself is under way
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=60) == 130
         finally:

@@ -83,7 +83,8 @@ def exact(
             _write(html, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
-    audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything)
+    with progress("following every path of requests"):
+        audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything)
     if html is not None:
         plot = plot_exact(audit)
         _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -12,7 +14,7 @@ from rich.console import Console
 
 from onoff import bounds as bounds_of
 from onoff.cli.interrupt import interruptible
-from onoff.cli.output import Json, check_writable, emit, table
+from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
 from onoff.model.certificate import SimpleBound, to_json
 from onoff.model.chain import MarkovChain
@@ -85,16 +87,15 @@ def design(
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     record = find_scheme(scheme)
-    if "progress" in record.options:
-        options["progress"] = lambda text: print(f"onoff: {text}", file=sys.stderr)
     rows = loaded.possible_rows()
-    started = monotonic()
-    if "stop" in record.options:
-        with interruptible() as interrupted:
-            built = design_rows(rows, scheme, stop=interrupted, **options)
-    else:
+    with progress(f"building the table for {loaded.n} sources") as work, ExitStack() as stack:
+        if "progress" in record.options:
+            options["progress"] = partial(_tell, work)
+        if "stop" in record.options:
+            options["stop"] = stack.enter_context(interruptible())
+        started = monotonic()
         built = design_rows(rows, scheme, **options)
-    seconds = monotonic() - started
+        seconds = monotonic() - started
     if save is not None:
         if not isinstance(built, QueryTable):
             raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
@@ -107,6 +108,12 @@ def design(
         draw_table(picture, built, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
     return 0
+
+
+def _tell(work: Work, text: str) -> None:
+    """What the search says goes to stderr at once, and is what is under way until it says something else."""
+    work.now(f"searching: {text}")
+    print(f"onoff: {text}", file=sys.stderr)
 
 
 def _check(chain: MarkovChain, path: Path, json: bool) -> int:

@@ -1,0 +1,52 @@
+"""Long commands say what they do, and Ctrl-C ends them with one line, wherever they are."""
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.support.waiting import PATIENCE
+
+from onoff.experiments.families import FAMILIES
+from onoff.model.chain import MarkovChain
+
+pytestmark = pytest.mark.slow(reason="each command is left to work until it speaks, which takes two seconds or more")
+
+SPEC = 'schemes = ["greedy"]\nhorizons = [1, 2, 3, 4]\nseeds = [{}]\n[[chain]]\nfamily = "dirichlet 1"\nn = [40]\n'
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("long")
+    for n in (64, 400):
+        P = FAMILIES["dirichlet 0.1"](n, np.random.default_rng(1))
+        MarkovChain(P).save(made / f"{n}.json")
+    (made / "spec.toml").write_text(SPEC.format(", ".join(map(str, range(2000)))))
+    return made
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "design 400.json --budget 3600",
+        "simulate 64.json --users 1000000",
+        "bounds 400.json --steps 10000",
+        "sweep spec.toml",
+        "audit exact 64.json --pattern ON_OFF*9",
+    ],
+    ids=lambda command: command.split()[0],
+)
+def test_a_long_command_speaks_and_ends_at_once(folder: Path, command: str) -> None:
+    words = [word.replace("_", " ") for word in command.split()]
+    program = [sys.executable, "-c", "from onoff.cli import main; main()", *words]
+    with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        assert first.startswith("onoff: "), first
+        process.send_signal(signal.SIGINT)
+        out, rest = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, out) == (130, "")
+    assert rest.splitlines()[-1] == "onoff: interrupted"
+    assert all(line.startswith("onoff: ") for line in rest.splitlines())
