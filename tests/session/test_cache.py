@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from onoff.model.chain import MarkovChain
+from onoff.schemes import design
 from onoff.session.cache import MOST_TO_LOOK_AT, TableCache
 from onoff.session.last_query import LastQuery
 from onoff.tables import files as tablefile
@@ -57,10 +58,10 @@ def test_a_table_that_two_requests_built_counts_once(monkeypatch):
     tables = TableCache(CHAIN, "greedy")
     build = tables._build
 
-    def meanwhile(rows):
+    def meanwhile(rows, **options):
         monkeypatch.setattr(tables, "_build", build)
         tables.of(memory(0, 1))
-        return build(rows)
+        return build(rows, **options)
 
     monkeypatch.setattr(tables, "_build", meanwhile)
     tables.of(memory(0, 1))
@@ -125,3 +126,22 @@ def test_where_nothing_can_be_written_the_table_is_built_all_the_same(tmp_path):
     table = TableCache(CHAIN, "greedy", store=tmp_path / "file" / "store").of(memory(*EVERYTHING))
     table.verify()
     assert (tmp_path / "file").read_text() == "in the way"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "given", "first", "others"),
+    [("auto", {}, 30.0, 2.0), ("auto", {"budget": 7.0}, 7.0, 7.0), ("optimal", {}, 120.0, 120.0)],
+)
+def test_the_table_of_the_next_request_has_the_time_that_somebody_waits(monkeypatch, scheme, given, first, others):
+    budgets = []
+    monkeypatch.setattr(
+        "onoff.session.cache.design",
+        lambda rows, name, **options: budgets.append(options["budget"]) or design(rows, name, **options),
+    )
+    chain = MarkovChain(np.full((5, 5), 0.1) + 0.5 * np.eye(5))
+    tables = TableCache(chain, scheme, **given)
+    tables.of(LastQuery(chain, (0, 1, 2, 3, 4), 0))
+    tables.of(LastQuery(chain, (0, 1, 3), 0))
+    assert budgets == [first, others]
+    assert (tables.budget(lasting=True), tables.budget(lasting=False)) == (first, others)
+    assert TableCache(chain, "greedy").budget(lasting=True) is None

@@ -52,7 +52,6 @@ from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.information import fit_g, p_value
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
-from onoff.schemes import find_scheme
 from onoff.session.cache import TableCache
 from onoff.session.last_query import LastQuery
 from onoff.tables.table import QueryTable
@@ -296,18 +295,17 @@ class _State:
         if memory.rows.distinct == 1:
             return cls(memory, possible, None, frozenset((x,) for x in possible))
         table = tables.of(memory)
-        if not isinstance(table, QueryTable) or not _comes_out_the_same(table, tables):
+        if not isinstance(table, QueryTable) or not _comes_out_the_same(table, tables.budget(lasting=memory.lasting)):
             return cls(memory, possible, None, frozenset())
         return cls(memory, possible, table, frozenset(table.queries))
 
 
-def _comes_out_the_same(table: QueryTable, tables: TableCache) -> bool:
+def _comes_out_the_same(table: QueryTable, budget: float | None) -> bool:
     """Whether the same table is found wherever it is built: the clock had no say in it."""
     took = table.details.get("seconds")
-    if took is None:
+    if took is None or budget is None:
         return True
-    usual = find_scheme(tables.scheme).budget
-    return table.optimal and bool(took * SLOWER <= tables.options.get("budget", usual))
+    return table.optimal and bool(took * SLOWER <= budget)
 
 
 def _unreachable(memory: LastQuery, query: tuple[int, ...]) -> str | None:

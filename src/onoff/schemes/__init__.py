@@ -38,7 +38,8 @@ class Scheme:
     gives_table: whether it always gives a QueryTable. One that does not also takes rows too many for a table, and may
     give a Race: a source of queries without a table.
     looks_ahead: whether it can choose among equally cheap tables by what follows (option `future`).
-    budget: seconds that its search takes at most unless told otherwise; None where it does not search.
+    budget: seconds of processor time that its search takes at most by default; None where it does not search.
+    session_budget: the same for the next request of a session, for which somebody waits; None: as `budget`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Scheme:
     gives_table: bool = True
     looks_ahead: bool = False
     budget: float | None = None
+    session_budget: float | None = None
 
     @property
     def build(self) -> Callable[..., QueryTable | Race]:
@@ -70,7 +72,7 @@ SCHEMES: dict[str, Scheme] = {
         Scheme("enumerated", ("c",)),
         Scheme("optimal", ("gap", *_SEARCH), looks_ahead=True, budget=120.0),
         Scheme("race", ("seed",), gives_table=False),
-        Scheme("auto", _SEARCH, gives_table=False, looks_ahead=True, budget=30.0),
+        Scheme("auto", _SEARCH, gives_table=False, looks_ahead=True, budget=30.0, session_budget=2.0),
     )
 }
 """Every scheme by its name."""

@@ -61,13 +61,27 @@ class TableCache:
             if key is not None and key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        table = self._stored(memory.rows) if memory.lasting else self._build(memory.rows)
+        table = self._stored(memory.rows) if memory.lasting else self._build(memory.rows, lasting=False)
         if key is not None:
             self._keep(key, table)
         return table
 
-    def _build(self, rows: Rows | SparseRows) -> QuerySource:
-        options = {**self.options, "future": self._future} if self.look_ahead else self.options
+    def budget(self, *, lasting: bool) -> float | None:
+        """Seconds of processor time for a table; None where the scheme does not search.
+
+        lasting: the table after everything, which is kept on disk; for any other one somebody waits.
+        """
+        scheme = find_scheme(self.scheme)
+        usual = scheme.budget if lasting or scheme.session_budget is None else scheme.session_budget
+        return self.options.get("budget", usual)
+
+    def _build(self, rows: Rows | SparseRows, *, lasting: bool = True) -> QuerySource:
+        options = dict(self.options)
+        budget = self.budget(lasting=lasting)
+        if budget is not None:
+            options["budget"] = budget
+        if self.look_ahead:
+            options["future"] = self._future
         return design(rows, self.scheme, **options)
 
     def _stored(self, rows: Rows | SparseRows) -> QuerySource:

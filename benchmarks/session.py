@@ -1,0 +1,125 @@
+"""Sessions in time: processor seconds for each OFF request of a run of ten, and the cost over its lower bounds.
+
+    python benchmarks/session.py [--sizes 17 100] [--out FILE.json]
+
+A private request, then ten OFF ones, by the schemes `auto`, `greedy` and `race`, each with the budget that a session
+gives it. "First" is the table after everything, which is kept on disk; "each" the tables of the other nine requests,
+for which somebody waits: the mean and the largest. The cost is the expected one of every table met, summed, over the
+sum of the lower bounds for P, P^2, ..., P^10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from onoff.experiments import families
+from onoff.model.bounds import step_bounds
+from onoff.model.chain import MarkovChain
+from onoff.session import Session
+from onoff.session.seeded import SeededEntropy
+
+STEPS = 10
+SIZES = (17, 100)
+RUNS = 2
+LARGEST_GREEDY = 300
+CHAINS: dict[str, Callable[[int, np.random.Generator], Any]] = {
+    "dense": lambda n, rng: families.dirichlet(n, 1.0, rng),
+    "sticky": lambda n, rng: families.sticky(n, rng),
+    "zipf": lambda n, rng: families.zipf(n, rng),
+    "grid": lambda n, _: families.FAMILIES["grid"](n if n != 17 else 16, np.random.default_rng(0)),
+    "out-degree 6": lambda n, rng: families.out_degree(n, 6, rng),
+}
+
+
+def run(sizes: Sequence[int] = SIZES, seed: int = 1) -> dict[str, Any]:
+    """Every chain, size and scheme."""
+    cases = []
+    for n in sizes:
+        for name, make in CHAINS.items():
+            chain = MarkovChain(make(n, np.random.default_rng(seed)))
+            lower = sum(step.lower for step in step_bounds(chain, STEPS))
+            for scheme in ("auto", "greedy", "race"):
+                if scheme == "greedy" and n > LARGEST_GREEDY:
+                    continue
+                print(f"session: {name}, N = {chain.n}, {scheme}", file=sys.stderr, flush=True)
+                walks = [walk(chain, scheme, seed + at) for at in range(RUNS)]
+                each = np.array([seconds for _, seconds in walks])
+                cases.append(
+                    {
+                        "chain": name,
+                        "n": chain.n,
+                        "scheme": scheme,
+                        "over_bounds": float(np.mean([cost for cost, _ in walks])) / lower,
+                        "first_seconds": float(each[:, 0].mean()),
+                        "mean_seconds": float(each[:, 1:].mean()),
+                        "largest_seconds": float(each[:, 1:].max()),
+                    }
+                )
+    return {"benchmark": "session", "ok": _never_dearer(cases), "cases": cases}
+
+
+def walk(chain: MarkovChain, scheme: str, seed: int) -> tuple[float, list[float]]:
+    """The summed expected cost of ten OFF requests, and the processor seconds of each."""
+    rng = np.random.default_rng(seed)
+    session = Session(chain, scheme=scheme, entropy=SeededEntropy(rng))
+    path = chain.sample(STEPS + 1, rng).tolist()
+    session.request(path[0], private=True)
+    cost, seconds = 0.0, []
+    for x in path[1:]:
+        before = time.thread_time()
+        session.prepare()
+        seconds.append(time.thread_time() - before)
+        cost += session.expected_cost(private=False)
+        session.request(x, private=False)
+    return cost, seconds
+
+
+def _never_dearer(cases: list[dict[str, Any]]) -> bool:
+    """Whether `auto` is the cheapest everywhere, up to what few runs can tell."""
+    by_case: dict[tuple[str, int], dict[str, float]] = {}
+    for case in cases:
+        by_case.setdefault((case["chain"], case["n"]), {})[case["scheme"]] = case["over_bounds"]
+    return all(ratios["auto"] <= 1.05 * min(ratios.values()) for ratios in by_case.values())
+
+
+def show(result: dict[str, Any]) -> str:
+    """A line for each case."""
+    lines = [
+        "| chain | N | scheme | cost / bounds | first s | each s | largest s |",
+        "|---|---:|---|---:|---:|---:|---:|",
+    ]
+    for c in result["cases"]:
+        figures = (
+            f"{c['over_bounds']:.3f} | {c['first_seconds']:.2f} | {c['mean_seconds']:.2f} | {c['largest_seconds']:.2f}"
+        )
+        lines.append(f"| {c['chain']} | {c['n']} | {c['scheme']} | {figures} |")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="numbers of sources (17, 100)")
+    parser.add_argument("--out", type=Path, help="write the JSON to this file")
+    options = parser.parse_args()
+    result = run(options.sizes)
+    print(show(result), file=sys.stderr)
+    document = json.dumps(result, indent=2)
+    print(document)
+    if options.out is not None:
+        options.out.write_text(document + "\n", encoding="utf-8")
+    return 0 if result["ok"] else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
