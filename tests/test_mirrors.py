@@ -63,6 +63,7 @@ ELSEWHERE = {
     "server/shelf.py": ("server/test_answer.py", "the messages that answers are made of"),
     "server/sqlite.py": ("server/test_store.py", "every store passes the tests of the one contract"),
     "server/sqlite_schema.py": ("server/test_store.py", "every store passes the tests of the one contract"),
+    "server/sqlite_writer.py": ("server/test_store.py", "commits are tested through the store that makes them"),
     "server/valkey_scripts.py": ("server/test_store.py", "every store passes the tests of the one contract"),
     "session/bayes.py": ("session/test_session.py", "a memory of a session"),
     "session/last_query.py": ("session/test_session.py", "a memory of a session"),

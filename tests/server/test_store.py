@@ -315,7 +315,7 @@ def held(where):
 
 
 def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 3600.0)
+    monkeypatch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", 3600.0)
 
     async def body():
         where = str(tmp_path / "m.db")
@@ -338,7 +338,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkey
         where = str(tmp_path / "m.db")
         async with opened(where, frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a"])
-            monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 0.05)
+            monkeypatch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", 0.05)
             with held(where), pytest.raises(StoreUnavailable):
                 await store.publish("a", "a/b", b"x", 0)
             assert (await store.publish("a", "a/b", b"y", 0)).version == 1
@@ -350,18 +350,18 @@ def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp
     async def body():
         async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a", "b", "c"])
-            commits, commit = [], store._commit
+            commits, commit = [], store._writer._commit
 
             async def counted(batch):
                 commits.append(len(batch))
                 return await commit(batch)
 
-            monkeypatch.setattr(store, "_commit", counted)
-            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 3600.0)
+            monkeypatch.setattr(store._writer, "_commit", counted)
+            monkeypatch.setattr("onoff.server.sqlite_writer.COMMIT_SECONDS", 3600.0)
             for name in "abc":
                 await store.publish(name, "a/b", b"at once", 0)
             assert commits == [1, 1, 1]
-            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 2.0)
+            monkeypatch.setattr("onoff.server.sqlite_writer.COMMIT_SECONDS", 2.0)
             for step in range(20):
                 await store.admit(SESSION, step, bytes(32))
             publishing = [asyncio.create_task(store.publish(name, "a/b", b"together", 0)) for name in "abcabc"]
@@ -405,8 +405,8 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
         async with opened(str(path)) as store:
             await edit_catalogue(store, add=["a"])
             assert await store.readiness() == Readiness()
-            writer = store._writer
-            store._writer = sqlite3.connect(
+            writer = store._writer.connection
+            store._writer.connection = sqlite3.connect(
                 f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
             )
             with pytest.raises(StoreUnavailable):
@@ -414,8 +414,8 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
             readiness = await store.readiness()
             assert (readiness.answers, readiness.keeps) == (True, False)
             assert "readonly" in readiness.reason
-            store._writer.close()
-            store._writer = writer
+            store._writer.connection.close()
+            store._writer.connection = writer
             assert await store.readiness() == Readiness()
             writer.execute("DROP TABLE meta")
             readiness = await store.readiness()

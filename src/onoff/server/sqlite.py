@@ -1,10 +1,9 @@
 """The default store: one SQLite file, any number of worker processes on one machine.
 
-WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged. Waiting for the
-disk, the one slow part of it, is left to a thread; what comes meanwhile is committed together afterwards, and while
-many queries are asked a commit waits some milliseconds for more. Reading has a connection of its own. Beside the
-file lies a `StepTable` with the steps of the sessions and a generation, changed after a commit, before it is
-acknowledged, and at every opening: while it stays the same nothing acknowledged is new.
+WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged (`sqlite_writer`).
+Reading has a connection of its own. Beside the file lies a `StepTable` with the steps of the sessions and a
+generation, changed after a commit, before it is acknowledged, and at every opening: while it stays the same nothing
+acknowledged is new.
 
 The tables are described in `sqlite_schema`.
 """
@@ -15,17 +14,15 @@ import asyncio
 import json
 import os
 import sqlite3
-import threading
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from onoff.errors import OnOffError, StoreFull, StoreUnavailable, UnknownSource
+from onoff.errors import StoreFull, StoreUnavailable, UnknownSource
 from onoff.server import sqlite_schema as schema
 from onoff.server.editions import changed_per_hour, check_message, check_total, may_overflow
+from onoff.server.sqlite_writer import BUSY_SECONDS, GroupCommit, Work
 from onoff.server.steps import StepTable
 from onoff.server.store import (
     PROBE_SECONDS,
@@ -51,11 +48,6 @@ from onoff.wire import (
 
 T = TypeVar("T")
 
-BUSY_SECONDS = 5
-MAX_BATCH = 256
-MANY_QUERIES = 10  # since the last commit: from here on they come first ...
-COMMIT_SECONDS = 0.02  # ... and publishes are committed together, once in this time
-
 ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
 
 # One statement: all that it reads is of the same moment.
@@ -75,8 +67,8 @@ class SQLiteStore:
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
             _make_private(self._path)
-            self._writer = self._connect()
-            self._prepare(Catalogue((), frame_size, limit))
+            writer = self._connect()
+            self._prepare(writer, Catalogue((), frame_size, limit))
             self._reader = self._connect()
             self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
             self._steps.change_generation()  # for whoever died between the two
@@ -85,13 +77,7 @@ class SQLiteStore:
                 f"cannot open the store {self._path}: {error}",
                 hint="is it a writable SQLite file of onoff, and its disk not full?",
             ) from error
-        self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)
-        self._thread.start()
-        self._queue: deque[tuple[Callable[[sqlite3.Connection], Any], asyncio.Future[Any]]] = deque()
-        self._committing: asyncio.Task[None] | None = None
-        self._last_commit = 0.0
-        self._queries = 0
+        self._writer = GroupCommit(writer, self._steps.change_generation)
         self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
@@ -109,8 +95,7 @@ class SQLiteStore:
             )
         return connection
 
-    def _prepare(self, empty: Catalogue) -> None:
-        db = self._writer
+    def _prepare(self, db: sqlite3.Connection, empty: Catalogue) -> None:
         db.execute("BEGIN IMMEDIATE")
         try:
             schema.prepare_tables(db, self._path, empty)
@@ -119,81 +104,14 @@ class SQLiteStore:
                 db.execute("ROLLBACK")
             raise
         db.execute("COMMIT")
-        db.execute("PRAGMA busy_timeout=0")  # from here on `_begin` does the waiting
+        db.execute("PRAGMA busy_timeout=0")  # from here on `GroupCommit` does the waiting
 
-    async def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    async def _write(self, work: Work[T]) -> T:
         """The outcome of `work`, durable."""
-        done: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._queue.append((work, done))
-        if self._committing is None or self._committing.done():
-            self._committing = asyncio.create_task(self._commit_queue())
         try:
-            outcome: T = await done
+            return await self._writer.write(work)
         except sqlite3.Error as error:
             raise _unavailable(error) from error
-        return outcome
-
-    async def _commit_queue(self) -> None:
-        while self._queue:
-            await self._delay_commit()
-            batch = [self._queue.popleft() for _ in range(min(len(self._queue), MAX_BATCH))]
-            try:
-                outcomes = await self._commit([work for work, _ in batch])
-            except Exception as error:
-                outcomes = [error] * len(batch)
-            for (_, done), outcome in zip(batch, outcomes, strict=True):
-                _settle(done, outcome)
-
-    async def _delay_commit(self) -> None:
-        """A commit costs as much as dozens of queries, whatever is in it: while many are asked, commit less often."""
-        loop = asyncio.get_running_loop()
-        early = self._last_commit + COMMIT_SECONDS - loop.time()
-        if early > 0 and self._queries >= MANY_QUERIES:
-            await asyncio.sleep(early)
-        self._last_commit, self._queries = loop.time(), 0
-
-    async def _commit(self, batch: Sequence[Callable[[sqlite3.Connection], Any]]) -> list[Any]:
-        """What each returned, or the refusal it raised, in one transaction."""
-        db = self._writer
-        await self._begin()
-        try:
-            outcomes = []
-            for work in batch:
-                try:
-                    outcomes.append(work(db))
-                except OnOffError as refusal:  # raised before anything was written
-                    outcomes.append(refusal)
-            committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._commits.put(committed)
-            await committed
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        self._steps.change_generation()
-        return outcomes
-
-    def _commit_loop(self) -> None:
-        """The thread that waits for the disk. It takes the interpreter as seldom as it can: queries need it."""
-        while (committed := self._commits.get()) is not None:
-            outcome: Exception | None = None
-            try:
-                self._writer.execute("COMMIT")
-            except Exception as error:
-                outcome = error
-            committed.get_loop().call_soon_threadsafe(_settle, committed, outcome)
-
-    async def _begin(self) -> None:
-        """BEGIN IMMEDIATE; while another process writes, wait without holding up the readers of this one."""
-        deadline = time.monotonic() + BUSY_SECONDS
-        while True:
-            try:
-                self._writer.execute("BEGIN IMMEDIATE")
-                return
-            except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
-                    raise
-            await asyncio.sleep(0.002)
 
     # Reading, on the event loop's own connection.
 
@@ -254,7 +172,7 @@ class SQLiteStore:
         )
 
     def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        self._queries += 1
+        self._writer.queries += 1
         return self._steps.admit(session, step, digest)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
@@ -379,27 +297,13 @@ class SQLiteStore:
         await self._write(lambda db: db.execute("REPLACE INTO publishers VALUES (?, ?, ?)", row))
 
     async def close(self) -> None:
-        if self._committing is not None:
-            await self._committing
-        self._commits.put(None)
-        self._thread.join()
+        await self._writer.close()
         self._reader.close()
-        self._writer.close()
         self._steps.close()
 
 
 def _soon(callback: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(callback)
-
-
-def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
-    """Tell whoever waits, unless it has gone."""
-    if done.done():
-        return
-    if isinstance(outcome, Exception):
-        done.set_exception(outcome)
-    else:
-        done.set_result(outcome)
 
 
 def _insert(db: sqlite3.Connection, name: str, message: Message, number: int) -> None:
