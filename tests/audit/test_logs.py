@@ -96,6 +96,20 @@ def test_honest_logs_of_a_gateway_and_of_its_server_are_sound(scheme, server, ch
     assert (seen["queries"], seen["messages"], seen["retries"]) == (60, report["messages"], 1)
 
 
+def test_a_log_with_readings_from_the_mirror_is_sound_and_not_without_their_marks(server, chain, tmp_path, capsys):
+    log = tmp_path / "seen.jsonl"
+    for requests in (sample(30, 3), sample(30, 4)):  # the second time after a restart
+        with gateway(tmp_path, url=server.url, chain=CHAIN, scheme="auto", log=log, refresh=3600.0) as local:
+            follow(local, requests)
+    report = verdict(capsys, log, chain, "auto", 0)
+    assert (report["queries"], report["sessions"]) == (48, 1)
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    assert sum("mirror" in line for line in lines) == 12
+    for line in lines:
+        line.pop("mirror", None)
+    assert verdict(capsys, write(tmp_path / "bare.jsonl", lines), chain, "auto", 5)["faults"]
+
+
 def test_look_ahead_acts_on_this_chain():
     """The tables of `auto` are not those that it makes without looking ahead: the audit must look ahead as well."""
     everything = LastQuery(CHAIN, tuple(range(6)), 0)

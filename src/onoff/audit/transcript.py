@@ -12,8 +12,9 @@ A log is JSON lines, one object per query as the server saw it, in order:
     note      where given and not null: why everything was asked
     time, and anything else, is passed over
 
-The gateway writes such lines, for one user. A server's log has no `private`, and the sessions of its users may take
-turns in it. From the chain and the scheme every line is recomputed:
+`mirror: true` says that since the step before something was read from the mirror, which asks nobody and leaves the
+session as after a query for everything. The gateway writes such lines, for one user. A server's log has no `private`,
+and the sessions of its users may take turns in it. From the chain and the scheme every line is recomputed:
 
     canonical   sources ascend, none twice, all of them exist, at least one
     same        a step sent again shows the same set
@@ -72,6 +73,7 @@ class LogLine:
     cost: int | None = None
     session: str | None = None
     noted: bool = False
+    mirror: bool = False
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,8 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
             hint="private is true, false or null, and cost a whole number",
         )
     named = None if session is None else str(session)
-    return LogLine(number, step, tuple(sources), private, cost, named, fields.get("note") is not None)
+    noted, mirror = fields.get("note") is not None, fields.get("mirror") is True
+    return LogLine(number, step, tuple(sources), private, cost, named, noted, mirror)
 
 
 def audit_log(lines: Iterable[LogLine], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
@@ -193,18 +196,21 @@ class _Judge:
 
     def see(self, line: LogLine) -> None:
         stood = self.sessions.get(line.session)
+        new = stood is None
+        if line.mirror and (stood is None or line.step != stood.step):  # read here meanwhile: as after everything
+            stood = _Standing(line.step - 1 if stood is None else stood.step, self._everything)
         reason = self._not_canonical(line)
         if reason is None and stood is not None and line.step == stood.step:
             self.audit.retries += 1
             if line.sources != stood.last:
                 self._fault(line, "a step was sent again with another set")
             return
-        reason = reason or self._out_of_order(line, stood) or self._not_followed(line, stood)
+        reason = reason or self._out_of_order(line, None if new else stood) or self._not_followed(line, stood)
         if reason is not None:
             self._fault(line, reason)
         self.audit.queries += 1
         self.audit.messages += len(line.sources)
-        self.audit.sessions += stood is None
+        self.audit.sessions += new
         # after a faulty line nothing is taken for granted: what follows is judged as after everything
         self.sessions[line.session] = _Standing(line.step, line.sources if reason is None else self._everything)
         self.present = line.session

@@ -124,6 +124,8 @@ class Engine:
         self._building: tuple[int, float] | None = None
         self._observing: list[tuple[float, Sent, int]] = []
         self._unweighed: list[Sent] = []
+        last = None if self._client is None else self._client.status()["last"]
+        self._read_here = last is not None and bool(last["mirror"])
         self.presence = Presence(url, None if chain is None else chain.names, heartbeat, self.board)
         self._estimate = None if self._client is None else Estimate(self._client, self.board)
         self.refresher = self._new_refresher(mirrored, refresh)
@@ -253,7 +255,7 @@ class Engine:
             job.steps.append(Step(moment, sent, left=end > begin))
 
     def _settled(self, job: Job, outcome: Message | OnOffError) -> None:
-        self._unweighed = [step.sent for step in job.steps if step.sent.mirror or self.log.add(step, job.wanted)]
+        self._unweighed = [step.sent for step in job.steps if self._note(step, job.wanted)]
         if isinstance(outcome, ServerUnreachable):
             self.presence.report(False, outcome.message)
         elif isinstance(outcome, OnOffError):
@@ -262,6 +264,14 @@ class Engine:
             if not outcome.sent.mirror:
                 self.presence.report(True, None)
             self.board.changed()
+
+    def _note(self, step: Step, wanted: int) -> bool:
+        """Log a step that the server sees, and remember one that it does not; whether it is to be weighed."""
+        if step.sent.mirror:
+            self._read_here = True
+            return True
+        after, self._read_here = self._read_here, False
+        return self.log.add(step, wanted, after_reading=after)
 
     def _weigh(self, job: Job) -> None:
         for sent in self._unweighed:

@@ -8,6 +8,8 @@ As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, source
 log` reads them. What was wanted is in no line. A step of which nothing left, because nobody answered, has `"sent":
 false` and counts in no total; it is written when the next step is, unless it leaves before.
 
+`"mirror": true`: since the step before something was read from the mirror, so the step was drawn as after everything.
+
 The file, if there is one, gets each line as it comes and is for its owner only; if it cannot be written any more it
 ends there, with a warning, and requests go on. Totals count everything that left since the gateway was started.
 """
@@ -66,6 +68,7 @@ class SeenStep:
     sent: Sent
     left: bool
     wanted: int | None
+    after_reading: bool = False
     weighed: Assessment | None = None
     written: bool = False
 
@@ -76,6 +79,8 @@ class SeenStep:
             seen["sources"] = list(self.sent.sources)
         moment = datetime.fromtimestamp(self.time, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         line = {**seen, "cost": self.sent.cost, "time": moment, "session": self.sent.session}
+        if self.after_reading:
+            line["mirror"] = True
         return line if self.left else {**line, "sent": False}
 
     def shown(self, level: str) -> dict[str, Any]:
@@ -123,14 +128,23 @@ class SeenLog:
             except OSError as error:
                 raise InvalidInput(f"{path}: {error.strerror}", hint="give the path of a file") from None
 
-    def add(self, step: Step, wanted: int) -> bool:
-        """Note a step, or that one which is known has left; whether it is still to be weighed."""
+    def add(self, step: Step, wanted: int, *, after_reading: bool = False) -> bool:
+        """Note a step, or that one which is known has left; whether it is still to be weighed.
+
+        Parameters
+        ----------
+        step, wanted
+            The step, and the number of the source that was wanted, which is secret.
+        after_reading
+            Whether something was read from the mirror since the step before.
+        """
         with self._lock:
             known = self._find(step.sent)
             if known is None:
                 if self._steps:
                     self._settle(self._steps[-1])
-                known = SeenStep(step.time, step.sent, step.left, wanted if self.level == "full" else None)
+                kept = wanted if self.level == "full" else None
+                known = SeenStep(step.time, step.sent, step.left, kept, after_reading)
                 self._steps.append(known)
                 self.totals.unsent += not step.left
                 if step.left:
