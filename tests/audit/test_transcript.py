@@ -1,14 +1,17 @@
 """The audit of a log: silent on honest sessions, and each rule red on a line that breaks it."""
 
 import json
+import random
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from tests.support.chains import NAMED, P2, P3
+from tests.support.world import NAMES, P4, Direct, World
 
 from onoff.audit import transcript
 from onoff.audit.transcript import LogLine, audit_log, parse_line, read_log
+from onoff.client import Client, MemoryJournal
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
@@ -99,9 +102,11 @@ def test_a_retry_shows_the_same_set_or_is_a_fault():
 
 def test_a_new_session_begins_with_everything():
     lines = honest(P2, 20)
-    plain = LogLine(99, 0, (0,), False, 1, "another")
+    plain = LogLine(99, 0, (0,), True, 1, "another")
     assert "did not start by asking" in audit_log([*lines, plain], P2, "greedy").faults[0].reason
-    audit = audit_log([*lines, replace(plain, sources=(0, 1), cost=2, noted=True)], P2, "greedy")
+    after_a_read = audit_log([*lines, LogLine(99, 0, (0,), False, 1, "another")], P2, "greedy")
+    assert (after_a_read.sound, after_a_read.after_reads) == (True, 1)
+    audit = audit_log([*lines, replace(plain, private=False, sources=(0, 1), cost=2, noted=True)], P2, "greedy")
     assert audit.sound
     assert audit.sessions == 2
     assert audit.everything >= 1
@@ -180,3 +185,27 @@ def test_endless_lines_are_refused(tmp_path, monkeypatch):
     path.write_text('{"step": 0, "sources": [0]}')
     with pytest.raises(InvalidInput, match="longer than 10"):
         list(read_log(path))
+
+
+def test_queries_after_reads_of_the_mirror_are_sound_and_counted():
+    """A client that reads its mirror while ON; the server hears of the open requests alone."""
+    rng, seen, world = random.Random(3), [], World(NAMES)
+    settings = {"tick": 0, "background": False, "transport": Direct(world), "observe": seen.append}
+    chain = MarkovChain(P4, names=NAMES)
+    with Client("http://server.test", chain, MemoryJournal(), "greedy", **settings) as client:
+        client.get("alpha", private=False)
+        client.refresh()
+        for _ in range(120):
+            name = rng.choice(NAMES)
+            client.read(name) if rng.random() < 0.5 else client.get(name, private=False)
+    heard = [sent for sent in seen if not sent.mirror]
+    lines = [
+        LogLine(number, sent.step, sent.sources, sent.private, len(sent.sources), sent.session)
+        for number, sent in enumerate(heard)
+    ]
+    audit = audit_log(lines, chain, "greedy")
+    audit.require_sound()
+    assert audit.after_reads > 5
+    assert audit.as_dict()["after_reads"] == audit.after_reads
+    wrong = [replace(line, sources=(0,), cost=1) if line.sources == (0, 1, 2, 3) else line for line in lines]
+    assert not audit_log([replace(line, private=True) for line in wrong], chain, "greedy").sound

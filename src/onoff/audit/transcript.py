@@ -23,6 +23,8 @@ and the sessions of its users may take turns in it. From the chain and the schem
     OFF         a query of the table of the query before, which is rebuilt here; while nothing is hidden, one source
     everything  all sources at any time: the safe answer to doubt, counted
     new session after the first one: all sources, since what was asked before may be lost
+    a read      the mirror is read without asking anybody, and what follows is drawn as after everything; an OFF query
+                that does not follow from the one before may do so, and is counted (`after_reads`)
     one user    who knows the switch does not go back to a session that was left for another one
     beginning   a log that starts within a session is taken at its word for its first line, a server's log for the
                 first line of every session
@@ -98,6 +100,8 @@ class LogAudit:
     everything: int = 0
     """Queries for all sources where less would have done."""
     messages: int = 0
+    after_reads: int = 0
+    """Queries that do not follow from the one before, but from a read of the mirror, which asks nobody."""
     without_table: int = 0
     """Queries drawn from what cannot be rebuilt here, so that only the least was checked."""
     faults: list[LogFault] = field(default_factory=list)
@@ -120,6 +124,7 @@ class LogAudit:
             "sessions": self.sessions,
             "everything": self.everything,
             "messages": self.messages,
+            "after_reads": self.after_reads,
             "without_table": self.without_table,
             "fit": self.fit,
             "faults": [{"line": f.line, "step": f.step, "reason": f.reason} for f in self.faults],
@@ -243,7 +248,19 @@ class _Judge:
         return None
 
     def _not_followed(self, line: LogLine, stood: _Standing | None) -> str | None:
-        """Why `line` cannot follow the query before in its session, or None."""
+        """Why `line` cannot come after the query before in its session, nor after a read of the mirror; or None."""
+        reason = self._not_after(line, stood)
+        if reason is not None and line.private is not True and self._after_a_read(line):
+            self.audit.after_reads += 1
+            return None
+        return reason
+
+    def _after_a_read(self, line: LogLine) -> bool:
+        """Whether the query is one of the table that follows a read of the mirror, of which nobody hears."""
+        state = self._state(self._everything)
+        return state.table is not None and line.sources in state.queries
+
+    def _not_after(self, line: LogLine, stood: _Standing | None) -> str | None:
         query, first = line.sources, not self.sessions
         if stood is None and line.step > 0 and (first or line.private is None):
             return None
