@@ -17,7 +17,6 @@ ELSEWHERE = {
     "cli/catalogue.py": ("cli/test_serve.py", "asks the server that is started there"),
     "cli/doctor.py": ("cli/test_connection.py", "looks at the connection"),
     "cli/gateway.py": ("gateway/test_run.py", "starts the gateway's process"),
-    "cli/interrupt.py": ("cli/test_design.py", "how Ctrl-C stops a search"),
     "cli/publish.py": ("cli/test_serve.py", "publishes to the server that is started there"),
     "cli/state.py": ("cli/test_connection.py", "looks at the client's state"),
     "client/background.py": ("client/test_client.py", "runs behind a client"),
