@@ -6,7 +6,7 @@ import pytest
 
 from onoff.audit.client import Fault
 from onoff.audit.live import LiveUsers
-from onoff.audit.sampled import collect, judge
+from onoff.audit.sampled import collect, judge_trials
 from onoff.cli import run
 from onoff.client import Client
 from onoff.errors import InvalidInput
@@ -32,7 +32,7 @@ def test_the_real_client_passes(server):
     users = LiveUsers(server.url, CHAIN, "single")
     trials = collect(CHAIN, parse("ON OFF"), users.user, 150)
     assert users.times.shape == (150, 2)
-    audit = judge(trials, parse("ON OFF"), times=users.times)
+    audit = judge_trials(trials, parse("ON OFF"), times=users.times)
     assert audit.passed
     assert audit.smallest < 2
     assert len({trial.seen for trial in trials}) == 3
@@ -60,7 +60,7 @@ def test_time_sharing_over_http_is_rejected(server, monkeypatch):
     """0.278 bits; 300 sessions see 0.25 with probability 1 - 1e-6."""
     monkeypatch.setattr("onoff.audit.live.Client", Plain)
     users = LiveUsers(server.url, CHAIN, "single")
-    audit = judge(collect(CHAIN, parse("ON OFF"), users.user, 300), parse("ON OFF"), times=users.times)
+    audit = judge_trials(collect(CHAIN, parse("ON OFF"), users.user, 300), parse("ON OFF"), times=users.times)
     assert not audit.passed
     assert "step 1: what the server sees depends on the private request of step 0" in audit.breach
 

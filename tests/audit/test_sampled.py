@@ -10,7 +10,7 @@ from tests.support.controls import clients, sessions
 from tests.support.controls.clients import as_client
 
 from onoff.audit.client import Fault, client_user
-from onoff.audit.sampled import Trial, collect, judge, session_user
+from onoff.audit.sampled import Trial, collect, judge_trials, session_user
 from onoff.errors import InvalidInput
 from onoff.model.patterns import parse
 from onoff.session import Session
@@ -33,7 +33,7 @@ BROKEN_CLIENTS = {
 
 
 def audit_of(user, chain, pattern, count):
-    return judge(collect(chain, parse(pattern), user, count), parse(pattern))
+    return judge_trials(collect(chain, parse(pattern), user, count), parse(pattern))
 
 
 @pytest.mark.parametrize("name", LEAKY)
@@ -92,4 +92,4 @@ def test_the_true_client_is_rejected_0_times_of_200(fault):
 
 def test_too_few_sessions_are_refused():
     with pytest.raises(InvalidInput, match="too few"):
-        judge([Trial((0,), ((0,),))] * 99, (True,))
+        judge_trials([Trial((0,), ((0,),))] * 99, (True,))

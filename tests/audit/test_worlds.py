@@ -9,7 +9,7 @@ from tests.support.chains import NAMED, P2, P3
 
 from onoff.audit.branches import enumerate_branches
 from onoff.audit.exact import NaiveSession
-from onoff.audit.worlds import History, Worlds
+from onoff.audit.worlds import SeenHistory, Worlds
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT
 from onoff.session import Session
@@ -60,7 +60,7 @@ def test_the_law_is_that_of_whole_paths_exactly(name, pattern):
 
 
 def test_one_history_is_one_object_with_all_that_was_seen():
-    start = History()
+    start = SeenHistory()
     first = start.then(0, "a")
     assert start.then(0, "a") is first
     assert start.then(1, "b") is not first

@@ -24,7 +24,7 @@ def test_the_table_has_a_line_for_every_model_and_the_bound_below():
     rng = np.random.default_rng(0)
     visits = people.sample_many(1000, 13, rng).tolist()
     split = readers.Split(people.names, [], [], visits)
-    audits = {"theirs": readers.judge(people, people, split, "private", 200, lambda line: None)}
+    audits = {"theirs": readers.audit_model(people, people, split, "private", 200, lambda line: None)}
     table = readers._table(audits, 3).splitlines()
     assert [line.split("|")[1].strip() for line in table[2:]] == [
         "naive switching",

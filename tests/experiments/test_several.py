@@ -22,10 +22,10 @@ def data(tmp_path):
 
 
 def test_more_servers_cost_less_and_a_private_request_costs_what_the_formula_says(data):
-    text = several.section(data, 200).text
+    text = several.servers_section(data, 200).text
     lines = [line for line in text.splitlines() if line[:3] in ("| 1", "| 2", "| 3")]
     rows = [[float(cell) for cell in line.strip("| ").split("|")] for line in lines]
     assert [row[0] for row in rows] == [1, 2, 3]
     assert [row[1] for row in rows] == pytest.approx([5, 2 - 2**-4, (1 - 3**-5) * 1.5], abs=1e-3)
-    assert rows[0][2] > rows[1][2] > rows[2][2] >= several.STEPS
+    assert rows[0][2] > rows[1][2] > rows[2][2] >= several.OPEN_STEPS
     assert [row[3] for row in rows] == pytest.approx([11 * row[1] for row in rows], abs=0.01)

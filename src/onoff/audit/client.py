@@ -32,7 +32,7 @@ from typing import Any, ClassVar, Self
 
 from onoff.audit.branches import ScriptedEntropy
 from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.audit.recorder import URL, Exchange, Recorder
+from onoff.audit.recorder import URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
 from onoff.client.exchange import Request
@@ -70,7 +70,7 @@ CLIENT_ATTEMPTS = 2
 class RequestSeen:
     """What the server saw of one request. right: the message was the wanted one, or none was delivered."""
 
-    sources: tuple[Exchange, ...]
+    sources: tuple[SeenExchange, ...]
     asked: int
     right: bool
 
@@ -262,7 +262,7 @@ class ClientRun:
         events, asked = self.taken()
         return RequestSeen(events, asked, right)
 
-    def taken(self) -> tuple[tuple[Exchange, ...], int]:
+    def taken(self) -> tuple[tuple[SeenExchange, ...], int]:
         """What the server saw of the request, and how many messages it asked for."""
         return self.recorder.take()
 

@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Self
 
-from onoff.audit.worlds import Auditable, History, Worlds
+from onoff.audit.worlds import Auditable, SeenHistory, Worlds
 from onoff.errors import PrivacyBreach
 from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
@@ -52,7 +52,7 @@ NOISE = 1e-12
 """Bits that are no more than the rounding of a sum of floats."""
 
 HiddenRequests = tuple[int, ...]
-Joint = Mapping[tuple[HiddenRequests, History], int]
+Joint = Mapping[tuple[HiddenRequests, SeenHistory], int]
 """Weights of private requests b and what was seen q, over some denominator."""
 
 
@@ -291,12 +291,15 @@ def _rounding(session: Auditable) -> Fraction:
 
 def _laws(
     worlds: Worlds, promised: int | None
-) -> tuple[dict[tuple[HiddenRequests, History], int], dict[History | None, dict[tuple[HiddenRequests, History], int]]]:
+) -> tuple[
+    dict[tuple[HiddenRequests, SeenHistory], int],
+    dict[SeenHistory | None, dict[tuple[HiddenRequests, SeenHistory], int]],
+]:
     """The law of the last `promised` private requests (None: all) and what was seen; the same by the history before."""
-    law: dict[tuple[HiddenRequests, History], int] = defaultdict(int)
+    law: dict[tuple[HiddenRequests, SeenHistory], int] = defaultdict(int)
     for world, (weight, _) in worlds.held.items():
         law[world.hidden if promised is None else world.hidden[-promised:], world.history] += weight
-    by_history: dict[History | None, dict[tuple[HiddenRequests, History], int]] = defaultdict(dict)
+    by_history: dict[SeenHistory | None, dict[tuple[HiddenRequests, SeenHistory], int]] = defaultdict(dict)
     for (hidden, history), weight in law.items():
         by_history[history.before][hidden, history] = weight
     return law, by_history
@@ -307,24 +310,24 @@ def _conditional_information(joints: Iterable[Joint], whole: int) -> float:
     return math.fsum(sum(joint.values()) / whole * mutual_information(joint) for joint in joints)
 
 
-def _marginals(joint: Joint) -> tuple[dict[HiddenRequests, int], dict[History, int], int]:
+def _marginals(joint: Joint) -> tuple[dict[HiddenRequests, int], dict[SeenHistory, int], int]:
     left: dict[HiddenRequests, int] = defaultdict(int)
-    right: dict[History, int] = defaultdict(int)
+    right: dict[SeenHistory, int] = defaultdict(int)
     for (b, q), weight in joint.items():
         left[b] += weight
         right[q] += weight
     return left, right, sum(left.values())
 
 
-def _best_guesses(joint: Joint) -> dict[History, int]:
+def _best_guesses(joint: Joint) -> dict[SeenHistory, int]:
     """max over b of P(b, q), for every q."""
-    best: dict[History, int] = defaultdict(int)
+    best: dict[SeenHistory, int] = defaultdict(int)
     for (_, q), weight in joint.items():
         best[q] = max(best[q], weight)
     return best
 
 
-def _largest_deviation(joint: Joint) -> tuple[Fraction, History | None]:
+def _largest_deviation(joint: Joint) -> tuple[Fraction, SeenHistory | None]:
     """The largest |P(b,q|h) - P(b|h) P(q|h)| over all b and q, and the q where it is."""
     left, right, total = _marginals(joint)
     worst, told = 0, None

@@ -28,13 +28,13 @@ from onoff.session.last_query import LastQueries, LastQuery
 from onoff.session.memory import Memory
 from onoff.tables.table import QueryTable
 
-MOST_CELLS = 20_000_000
+MOST_PROBABILITIES = 20_000_000
 """Probabilities of a model that an observer holds at most."""
 
 Requests = tuple[int, ...]
 
 
-class Model(Protocol):
+class ReaderModel(Protocol):
     """What an observer must know of how requests follow one another; a `RequestModel` does."""
 
     @property
@@ -149,10 +149,10 @@ class _Moves:
 class Observer:
     """Follows sessions whose readers are believed to follow `model`."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: ReaderModel) -> None:
         self.n = model.n
         cells = model.types * len(model.contexts) * model.n
-        if cells > MOST_CELLS:
+        if cells > MOST_PROBABILITIES:
             raise InvalidInput(
                 f"{model.types} types, {len(model.contexts)} contexts and {model.n} sources are too many to observe by",
                 hint="give an attacker's model with fewer",

@@ -8,7 +8,7 @@ while it listens, whatever the client believes of itself:
     one length                 queries have one length, and are canonical
     editions                   changes are asked for since an edition that was told, as whoever has it would
 
-What it saw of a request is a tuple of `Exchange`s: address, headers, body, and how much of the answer was to be read.
+What it saw of a request is a tuple of `SeenExchange`s: address, headers, body, and how much of the answer was read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ URL = "http://audit.invalid"
 LIFE = b"one life of many"
 
 
-class Exchange(NamedTuple):
+class SeenExchange(NamedTuple):
     """One exchange, as the server sees it."""
 
     method: str
@@ -52,7 +52,7 @@ class Recorder:
         self.catalogue = wire.Catalogue(names, RECORDER_FRAME_SIZE)
         self.journal = journal
         self.judging = judging
-        self.events: list[Exchange] = []
+        self.events: list[SeenExchange] = []
         self.asked = 0
         """Messages asked for since the last `take`."""
         self.sums = 0
@@ -78,7 +78,7 @@ class Recorder:
         digest = wire.next_digest(last.digest, source, self._latest(source))
         self.editions.append(wire.Edition(last.epoch, last.life, last.number + 1, digest))
 
-    def take(self) -> tuple[tuple[Exchange, ...], int]:
+    def take(self) -> tuple[tuple[SeenExchange, ...], int]:
         """What was seen since the last time, and how many messages that asked for."""
         taken, asked = tuple(self.events), self.asked
         self.events, self.asked = [], 0
@@ -88,7 +88,7 @@ class Recorder:
         query = request.path in {wire.QUERY_PATH, wire.SUM_PATH} or request.path.startswith(wire.CHANGES_PATH)
         if query and self.fault(request, False):
             return Failure("lost on the way")
-        self.events.append(Exchange(request.method, request.path, request.headers, request.body, request.limit))
+        self.events.append(SeenExchange(request.method, request.path, request.headers, request.body, request.limit))
         if request.path == wire.CATALOGUE_PATH:
             return _json(200, wire.encode_catalogue(self.catalogue))
         if request.path == wire.SEEN_PATH:

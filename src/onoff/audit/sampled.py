@@ -147,7 +147,7 @@ def session_user(start: Session) -> NewUser:
     return user
 
 
-def judge(
+def judge_trials(
     trials: Sequence[Trial], pattern: tuple[bool, ...], *, alpha: float = ALPHA, times: Floats | None = None
 ) -> SampledAudit:
     """The verdict on trials. times: seconds that each step took, shape (trials, steps), for the attacker alone."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from onoff.audit.client import AuditedClient, ClientRun, Fault
 from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.audit.recorder import Exchange, Recorder
+from onoff.audit.recorder import Recorder, SeenExchange
 from onoff.errors import PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session.cache import TableCache
@@ -72,7 +72,7 @@ class ServersRun(ClientRun):
                 raise PrivacyBreach(f"server {place} was not asked")
         return message
 
-    def taken(self) -> tuple[tuple[Exchange, ...], int]:
+    def taken(self) -> tuple[tuple[SeenExchange, ...], int]:
         taken = [recorder.take() for recorder in self.recorders]
         asked = sum(count for _, count in taken)
         if self.view is not None:

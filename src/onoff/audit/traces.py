@@ -39,7 +39,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onoff.audit.attacker import choice_law, fit_choice
-from onoff.audit.observer import Channel, Model, Observer, View, channel_of, hidden_values, remembered
+from onoff.audit.observer import Channel, Observer, ReaderModel, View, channel_of, hidden_values, remembered
 from onoff.errors import InvalidInput
 from onoff.information import table_chances
 from onoff.model.rows import Floats, Integers
@@ -179,7 +179,7 @@ class TraceAudit:
 def audit_traces(
     start: Session,
     cases: Sequence[Case],
-    attackers: Mapping[str, Model],
+    attackers: Mapping[str, ReaderModel],
     before: Before,
     *,
     users: int,
@@ -262,7 +262,7 @@ def audit_traces(
 
 # -- sessions ------------------------------------------------------------------------------------------------
 
-Seen = Sequence[tuple[Case, Sequence[Channel]]]
+Sightings = Sequence[tuple[Case, Sequence[Channel]]]
 """Readers by place of X, each with how its queries were drawn."""
 
 
@@ -272,7 +272,7 @@ def _send(
     before: Before,
     entropy: Callable[[], Entropy],
     progress: Callable[[int], None],
-) -> Seen:
+) -> Sightings:
     """Send the requests of readers; those with impossible requests are left out."""
     found: list[tuple[Case, Sequence[Channel]]] = []
     standing = PrivateStarts(start) if before == "private" else None
@@ -327,7 +327,7 @@ def _plain(case: Case, before: Before, n: int) -> list[Channel]:
 # -- attackers -----------------------------------------------------------------------------------------------
 
 
-def posteriors(observer: Observer, seen: Seen, before: Before, back: int = 0) -> Floats:
+def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 0) -> Floats:
     """The law of a private request for an observer: before, and after each query that follows X.
 
     Parameters
@@ -401,7 +401,7 @@ def _trained_at(after: int) -> list[int]:
     return sorted({0, after, *(k for k in (1, 2, 5, 10) if k <= after)})
 
 
-def _features(laws: Floats, seen: Seen, k: int) -> Floats:
+def _features(laws: Floats, seen: Sightings, k: int) -> Floats:
     """What a choice model knows of each value x of X after k queries, shape (readers, values, features).
 
     Its logarithm of probability by the Bayes attacker; how much of all, of the first and of the last query x was;
@@ -417,7 +417,7 @@ def _features(laws: Floats, seen: Seen, k: int) -> Floats:
     return np.concatenate([np.stack(by_value, axis=2), every], axis=2)
 
 
-def _trained(laws: Floats, seen: Seen, wanted: Integers) -> Floats:
+def _trained(laws: Floats, seen: Sightings, wanted: Integers) -> Floats:
     """The laws of choice models that start from given laws, each trained on the readers of the other folds.
 
     Only for some numbers of queries; for the others the given laws are returned.

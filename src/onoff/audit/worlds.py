@@ -56,19 +56,19 @@ class Auditable(Protocol):
     def fork(self, entropy: Entropy) -> Self: ...
 
 
-class History:
+class SeenHistory:
     """What the server saw, step by step: one object for each history, however many worlds share it."""
 
     __slots__ = ("_after", "before", "seen")
 
-    def __init__(self, before: History | None = None, seen: Any = None) -> None:
+    def __init__(self, before: SeenHistory | None = None, seen: Any = None) -> None:
         self.before, self.seen = before, seen
-        self._after: dict[int, History] = {}
+        self._after: dict[int, SeenHistory] = {}
 
-    def then(self, number: int, seen: Any) -> History:
+    def then(self, number: int, seen: Any) -> SeenHistory:
         """This history and one thing more; `number` stands for what was seen, and is quicker to look up."""
         if number not in self._after:
-            self._after[number] = History(self, seen)
+            self._after[number] = SeenHistory(self, seen)
         return self._after[number]
 
     @property
@@ -82,7 +82,7 @@ class World(NamedTuple):
 
     hidden: tuple[int, ...]
     person: Hashable
-    history: History
+    history: SeenHistory
     state: int
 
 
@@ -120,7 +120,7 @@ class Worlds:
 
     @classmethod
     def before_the_first_request(cls, model: Model, start: Auditable) -> Worlds:
-        return cls(model, {World((), None, History(), -1): (1, start)})
+        return cls(model, {World((), None, SeenHistory(), -1): (1, start)})
 
     def __len__(self) -> int:
         return len(self.held)

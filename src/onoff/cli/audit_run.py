@@ -11,7 +11,7 @@ from rich.console import Console
 
 from onoff.audit.client import Fault
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
-from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge
+from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
 from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
@@ -56,7 +56,7 @@ def run(
     users = LiveUsers(url, loaded, scheme, Fault(fault), at)
     with progress("sessions", sessions) as done:
         trials = collect(loaded, statuses, users.user, sessions, done)
-    audit = judge(trials, statuses, times=users.times)
+    audit = judge_trials(trials, statuses, times=users.times)
     if html is not None:
         _write(html, audit, f"{url}, {pattern}, {sessions} sessions")
     emit(audit.as_dict(), json, lambda console: _show(console, audit))

@@ -20,7 +20,7 @@ from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 
-COLUMNS = ("OFF requests", "messages", "at least", "bits", "±", "right more often", "naive bits", "naive right")
+STEP_COLUMNS = ("OFF requests", "messages", "at least", "bits", "±", "right more often", "naive bits", "naive right")
 READERS = (
     "The requests of real readers went through real sessions; none of them was used to learn the attackers. 'bits' is "
     "what the best attacker gained about the last private request, 'at least' what any scheme that hides it must ask."
@@ -141,7 +141,7 @@ def _remarks(audit: TraceAudit) -> list[str]:
 
 
 def _show(console: Console, audit: TraceAudit) -> None:
-    console.print(table(COLUMNS, _lines(audit)))
+    console.print(table(STEP_COLUMNS, _lines(audit)))
     for remark in _remarks(audit):
         console.print(remark)
     console.print(audit.in_words())
@@ -150,5 +150,5 @@ def _show(console: Console, audit: TraceAudit) -> None:
 def _write(path: Path, audit: TraceAudit, what: str) -> None:
     from onoff.audit.report import Part, page, plot_traces, write
 
-    part = Part(what, [READERS, *_remarks(audit)], COLUMNS, _lines(audit), plot_traces(audit))
+    part = Part(what, [READERS, *_remarks(audit)], STEP_COLUMNS, _lines(audit), plot_traces(audit))
     write(path, page("Audit of real readers", audit.in_words(), True, [part]))

@@ -25,8 +25,8 @@ from onoff.session.seeded import SeededEntropy
 AFTER = 10
 ATTACKER_TYPES = 24
 SCHEME = "greedy"
-COMMAND = "python -m onoff.experiments.results --only readers"
-SHOWN = (1, 2, 5, 10)
+READERS_COMMAND = "python -m onoff.experiments.results --only readers"
+STEPS_SHOWN = (1, 2, 5, 10)
 """After how many OFF requests the table says what is known."""
 
 
@@ -50,22 +50,22 @@ class Split:
         return [[self.names[x] for x in visit] for visit in visits]
 
 
-def section(data: Path, users: int, say: Callable[[str], None] = lambda line: None) -> Section:
+def readers_section(data: Path, users: int, say: Callable[[str], None] = lambda line: None) -> Section:
     """The part of the results page."""
     split = Split.of(Trace(data))
     models = learn_models(split, say)
     attacker = RequestModel.fit(
         split.named(split.attacked), split.names, order=2, types=_at_most(ATTACKER_TYPES, split.attacked), seed=SEED
     )
-    audits = {name: judge(model, attacker, split, "private", users, say) for name, model in models.items()}
+    audits = {name: audit_model(model, attacker, split, "private", users, say) for name, model in models.items()}
     chosen = list(models)[-1]
     known = {
-        name: judge(models[name], attacker, split, "open", max(users // 2, 200), say)
+        name: audit_model(models[name], attacker, split, "open", max(users // 2, 200), say)
         for name in ("first order", chosen)
     }
     parts = [_intro(split, users), _table(audits, len(split.names)), _in_words(audits, chosen), _open(known)]
     caption = "Bits that real readers give away about their last private request, for sessions of several models."
-    parts.append(shown("readers", caption, COMMAND))
+    parts.append(shown("readers", caption, READERS_COMMAND))
     return Section("\n".join(parts), {"readers": _figure(audits)})
 
 
@@ -86,7 +86,7 @@ def _at_most(types: int, visits: Sequence[Any]) -> int:
     return max(1, min(types, len(visits) // 10))
 
 
-def judge(
+def audit_model(
     model: Model, attacker: RequestModel, split: Split, before: Before, users: int, say: Callable[[str], None]
 ) -> TraceAudit:
     """One audit of sessions of `model`; the same readers and the same places for every model."""
@@ -118,7 +118,7 @@ def _intro(split: Split, users: int) -> str:
         f"{ATTACKER_TYPES} types of second-order readers from, and {users:,} of the last quarter are sent: "
         f"private up to a random place of the visit, then {AFTER} OFF requests. The attackers "
         "(that one by Bayes' rule, and a trained one on top of it) guess the last private request; the better one's "
-        "gain is shown, with its standard error.\n"
+        "gain is shown, with its standard error; below zero it would have done better not to look.\n"
     )
 
 
@@ -128,7 +128,7 @@ def _table(audits: Mapping[str, TraceAudit], sources: int) -> str:
     columns = (
         "what the session believes",
         f"messages of {AFTER} OFF requests",
-        *(f"bits after {k}" for k in SHOWN),
+        *(f"bits after {k}" for k in STEPS_SHOWN),
         f"right more often after {AFTER}",
     )
     naive = {step.k: step for step in some.steps}
@@ -136,17 +136,21 @@ def _table(audits: Mapping[str, TraceAudit], sources: int) -> str:
         (
             "naive switching",
             f"{AFTER}",
-            *(f"{naive[k].naive_bits:.2f}" for k in SHOWN),
+            *(f"{naive[k].naive_bits:.2f}" for k in STEPS_SHOWN),
             f"{naive[AFTER].naive_top1:+.1%}",
         )
     ]
     for name, audit in audits.items():
         steps = {step.k: step for step in audit.steps}
-        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in SHOWN]
+        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
         lines.append((name, f"{audit.cost:.1f} ({audit.cost / bound:.3f})", *bits, f"{steps[AFTER].top1:+.1%}"))
     everything = float(AFTER * sources)
-    lines.append(("everything, always", f"{everything:.0f} ({everything / bound:.3f})", *("0",) * len(SHOWN), "0"))
-    lines.append(("lower bound from the counted laws, any scheme", f"{bound:.1f} (1.000)", *("",) * (len(SHOWN) + 1)))
+    lines.append(
+        ("everything, always", f"{everything:.0f} ({everything / bound:.3f})", *("0",) * len(STEPS_SHOWN), "0")
+    )
+    lines.append(
+        ("lower bound from the counted laws, any scheme", f"{bound:.1f} (1.000)", *("",) * (len(STEPS_SHOWN) + 1))
+    )
     return markdown_table(columns, lines)
 
 
@@ -175,10 +179,15 @@ def _open(audits: Mapping[str, TraceAudit]) -> str:
     lines = []
     for name, audit in audits.items():
         steps = {step.k: step for step in audit.steps}
-        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in SHOWN]
+        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
         lines.append((name, f"{audit.cost:.1f}", *bits, f"{steps[AFTER].top1:+.1%}"))
     users = next(iter(audits.values())).users
-    columns = ("all of the visit before was open", f"messages of {AFTER}", *(f"bits after {k}" for k in SHOWN), "right")
+    columns = (
+        "all of the visit before was open",
+        f"messages of {AFTER}",
+        *(f"bits after {k}" for k in STEPS_SHOWN),
+        "right",
+    )
     return f"\nThe same where the visit before the private request was open ({users} readers):\n\n" + markdown_table(
         columns, lines
     )

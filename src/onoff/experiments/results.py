@@ -159,7 +159,7 @@ def msnbc(settings: PageSettings) -> Section | None:
 def readers(settings: PageSettings) -> Section | None:
     """What the MSNBC readers give away, in a module of its own."""
     if settings.has_data:
-        return real_readers.section(settings.data, settings.readers, _say)
+        return real_readers.readers_section(settings.data, settings.readers, _say)
     _say(f"no data set at {settings.data}: the readers' section is left as it is (set ONOFF_DATA)")
     return None
 
@@ -167,7 +167,7 @@ def readers(settings: PageSettings) -> Section | None:
 def servers(settings: PageSettings) -> Section | None:
     """What several servers would have cost the MSNBC readers."""
     if settings.has_data:
-        return several.section(settings.data, settings.users)
+        return several.servers_section(settings.data, settings.users)
     _say(f"no data set at {settings.data}: the section on several servers is left as it is (set ONOFF_DATA)")
     return None
 

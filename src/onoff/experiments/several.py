@@ -19,28 +19,33 @@ from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
 from onoff.wire.sums import expected_cost
 
-STEPS = 10
+OPEN_STEPS = 10
 SERVERS = (1, 2, 3)
-COMMAND = "python -m onoff.experiments.results --only servers"
+SERVERS_COMMAND = "python -m onoff.experiments.results --only servers"
 
 
-def section(data: Path, users: int) -> Section:
+def servers_section(data: Path, users: int) -> Section:
     """Messages with one, two and three servers: a private request, and ten OFF requests after it."""
     learnt = learn(Trace(data)).chain
     chain = MarkovChain(learnt.transition, learnt.names, learnt.stationary())
-    run = simulate(chain, "greedy", Pattern((True, *[False] * STEPS)), users, SEED)
+    run = simulate(chain, "greedy", Pattern((True, *[False] * OPEN_STEPS)), users, SEED)
     lines: list[tuple[Any, ...]] = []
     for servers in SERVERS:
         price = [0.0] + [_price(size, servers) for size in range(1, chain.n + 1)]
         costs = run.sizes @ np.array(price) / run.users
-        lines.append((servers, float(costs[0]), float(costs[1:].sum()), (STEPS + 1) * price[-1]))
-    columns = ("servers", "a private request", f"{STEPS} OFF requests after it", f"always ON, {STEPS + 1} requests")
+        lines.append((servers, float(costs[0]), float(costs[1:].sum()), (OPEN_STEPS + 1) * price[-1]))
+    columns = (
+        "servers",
+        "a private request",
+        f"{OPEN_STEPS} OFF requests after it",
+        f"always ON, {OPEN_STEPS + 1} requests",
+    )
     text = (
         "## Several servers\n\n"
         "Servers of different operators that hold the same edition and do not tell each other what they are asked. "
         "Messages per request for readers who follow the chain of MSNBC, sets drawn by `greedy`:\n\n"
         + markdown_table(columns, lines)
-        + f"\n`{COMMAND}`, seed {SEED}, {users:,} simulated readers. Always ON needs no model of the reader at all.\n"
+        + f"\n`{SERVERS_COMMAND}`, seed {SEED}, {users:,} simulated readers. Always ON needs no model of the reader.\n"
     )
     return Section(text)
 
