@@ -21,7 +21,7 @@ Rounding. Beliefs are floats, without subtraction, so that the relative error of
 each operation behind it; rows are rounded to units once per step. `rounding` counts both.
 
 In a journal it takes 12 bytes for each entry of the belief, compressed: types x |last query| x |the one before| entries
-for each of the N^hide hidden values at most. For 17 sources and 48 types that is some 10 KB, and 3 MB at most. What
+for each of the N^hide hidden values at most. For 17 sources and 48 types it was 9 to 24 KB, and 150 KB once. What
 would be larger than LARGEST_STORED is not kept: after a crash everything is asked.
 """
 
