@@ -23,8 +23,8 @@ and the sessions of its users may take turns in it. From the chain and the schem
     OFF         a query of the table of the query before, which is rebuilt here; while nothing is hidden, one source
     everything  all sources at any time: the safe answer to doubt, counted
     new session after the first one: all sources, since what was asked before may be lost
-    a read      the mirror is read without asking anybody, and what follows is drawn as after everything; an OFF query
-                that does not follow from the one before may do so, and is counted (`after_reads`)
+    a read      a server's log cannot say where a mirror was read: a query of it that does not follow from the one
+                before, but from everything, is taken to follow from such a read, and counted (`after_reads`)
     one user    who knows the switch does not go back to a session that was left for another one
     beginning   a log that starts within a session is taken at its word for its first line, a server's log for the
                 first line of every session
@@ -250,7 +250,7 @@ class _Judge:
     def _not_followed(self, line: LogLine, stood: _Standing | None) -> str | None:
         """Why `line` cannot come after the query before in its session, nor after a read of the mirror; or None."""
         reason = self._not_after(line, stood)
-        if reason is not None and line.private is not True and self._after_a_read(line):
+        if reason is not None and line.private is None and self._after_a_read(line):
             self.audit.after_reads += 1
             return None
         return reason
