@@ -96,7 +96,7 @@ async function show() {
   showSwitch();
   if (state === null) return;
   $("server").textContent = state.server;
-  $("model").textContent = state.model === null ? "No model of your reading is in use." : `Model in use: a ${state.model.kind === "MarkovChain" ? "chain" : "model"} of ${state.model.sources} sources.`;
+  $("model").textContent = state.model === null ? "No model of your reading is in use." : `Model in use: a ${state.model.kind === "MarkovChain" ? "chain" : "model"} of ${state.model.sources} sources. ${state.model.zero ?? ""}`;
   if (document.activeElement !== $("schedule-rules")) $("schedule-rules").value = state.schedule.rules.join("\n");
   showProgress();
   await showReader(state);
