@@ -44,6 +44,15 @@ GROWTH = {False: (25, 50), True: (25, 50, 100, 200)}
 ENUMERATED_AT, OPTIMAL_AT = 10, 100
 FASTER_THAN_ENUMERATED = 50
 """`optimal` at N = 10 takes at least so many times less than `enumerated`; and at N = 100 it takes no longer."""
+FEW_ROWS_BUDGET = 2.0
+FEW_ROWS: dict[str, tuple[float, Any]] = {
+    "15 of sticky, 100": (9.82 / 8.97, lambda rng: families.sticky(100, rng)[:15]),
+    "12 of Dirichlet 0.1, 300": (8.64 / 7.40, lambda rng: families.dirichlet(300, 0.1, rng, rows=12)),
+    "20 of Dirichlet 0.1, 100": (10.10 / 9.57, lambda rng: families.dirichlet(100, 0.1, rng, rows=20)),
+    "20 of Dirichlet 50, 60": (1.442 / 1.259, lambda rng: families.dirichlet(60, 50.0, rng, rows=20)),
+    "6 of Dirichlet 1, 300": (2.451 / 2.428, lambda rng: families.dirichlet(300, 1.0, rng, rows=6)),
+}
+"""Rows over columns: the ratio of an earlier version on rows of the same kind, and the rows."""
 RACE_STEPS = 3.0
 """A step of the race at dense N = 1000 takes at most this many argmin passes over the matrix."""
 
@@ -58,12 +67,30 @@ def run(full: bool = False, seed: int = 1) -> dict[str, Any]:
         rows.append(_apart(_case, name, n, seed, BUDGET[full]))
     baselines = _apart(_baselines, seed, GROWTH[full])
     racing = _apart(_racing, full)
+    few = _apart(few_rows, seed)
     ok = (
         baselines["dirichlet 1"]["enumerated_over_optimal"] >= FASTER_THAN_ENUMERATED
         and baselines["dirichlet 1"]["optimal_100_over_enumerated"] <= 1
         and racing["step_over_argmin"] <= RACE_STEPS
     )
-    return {"benchmark": "optimal", "ok": ok, "cases": rows, "baselines": baselines, "race": racing}
+    return {"benchmark": "optimal", "ok": ok, "cases": rows, "baselines": baselines, "race": racing, "few_rows": few}
+
+
+def few_rows(seed: int, budget: float = FEW_ROWS_BUDGET) -> list[dict[str, Any]]:
+    """Few rows over many sources, as in the middle of a run: what each scheme costs over the proven bound."""
+    cases = []
+    for name, (before, make) in FEW_ROWS.items():
+        print(f"optimal: {name}", file=sys.stderr, flush=True)
+        rows = Rows.of(make(np.random.default_rng(seed)))
+        started = time.thread_time()
+        table = design(rows, "optimal", budget=budget)
+        took = time.thread_time() - started
+        table.verify()
+        bound = float(table.lower_bound or 0.0)
+        costs = {"before": before, "optimal": table.cost / bound, "seconds": took}
+        costs |= {scheme: design(rows, scheme).cost / bound for scheme in ("race", "greedy")}
+        cases.append({"rows": name, **costs})
+    return cases
 
 
 def matrix(name: str, n: int, seed: int) -> Any:
@@ -100,6 +127,12 @@ def show(result: dict[str, Any]) -> str:
         + f"; exponent {b['exponent']:.2f}.",
         f"Race, dense N = 1000: a step {r['step'] * 1e3:.2f} ms, {r['step_over_argmin']:.2f} argmin passes.",
     ]
+    lines.append(
+        f"Few rows, {FEW_ROWS_BUDGET:g} s of processor time; cost over the proven bound, and before (10 to 14 s):"
+    )
+    for case in result["few_rows"]:
+        figures = (f"{key} {case[key]:.4f}" for key in ("before", "optimal", "race", "greedy"))
+        lines.append(f"- {case['rows']}: {', '.join(figures)}; {case['seconds']:.1f} s")
     if "million" in r:
         million = r["million"]
         lines.append(

@@ -137,7 +137,7 @@ class Search:
         first = greedy.build(self.rows)
         self.offer(first)
         breeding = transport.Breeding(self.program.p, self.sets_of(first), self.rng)
-        stages = 2 if self.central else len(transport.STAGES)  # from the middle the program closes the rest quickly
+        stages = 3 if self.central else len(transport.STAGES)  # from the middle the program closes the rest quickly
         for found in islice(breeding.stages(self.clock.is_over), stages):
             self.offer(self.made_of(found.sets, found.masses))
             heaviest = np.argsort(-found.masses, kind="stable")[: 2 * self.program.size]
