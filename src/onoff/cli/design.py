@@ -33,7 +33,8 @@ WORTH_SHOWING = UNIT // 10**12
 """Mass from which a query is shown; what is below is left of roundings."""
 
 Seconds = Annotated[
-    float | None, Parameter(validator=validators.Number(gte=0), help="Seconds that the search may take.")
+    float | None,
+    Parameter(validator=validators.Number(gte=0), help="Seconds of processor time that the search may take."),
 ]
 Gap = Annotated[
     float | None,
