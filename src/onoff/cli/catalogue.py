@@ -42,7 +42,7 @@ def catalogue(
     drop
         With --store: a source to take out, with its message; may be given many times.
     json
-        Print names, frame size and epoch as JSON.
+        Print names, epoch, and the frame size or the limit of a message as JSON.
     """
     if store is not None:
         from onoff.server.admin import edit_catalogue, opened
