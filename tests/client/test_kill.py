@@ -142,7 +142,9 @@ def test_killed_at_every_call(scene, killer, kind):
     kill_at_every_call(scene, killer, kind)
 
 
-@pytest.mark.parametrize("kind", ["first", "on", "off", "retry", "rolled back"])
+@pytest.mark.parametrize(
+    "kind", ["off", "retry", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("first", "on", "rolled back"))]
+)
 def test_killed_at_every_call_with_a_model(scene_with_a_model, killer, kind):
     """What a filter remembers is in the journal as well: 12 bytes for each entry of its beliefs, compressed."""
     kill_at_every_call(scene_with_a_model, killer, kind)

@@ -133,7 +133,13 @@ def judge(scene, kind):
     return shown
 
 
-@pytest.mark.parametrize("kind", KINDS)
+IN_EVERY_RUN = ("read", "get", "off")
+"""The others take minutes and run in `make test-deep`."""
+
+
+@pytest.mark.parametrize(
+    "kind", [kind if kind in IN_EVERY_RUN else pytest.param(kind, marks=pytest.mark.deep) for kind in KINDS]
+)
 def test_killed_at_every_call(scene, killer, kind):
     kills = shown = 0
     while True:

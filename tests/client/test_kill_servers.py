@@ -60,7 +60,7 @@ def scene(quick_folder):
         yield Scene(quick_folder, [first.url, second.url], worlds)
 
 
-@pytest.mark.parametrize("kind", ["first", "on", "off"])
+@pytest.mark.parametrize("kind", ["off", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("first", "on"))])
 def test_killed_at_every_call(scene, killer, kind):
     kills = repeated = 0
     while True:
