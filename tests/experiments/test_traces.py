@@ -65,7 +65,7 @@ def test_packed_files_are_read_through(tmp_path):
 def test_csv_puts_interleaved_users_together(tmp_path):
     trace, runs = read(tmp_path / "t.csv", "source,user\na,1\nx,2\nb,1\ny,2\nc,1\nd,1\n")
     assert sorted(pairs(trace, runs)) == [("a", "b"), ("b", "c"), ("c", "d"), ("x", "y")]
-    assert [run.known for run in runs] == [0, 0, 1, 1, 2, 2]
+    assert [run.known for run in runs] == [0, 0, 1, 1, 2, 3]  # what came before, up to the longest context
     assert [run.fresh for run in runs] == [True, True, False, False, False, False]
     assert trace.users == 2
 
@@ -180,6 +180,7 @@ def test_files_without_requests_say_so(tmp_path, name, content, complaint):
 def test_files_that_cannot_be_read_say_so(tmp_path):
     with pytest.raises(InvalidInput, match="No such file"):
         list(Trace(tmp_path / "nowhere.txt").runs())
+    (tmp_path / "t.parquet").touch()
     with pytest.raises(InvalidInput, match="cannot tell the format"):
         Trace(tmp_path / "t.parquet")
     with pytest.raises(InvalidInput, match="no trace format 'cvs'"):
