@@ -25,8 +25,8 @@
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
 
-Parts that need a kind of their own derive it from OnOffError (exit 1): the gateway's Busy, Changed and Superseded, and
-the sweep's ClusterLost.
+Parts that need a kind of their own derive it from OnOffError (exit 1): the gateway's Busy, Changed and Superseded,
+the client's NoChanges, the sweep's ClusterLost, and ShuttingDown.
 
 Each carries a message that names what is wrong and where, and a `hint` that says how to mend it.
 No message, argument or repr of an error ever holds a private request.

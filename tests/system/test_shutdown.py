@@ -33,19 +33,20 @@ def test_a_process_may_end_while_a_table_is_built(seconds):
 
 
 def test_exact_pricing_is_broken_off():
-    """An integer program that would take far longer than the end is patient."""
+    """A branch and bound that would take far longer than the end is patient."""
     program = """
 import sys, threading, time
 import numpy as np
-from onoff.system.shutdown import uninterrupted
-from onoff.schemes.search.pricing import Duals, by_program
+from onoff.system.shutdown import is_shutting_down, uninterrupted
+from onoff.schemes.search.branching import branch
+from onoff.schemes.search.pricing import Duals
 rng = np.random.default_rng(1)
 duals = Duals(6.0, rng.exponential(0.1, size=300), rng.random((300, 80)) < 0.7)
 def price():
     with uninterrupted():
         at_work.set()
         try:
-            by_program(duals, 100.0)
+            branch(duals, is_shutting_down)
         finally:
             print("over", flush=True)
 at_work = threading.Event()
