@@ -252,3 +252,22 @@ def test_after_closing_nothing_is_accepted(engine, world):
     with pytest.raises(Busy, match="stopping"):
         engine.request("alpha")
     assert world.queries == []
+
+
+def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypatch):
+    """Whoever has seen this revision is told nothing more of it, so it must hold what came before it."""
+    revision = engine.board.revision
+
+    class Late(type(engine.board)):
+        @property
+        def revision(self):
+            engine._building = (4, 0.0)  # a table begins to be built just before the count is read
+            return revision + 1
+
+        @revision.setter
+        def revision(self, value):
+            """Other threads may count changes of their own."""
+
+    monkeypatch.setattr(engine.board, "__class__", Late)
+    shown = engine.snapshot()
+    assert (shown["revision"], shown["building"]) == (revision + 1, {"sources": 4, "since": 0.0})

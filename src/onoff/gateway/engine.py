@@ -333,11 +333,12 @@ class Engine:
 
     def snapshot(self) -> dict[str, Any]:
         """All that the page shows. It holds what was wanted, at log level "full": for the page alone."""
+        revision = self.board.revision  # first: what changes while the rest is read is told again
         position = self.position
         building, names = self._building, self.names
         return {
             "start": self.start,
-            "revision": self.board.revision,
+            "revision": revision,
             "now": self.now(),
             "privacy": position.as_dict(),
             "schedule": self.schedule(),
