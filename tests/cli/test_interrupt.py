@@ -47,6 +47,33 @@ def test_a_long_command_speaks_and_ends_at_once(folder: Path, command: str) -> N
         assert first.startswith("onoff: "), first
         process.send_signal(signal.SIGINT)
         out, rest = process.communicate(timeout=PATIENCE)
-    assert (process.returncode, out) == (130, "")
+    assert (process.returncode, out) == (130, ""), rest
     assert rest.splitlines()[-1] == "onoff: interrupted"
     assert all(line.startswith("onoff: ") for line in rest.splitlines())
+
+
+CONVERTED = """
+import signal
+from onoff.cli import app, main
+
+@app.command
+def convert():
+    try:
+        print("ready", flush=True)
+        signal.pause()
+    except KeyboardInterrupt:
+        raise ImportError("numpy.core.multiarray failed to import")
+
+main(["convert"])
+"""
+
+
+def test_an_error_that_an_extension_made_of_ctrl_c_is_no_error() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", CONVERTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=PATIENCE)
+    assert (process.returncode, rest) == (130, "onoff: interrupted\n")

@@ -19,7 +19,7 @@ from rich.console import Console
 from onoff import __version__
 from onoff.cli.environment import fill_in
 from onoff.errors import OnOffError
-from onoff.system.interrupts import end_promptly
+from onoff.system.interrupts import end_promptly, was_interrupted
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -73,8 +73,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     words = sys.argv[1:] if arguments is None else list(arguments)
     _load_summaries(words)
     try:
-        outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
-        sys.stdout.flush()  # a reader that is gone shows here, not at exit
+        outcome = _call(words)
     except CycloptsError as error:
         see = f"{' '.join(['onoff', *(error.command_chain or ())])} --help"
         print(f"See: {see}", file=sys.stderr)
@@ -97,6 +96,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         print(f"onoff: {message}", file=sys.stderr)
         return _fail(words, OnOffError.exit_code, type(error).__name__, message, None)
     return outcome if isinstance(outcome, int) else 0
+
+
+def _call(words: Sequence[str]) -> object:
+    """Call the command; an error that Ctrl-C caused somewhere in an extension module is KeyboardInterrupt again."""
+    try:
+        outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
+        sys.stdout.flush()  # a reader that is gone shows here, not at exit
+    except Exception:
+        if was_interrupted():
+            raise KeyboardInterrupt from None
+        raise
+    return outcome
 
 
 def _fail(words: Sequence[str], code: int, kind: str, message: str, hint: str | None) -> int:

@@ -6,6 +6,9 @@ gives the main thread a moment to end in order, and then ends the process.
 
 A program that handles SIGINT itself, as a server does to finish its answers, is left alone, unless its handler is
 marked as `prompt`.
+
+KeyboardInterrupt may be raised inside an import or a callback of an extension module, which makes an error of its own
+of it. `was_interrupted` tells such an error from a real one.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import TypeVar
 
 GRACE_SECONDS = 0.7
@@ -22,8 +26,20 @@ GRACE_SECONDS = 0.7
 
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
 
+_interrupted = threading.Event()
 
-_prompt: set[object] = {signal.default_int_handler}
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    _interrupted.set()
+    raise KeyboardInterrupt
+
+
+_prompt: set[object] = {_interrupt}
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C was pressed since `end_promptly`, and this process left it to Python's KeyboardInterrupt."""
+    return _interrupted.is_set()
 
 
 def prompt(handler: _Handler) -> _Handler:
@@ -44,8 +60,9 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRAC
     grace
         Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
     """
-    if signal.getsignal(signal.SIGINT) not in _prompt:
+    if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # started in the background, where Ctrl-C is not meant for us, or somebody else handles it
+    signal.signal(signal.SIGINT, _interrupt)
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
