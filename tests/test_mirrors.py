@@ -9,6 +9,9 @@ TESTS = Path(__file__).parent
 
 # source file: the test that covers it, and why it is not the mirror
 ELSEWHERE = {
+    "audit/cases.py": ("audit/test_traces.py", "the readers of the audit of traces"),
+    "audit/counted.py": ("audit/test_traces.py", "what the audit of traces counts"),
+    "audit/guesses.py": ("audit/test_traces.py", "the attackers of the audit of traces"),
     "audit/recorder.py": ("audit/test_logs.py", "records for the audit of logs, and is tested by it"),
     "cli/audit_chain.py": ("cli/test_audit.py", "one of four commands in one group"),
     "cli/audit_explain.py": ("cli/test_audit.py", "one of four commands in one group"),

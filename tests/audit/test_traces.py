@@ -11,7 +11,10 @@ import pytest
 from tests.audit.test_observer import SESSIONS, chain_of, model_of
 
 from onoff.audit import traces
-from onoff.audit.traces import Case, PrivateStarts, audit_traces, choose_cases, empirical_bounds, evaluate, exact_gains
+from onoff.audit.cases import Case, PrivateStarts, choose_cases
+from onoff.audit.counted import empirical_bounds, exact_gains
+from onoff.audit.guesses import evaluate
+from onoff.audit.traces import audit_traces
 from onoff.errors import InvalidInput
 from onoff.information import mutual_information, table_chances
 from onoff.model.chain import MarkovChain

@@ -34,64 +34,20 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from onoff.audit.attacker import choice_law, fit_choice
-from onoff.audit.observer import Channel, Observer, ReaderModel, View, channel_of, hidden_values, remembered
+from onoff.audit.cases import Before, Case, naive_channels, send_cases
+from onoff.audit.counted import empirical_bounds, exact_gains
+from onoff.audit.guesses import evaluate, posteriors, trained_at, trained_laws
+from onoff.audit.observer import Observer, ReaderModel
 from onoff.errors import InvalidInput
-from onoff.information import table_chances
-from onoff.model.rows import Floats, Integers
 from onoff.session import Session
 from onoff.session.entropy import Entropy, SystemEntropy
-from onoff.session.memory import Memory
-from onoff.tables.table import QueryTable
 
-Before = Literal["private", "open", "nothing"]
 TRAINED = "trained"
-FOLDS = 5
 FEWEST_READERS = 200
-MOST_BEFORE = 20
-"""Requests before X at most."""
-MOST_SOURCES_COUNTED = 64
-"""Sources up to which joint laws of three requests are counted."""
-LEAST_PROBABILITY = 1e-12
-"""What an attacker gives at least to the truth: it may be wrong, but not without end."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """The requests of one reader, from the first of the visit to the last that is sent. asked: the place of X."""
-
-    requests: tuple[int, ...]
-    asked: int
-
-    @property
-    def wanted(self) -> int:
-        """X."""
-        return self.requests[self.asked]
-
-    @property
-    def later(self) -> tuple[int, ...]:
-        """The OFF requests after X."""
-        return self.requests[self.asked + 1 :]
-
-    def private(self, before: Before) -> list[bool]:
-        """The switch over time."""
-        return [t == self.asked or (before == "private" and t < self.asked) for t in range(len(self.requests))]
-
-
-def choose_cases(visits: Sequence[Sequence[int]], after: int, before: Before, rng: np.random.Generator) -> list[Case]:
-    """One case from every visit that is long enough, its private request at a random place."""
-    first = 0 if before == "nothing" else 1
-    cases = []
-    for visit in visits:
-        last = len(visit) - after - 1
-        if last >= first:
-            asked = int(rng.integers(first, min(last, MOST_BEFORE) + 1)) if first else 0
-            cases.append(Case(tuple(int(x) for x in visit[: asked + after + 1]), asked))
-    return cases
 
 
 @dataclass(frozen=True)
@@ -220,20 +176,20 @@ def audit_traces(
         few = f"{min(users, len(cases))} readers with enough requests are too few to judge"
         raise InvalidInput(few, hint=f"at least {FEWEST_READERS}; fewer requests after the private one need less")
     n, after = start.model.n, len(cases[0].later)
-    seen = _send(start, sorted(cases[:users], key=lambda case: case.asked), before, entropy, progress)
+    seen = send_cases(start, sorted(cases[:users], key=lambda case: case.asked), before, entropy, progress)
     sent = [case for case, _ in seen]
     wanted = np.array([case.wanted for case in sent])
     observers = {name: Observer(model) for name, model in attackers.items()}
     main = next(iter(observers.values()))
     found = {name: evaluate(posteriors(one, seen, before), wanted) for name, one in observers.items()}
     first = next(iter(found.values()))
-    found[TRAINED] = evaluate(_trained(first.laws, seen, wanted), wanted)
-    naive = evaluate(posteriors(main, [(case, _plain(case, before, n)) for case in sent], before), wanted)
+    found[TRAINED] = evaluate(trained_laws(first.laws, seen, wanted), wanted)
+    naive = evaluate(posteriors(main, [(case, naive_channels(case, before, n)) for case in sent], before), wanted)
     limits = None if before == "open" else empirical_bounds(cases, n)
     exact = exact_gains(start, cases, before) if counted else []
     steps = []
     for k in range(1, after + 1):
-        here = {name: one for name, one in found.items() if name != TRAINED or k in _trained_at(after)}
+        here = {name: one for name, one in found.items() if name != TRAINED or k in trained_at(after)}
         best = max(here.values(), key=lambda one: one.bits[k])
         steps.append(
             TraceStep(
@@ -258,262 +214,3 @@ def audit_traces(
     one = evaluate(posteriors(main, some, before, back=1), truth)
     older = [OlderStep(k, one.bits[k], one.stderr[k], one.top1[k] - one.top1[0]) for k in range(1, after + 1)]
     return replace(audit, older=tuple(older), older_users=len(some))
-
-
-# -- sessions ------------------------------------------------------------------------------------------------
-
-Sightings = Sequence[tuple[Case, Sequence[Channel]]]
-"""Readers by place of X, each with how its queries were drawn."""
-
-
-def _send(
-    start: Session,
-    cases: Sequence[Case],
-    before: Before,
-    entropy: Callable[[], Entropy],
-    progress: Callable[[int], None],
-) -> Sightings:
-    """Send the requests of readers; those with impossible requests are left out."""
-    found: list[tuple[Case, Sequence[Channel]]] = []
-    standing = PrivateStarts(start) if before == "private" else None
-    for done, case in enumerate(cases):
-        channels: list[Channel] = []
-        session = start.fork(entropy())
-        if standing is not None:
-            session, channels = standing.before(case, entropy())
-        statuses = case.private(before)
-        for x, private in list(zip(case.requests, statuses, strict=True))[len(channels) :]:
-            memory = session.memory
-            query = session.request(x, private=private)
-            if query.note is not None:
-                break
-            channels.append(channel_of(session, memory, query, private=private))
-        else:
-            found.append((case, channels))
-        progress(done + 1)
-    return found
-
-
-class PrivateStarts:
-    """Sessions that have made some private requests already.
-
-    After a private request, what a session knows of those before is public, but for as many as it hides; so the last
-    ones must be the reader's own, and the others may be anybody's.
-    """
-
-    def __init__(self, start: Session) -> None:
-        self._sessions = [start]
-        self._channels: list[Channel] = []
-
-    def before(self, case: Case, entropy: Entropy) -> tuple[Session, list[Channel]]:
-        """A session before the reader's own last private requests, and how its queries so far were drawn."""
-        own = remembered(self._sessions[0].memory)
-        others = max(0, case.asked + 1 - own)
-        while len(self._sessions) <= others:
-            session = self._sessions[-1].fork(entropy)
-            memory = session.memory
-            query = session.request(case.requests[len(self._sessions) - 1], private=True)
-            self._channels.append(channel_of(session, memory, query, private=True))
-            self._sessions.append(session)
-        return self._sessions[others].fork(entropy), self._channels[:others]
-
-
-def _plain(case: Case, before: Before, n: int) -> list[Channel]:
-    """How naive switching draws: everything while ON, the request itself while OFF."""
-    statuses = case.private(before)
-    return [Channel(tuple(range(n)) if on else (x,)) for x, on in zip(case.requests, statuses, strict=True)]
-
-
-# -- attackers -----------------------------------------------------------------------------------------------
-
-
-def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 0) -> Floats:
-    """The law of a private request for an observer: before, and after each query that follows X.
-
-    Parameters
-    ----------
-    observer
-        Whose laws.
-    seen
-        How the queries of each reader were drawn.
-    before
-        What came before X.
-    back
-        Which private request: X, or the one so many before it.
-
-    Returns
-    -------
-    Floats
-        Shape (readers, OFF requests + 1, sources); the first of each reader is what was known once X was sent.
-    """
-    depth = max(1 + back, *(channel.depth for channel in seen[0][1] if channel.of_private), 0)
-    laws: list[list[Floats]] = []
-    kept: dict[tuple[tuple[int, ...], ...], View] = {}
-    place = -1
-    for case, channels in seen:
-        if case.asked != place:
-            place, kept = case.asked, {}
-        tracked = [t for t, on in enumerate(case.private(before)) if on][-depth:]
-        view, mine = observer.start, []
-        history: tuple[tuple[int, ...], ...] = ()
-        for t, channel in enumerate(channels):
-            history = (*history, channel.query)
-            view = kept[history] if history in kept else observer.after(view, channel, private=t in tracked)
-            if t <= case.asked + 1 and (before == "private" or t > case.asked):
-                kept[history] = view
-            if t >= case.asked:
-                mine.append(view.about(tracked.index(case.asked - back), observer.n))
-        laws.append(mine)
-    return np.asarray(np.maximum(np.array(laws), LEAST_PROBABILITY), dtype=np.float64)
-
-
-@dataclass(frozen=True)
-class Evaluation:
-    """How well laws of a value fit the truth, for each number of queries seen (0: before any).
-
-    bits: the gain over no query, in bits; stderr: its standard error. top1: how often the best guess is right.
-    unknown: bits that are unknown before any query.
-    """
-
-    laws: Floats
-    unknown: float
-    bits: tuple[float, ...]
-    stderr: tuple[float, ...]
-    top1: tuple[float, ...]
-
-
-def evaluate(laws: Floats, wanted: Integers) -> Evaluation:
-    """Hold laws, shape (readers, steps, values), against the true values."""
-    scores = np.log2(laws[np.arange(len(wanted)), :, wanted])
-    gains = scores - scores[:, :1]
-    right = laws.argmax(axis=2) == wanted[:, None]
-    return Evaluation(
-        laws,
-        float(-scores[:, 0].mean()),
-        tuple(gains.mean(axis=0).tolist()),
-        tuple((gains.std(axis=0, ddof=1) / math.sqrt(len(gains))).tolist()),
-        tuple(right.mean(axis=0).tolist()),
-    )
-
-
-def _trained_at(after: int) -> list[int]:
-    """For how many queries seen a choice model is trained: 0, 1, 2, 5, 10 and all."""
-    return sorted({0, after, *(k for k in (1, 2, 5, 10) if k <= after)})
-
-
-def _features(laws: Floats, seen: Sightings, k: int) -> Floats:
-    """What a choice model knows of each value x of X after k queries, shape (readers, values, features).
-
-    Its logarithm of probability by the Bayes attacker; how much of all, of the first and of the last query x was;
-    whether it was in all of them; and an indicator for each value.
-    """
-    n = laws.shape[2]
-    share = np.zeros((len(seen), max(k, 1), n))
-    for i, (case, channels) in enumerate(seen):
-        for j, channel in enumerate(channels[case.asked + 1 : case.asked + 1 + k]):
-            share[i, j, list(channel.query)] = 1 / len(channel.query)
-    by_value = [np.log(laws[:, k]), share.sum(axis=1), share[:, 0], share[:, -1], (share > 0).all(axis=1)]
-    every = np.broadcast_to(np.eye(n), (len(seen), n, n))
-    return np.concatenate([np.stack(by_value, axis=2), every], axis=2)
-
-
-def _trained(laws: Floats, seen: Sightings, wanted: Integers) -> Floats:
-    """The laws of choice models that start from given laws, each trained on the readers of the other folds.
-
-    Only for some numbers of queries; for the others the given laws are returned.
-    """
-    found, fold = laws.copy(), np.arange(len(wanted)) % FOLDS
-    for k in _trained_at(laws.shape[1] - 1):
-        features, start = _features(laws, seen, k), np.log(laws[:, k])
-        for out in range(FOLDS):
-            learn, test = fold != out, fold == out
-            found[test, k] = choice_law(
-                features[test], start[test], fit_choice(features[learn], wanted[learn], start[learn])
-            )
-    return found
-
-
-# -- by counting ---------------------------------------------------------------------------------------------
-
-
-def empirical_bounds(cases: Sequence[Case], n: int) -> list[float]:
-    """A lower bound on the messages of each OFF request, from how often it followed each private one.
-
-    Any scheme that hides X asks for the sum over sources x of the largest p(x | X = u) at least. Which u that is for
-    each x is found on one half of the readers, its p counted on the other, both ways: chance makes it smaller only.
-    """
-    wanted, later = np.array([case.wanted for case in cases]), np.array([case.later for case in cases])
-    half = np.arange(len(cases)) % 2
-    found = []
-    for following in later.T:
-        counts = np.zeros((2, n, n))
-        np.add.at(counts, (half, wanted, following), 1)
-        rows = counts / np.maximum(counts.sum(axis=2, keepdims=True), 1)
-        sums = [rows[other, rows[one].argmax(axis=0), np.arange(n)].sum() for one, other in ((0, 1), (1, 0))]
-        found.append(max(1.0, float(np.mean(sums))))
-    return found
-
-
-def exact_gains(start: Session, cases: Sequence[Case], before: Before) -> list[float]:
-    """Bits after one and two queries, by the law of the requests as counted on other readers.
-
-    X is the first request of the visit or, where it is preceded by private ones, the second. The law of (X, next, next
-    but one) is counted on one half of the readers and judged on the other, both ways; the mean over the session's
-    random choices is exact. Empty where requests before X were open, where a query hides more than one request, and
-    for many sources.
-    """
-    n, place = start.model.n, 1 if before == "private" else 0
-    if before == "open" or n > MOST_SOURCES_COUNTED or remembered(start.memory) > 1:
-        return []
-    session, after = start.fork(SystemEntropy()), min(2, len(cases[0].later))
-    for x in cases[0].requests[: place + 1]:
-        session.request(x, private=True)
-    counts = np.zeros((2, n, n, n))  # by half, X, next request, next but one
-    for i, case in enumerate(cases):
-        counts[i % 2, case.requests[place], case.requests[place + 1], case.requests[place + after]] += 1
-    gains = np.zeros((after, 2, n, n, n))
-    memory = session.memory
-    table = session.tables.of(memory)
-    if not isinstance(table, QueryTable):
-        return []
-    for query, first in zip(table.queries, _by_source(memory, table, n), strict=True):
-        drawn = first[:, :, None]  # of (X, next)
-        known = np.einsum("habc,ab->habc", counts, first)
-        gains[0] += drawn * _gain(counts, known.sum(axis=(2, 3))[..., None])[:, :, 0, None, None]
-        if after > 1:
-            following = memory.after(query, query[0], private=False, table=table)
-            gains[1] += drawn * _second(session, following, counts, known)
-    return [float((gain * counts[::-1]).sum() / counts.sum()) for gain in gains]
-
-
-def _second(session: Session, memory: Memory, counts: Floats, known: Floats) -> Floats:
-    """The mean gain over the second query, shape (half, X, next, next but one), by laws `known` after the first."""
-    n = session.model.n
-    table = session.tables.of(memory) if memory.rows.distinct > 1 else None
-    chances = _by_source(memory, table, n)  # of (query, hidden, wanted)
-    if hidden_values(memory)[1]:
-        joint = np.einsum("hac,qac->haq", known.sum(axis=2), chances)
-        return np.asarray(np.einsum("qac,haq->hac", chances, _gain(counts, joint))[:, :, None])
-    joint = np.einsum("habc,qbc->haq", known, chances, optimize=True)
-    return np.asarray(np.einsum("qbc,haq->habc", chances, _gain(counts, joint), optimize=True))
-
-
-def _by_source(memory: Memory, table: Any, n: int) -> Floats:
-    """p(q | u, x) for every query and all sources u and x; where nothing is hidden, queries are single sources."""
-    if table is None:
-        return np.repeat(np.eye(n)[:, None], n, axis=1)
-    rows, _ = hidden_values(memory)
-    chances = np.zeros((len(table), n, n))
-    chances[:, [u[-1] for u in rows]] = table_chances(table)[:, list(rows.values())]
-    return chances
-
-
-def _gain(counts: Floats, joint: Floats) -> Floats:
-    """log2 p(X | query) - log2 p(X) by the counts of each half, shape (half, X, queries); one unit of prior is added.
-
-    joint: how often X and each query came together.
-    """
-    prior = counts.sum(axis=(2, 3))[..., None] + 1.0
-    prior /= prior.sum(axis=1, keepdims=True)
-    posterior = (joint + prior) / (joint.sum(axis=1, keepdims=True) + 1)
-    return np.asarray(np.log2(posterior / prior))

@@ -10,8 +10,9 @@ import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
+from onoff.audit.cases import choose_cases
 from onoff.audit.measured import save_measured, summary
-from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces, choose_cases
+from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach

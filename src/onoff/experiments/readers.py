@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from onoff import figures
-from onoff.audit.traces import Before, TraceAudit, audit_traces, choose_cases
+from onoff.audit.cases import Before, choose_cases
+from onoff.audit.traces import TraceAudit, audit_traces
 from onoff.experiments.page import SEED, Section, markdown_table, shown
 from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
