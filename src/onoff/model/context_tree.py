@@ -141,3 +141,8 @@ def all_contexts(n: int, order: int) -> list[Context]:
         layer = [(*context, x) for context in layer for x in range(n)]
         found += layer
     return found
+
+
+def context_named(context: Context, names: Sequence[str]) -> str:
+    """A context for people, oldest request first."""
+    return "(" + ", ".join(names[x] for x in context) + ")"

@@ -10,12 +10,7 @@ Without its oldest request a context is a context too (its parent: what is left 
 without its latest (else it could not be entered). Order k is "all tuples of up to k sources"; a tree of variable order
 has fewer. One type and order 1 is the chain of the paper: `RequestModel.of(chain)`.
 
-Laws are a dense array (types, contexts, N), or for many contexts a sparse matrix with one row for each (type, context)
-and a share `backoff` that is left to the parent:
-
-    p(x | z, c) = own[z, c, x] + backoff[z, c] p(x | z, parent of c)
-
-so that nothing is impossible and only what was seen takes memory.
+Laws are dense, or sparse with a share that is left to the parent: `ContextLaws`.
 """
 
 from __future__ import annotations
@@ -23,16 +18,15 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
 
 import numpy as np
-import numpy.typing as npt
 
 from onoff.errors import InvalidChain, InvalidModel
 from onoff.model.chain import LARGEST_FILE, MarkovChain
-from onoff.model.context_tree import Context, ContextTree
+from onoff.model.context_laws import ContextLaws, checked_matrix
+from onoff.model.context_tree import Context, ContextTree, context_named
 from onoff.model.files import read_file, write_model
 from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, to_units
 from onoff.model.sources import Sources
@@ -84,15 +78,15 @@ class RequestModel(Sources):
         about: dict[str, Any] | None = None,
     ) -> None:
         listed = [tuple(int(x) for x in context) for context in contexts]
-        self.laws: Floats | csr_matrix = _matrix_of(laws, len(listed))
+        self.laws: Floats | csr_matrix = checked_matrix(laws, len(listed))
         super().__init__(int(self.laws.shape[-1]), names)
-        self.tree = ContextTree(listed, self.n, order, self._shown)
-        self.types: int = len(self.laws) if isinstance(self.laws, np.ndarray) else self.laws.shape[0] // len(listed)
-        self.backoff: Floats = _checked_backoff(backoff, self.types, len(listed), sparse=self.is_sparse)
+        self.tree = ContextTree(listed, self.n, order, lambda context: context_named(context, self.names))
+        self._laws = ContextLaws(self.laws, self.tree, backoff)
+        self.types: int = self._laws.types
+        self.backoff: Floats = self._laws.backoff
         self.weights: Floats = _checked_weights(weights, self.types)
         self.about: dict[str, Any] = {} if about is None else about
-        self._check_laws()
-        self._check_reachable()
+        self._laws.check(self.names)
 
     @classmethod
     def of(cls, chain: MarkovChain) -> RequestModel:
@@ -119,7 +113,7 @@ class RequestModel(Sources):
     @property
     def is_sparse(self) -> bool:
         """Whether the laws are kept as a sparse matrix."""
-        return not isinstance(self.laws, np.ndarray)
+        return self._laws.is_sparse
 
     def __repr__(self) -> str:
         size = f"{self.n} sources, {self.types} types, {len(self.contexts)} contexts of order {self.order}"
@@ -137,43 +131,11 @@ class RequestModel(Sources):
 
     def law(self, type_: int, context: int) -> Floats:
         """p(x | type, context) for every source x."""
-        if isinstance(self.laws, np.ndarray):
-            law: Floats = self.laws[type_, context]
-            return law
-        state = np.array([type_ * len(self.contexts) + context])
-        return np.asarray(self.mixtures(_matrix(np.ones(1), state, np.array([0, 1]), self._states))[0])
+        return self._laws.law(type_ * len(self.contexts) + context)
 
     def mixtures(self, beliefs: csr_matrix, columns: Integers | None = None) -> Floats:
         """Sum over (z, c) of beliefs[i, z * contexts + c] p(x | z, c), for every i and each x of `columns` (all)."""
-        if isinstance(self.laws, np.ndarray):
-            flat = self.laws.reshape(self._states, self.n)
-            return np.asarray(beliefs @ (flat if columns is None else flat[:, columns]))
-        own = self.laws if columns is None else self._by_column[:, columns]
-        mixed = np.asarray((beliefs @ own).toarray())
-        parents = self._parents
-        for _ in range(self.order):
-            left = beliefs.data * self.backoff.reshape(-1)[beliefs.indices]
-            if not left.any():
-                break
-            beliefs = _matrix(left, parents[beliefs.indices], beliefs.indptr, self._states)
-            mixed += (beliefs @ own).toarray()
-        return mixed
-
-    @property
-    def _states(self) -> int:
-        return self.types * len(self.contexts)
-
-    @cached_property
-    def _parents(self) -> Integers:
-        """The state (z, parent of c) of every state (z, c)."""
-        first = np.arange(self.types, dtype=np.int64)[:, None] * len(self.contexts)
-        return np.asarray((first + self.tree.parent).reshape(-1))
-
-    @cached_property
-    def _by_column(self) -> Any:
-        from scipy.sparse import csr_matrix
-
-        return csr_matrix(self.laws).tocsc()
+        return self._laws.mixtures(beliefs, columns)
 
     def initial_rows(self) -> Rows:
         """The law of the first request as a single exact row: nothing is hidden yet."""
@@ -214,7 +176,7 @@ class RequestModel(Sources):
         for t in range(length):
             states, person = np.unique(kind * len(self.contexts) + context, return_inverse=True)
             one = np.arange(len(states) + 1)
-            edges = np.cumsum(self.mixtures(_matrix(np.ones(len(states)), states, one, self._states)), axis=1)
+            edges = np.cumsum(self.mixtures(self._laws.beliefs(np.ones(len(states)), states, one)), axis=1)
             uniform = rng.random(users) * edges[person, -1]
             paths[:, t] = (edges[person] <= uniform[:, None]).sum(axis=1)
             context = self.tree.next(context, paths[:, t])
@@ -293,98 +255,6 @@ class RequestModel(Sources):
 
         return cls(**fit_sequences(sequences, names, order=order, types=types, seed=seed, progress=progress))
 
-    # -- checks --------------------------------------------------------------------------------------------
-
-    def _shown(self, context: Context) -> str:
-        """A context for people, oldest request first."""
-        return "(" + ", ".join(self.names[x] for x in context) + ")"
-
-    def _check_laws(self) -> None:
-        matrix = self.laws if isinstance(self.laws, np.ndarray) else self.laws.data
-        bad = ~(np.isfinite(matrix) & (matrix >= 0))
-        if bad.any():
-            state, x = self._place_of(int(np.argmax(bad)))
-            raise InvalidModel(
-                f"{self._state_named(state)}, source {self.names[x]}: {float(matrix.reshape(-1)[np.argmax(bad)])} "
-                "is not a probability",
-                hint="give numbers from 0 to 1",
-            )
-        if isinstance(self.laws, np.ndarray):
-            sums = self.laws.sum(axis=2).reshape(-1)
-        else:
-            sums = np.asarray(self.laws.sum(axis=1)).reshape(-1) + self.backoff.reshape(-1)
-        off = np.abs(sums - 1) > SUM_TOLERANCE
-        if off.any():
-            state = int(np.argmax(off))
-            raise InvalidModel(
-                f"{self._state_named(state)}: the law sums to {float(sums[state]):.12g}, not to 1",
-                hint="divide it by its sum",
-            )
-
-    def _place_of(self, at: int) -> tuple[int, int]:
-        """The state and the source of the entry number `at` of the laws."""
-        if isinstance(self.laws, np.ndarray):
-            return divmod(at, self.n)
-        return int(np.searchsorted(self.laws.indptr, at, side="right")) - 1, int(self.laws.indices[at])
-
-    def _state_named(self, state: int) -> str:
-        z, c = divmod(state, len(self.contexts))
-        return f"type {z}, context {c} {self._shown(self.contexts[c])}"
-
-    def _check_reachable(self) -> None:
-        """Every context can be entered, from () by requests that some type makes, or is part of one that can be."""
-        before, last = self.tree.prefix, self.tree.last
-        entered = np.ones(len(self.contexts), dtype=bool)
-        for c in self._doubtful(before, last).tolist():
-            entered[c] = False
-        changed = not entered.all()
-        while changed:
-            changed = False
-            for c in np.flatnonzero(~entered).tolist():
-                x = int(last[c])
-                near = np.flatnonzero(entered & self.tree.ends_with(int(before[c])))
-                near = near[self.tree.next(near, np.int64(x)) == c]
-                if any(self._possible(int(b), x) for b in near.tolist()):
-                    entered[c] = changed = True
-        for c in reversed(self.tree.by_length):
-            entered[[self.tree.parent[c], before[c]]] |= entered[c]
-        if not entered.all():
-            c = int(np.argmin(entered))
-            raise InvalidModel(
-                f"context {c} {self._shown(self.contexts[c])} can never be reached",
-                hint="leave it out, or give its requests a positive probability",
-            )
-
-    def _doubtful(self, before: Integers, last: Integers) -> Integers:
-        """Contexts that are not entered the plain way: (w, x) from w, entered itself, by a possible request x."""
-        plain = np.array([c == 0 for c in range(len(self.contexts))])
-        if isinstance(self.laws, np.ndarray):
-            possible = np.asarray((self.laws > 0).any(axis=0))[before, last]
-        else:
-            possible = np.fromiter(
-                (self._possible(int(b), int(x)) for b, x in zip(before, last, strict=True)), bool, len(before)
-            )
-        for c in self.tree.by_length:
-            if c:
-                plain[c] = possible[c] and plain[before[c]]
-        return np.flatnonzero(~plain)
-
-    def _possible(self, context: int, source: int) -> bool:
-        if isinstance(self.laws, np.ndarray):
-            return bool((self.laws[:, context, source] > 0).any())
-        for z in range(self.types):
-            c = context
-            while True:
-                state = z * len(self.contexts) + c
-                lo, hi = self.laws.indptr[state], self.laws.indptr[state + 1]
-                at = lo + int(np.searchsorted(self.laws.indices[lo:hi], source))
-                if at < hi and self.laws.indices[at] == source:
-                    return True
-                if c == 0 or self.backoff[z, c] == 0:
-                    break
-                c = int(self.tree.parent[c])
-        return False
-
 
 Model: TypeAlias = MarkovChain | RequestModel
 """What a session, a client or a simulation takes."""
@@ -403,59 +273,6 @@ def load_model(path: str | Path) -> Model:
         return model.as_chain() or model
     except (InvalidChain, InvalidModel) as error:
         raise type(error)(f"{path}: {error.message}", hint=error.hint) from None
-
-
-def _matrix(data: Floats, indices: Integers, indptr: npt.NDArray[Any], states: int) -> csr_matrix:
-    from scipy.sparse import csr_matrix
-
-    return csr_matrix((data, indices, indptr), shape=(len(indptr) - 1, states))
-
-
-def _matrix_of(laws: Any, contexts: int) -> Floats | csr_matrix:
-    if contexts == 0:
-        raise InvalidModel("no contexts", hint="give () first, the context before the first request")
-    if hasattr(laws, "tocsr"):
-        from scipy.sparse import csr_matrix
-
-        matrix = csr_matrix(laws, dtype=np.float64, copy=True)
-        try:
-            matrix.check_format(full_check=True)  # before compiled code follows the indices
-        except ValueError as error:
-            raise InvalidModel(f"not a CSR matrix: {error}", hint="sources are numbered from 0 to N - 1") from None
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
-        if matrix.shape[0] == 0 or matrix.shape[0] % contexts or matrix.shape[1] == 0:
-            raise InvalidModel(
-                f"{matrix.shape[0]} rows for {contexts} contexts", hint="one row for each type and context"
-            )
-        return matrix
-    try:
-        dense = np.array(laws, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InvalidModel(
-            "the laws are not numbers, or not of one length", hint="give types x contexts x sources"
-        ) from None
-    if dense.ndim != 3 or dense.size == 0 or dense.shape[1] != contexts:
-        raise InvalidModel(
-            f"laws of shape {dense.shape} for {contexts} contexts", hint="give types x contexts x sources"
-        )
-    dense.setflags(write=False)
-    return dense
-
-
-def _checked_backoff(backoff: Any, types: int, contexts: int, *, sparse: bool) -> Floats:
-    if backoff is None:
-        return np.zeros((types, contexts))
-    shares = np.asarray(backoff, dtype=np.float64)
-    if not sparse:
-        raise InvalidModel("backoff with dense laws", hint="it belongs to sparse ones")
-    if shares.shape != (types, contexts) or not np.isfinite(shares).all() or (shares < 0).any() or shares[:, 0].any():
-        raise InvalidModel(
-            f"backoff of shape {shares.shape} is not a share from 0 to 1 for each of {types} types and {contexts} "
-            "contexts, 0 for the first",
-            hint="() has no parent",
-        )
-    return shares
 
 
 def _checked_weights(weights: Any, types: int) -> Floats:
