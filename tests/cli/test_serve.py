@@ -2,14 +2,20 @@
 
 import contextlib
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import httpx2
 import pytest
+from tests.support.site import Site, serving
+from tests.support.waiting import until
 
 from onoff.cli import run
+from onoff.cli.serve import address_for_readers
+from onoff.client import MirrorClient
+from onoff.client.catalogue import fetch_catalogue
 from onoff.server import running
 from onoff.server.store import token_digest
 
@@ -197,10 +203,35 @@ def test_the_counts_need_the_token_that_a_file_holds(tmp_path):
         assert get_status(url, "/metrics", **{"x-forwarded-for": "192.0.2.1"}) == 200
 
 
+def test_a_list_of_addresses_is_served_under_the_titles_of_its_feeds_whatever_its_order(tmp_path):
+    feed = "<rss version='2.0'><channel><title>{}</title><item><title>x</title></item></channel></rss>"
+    titles = {"/a": "News", "/b": "News", "/c": "Sky"}
+    with serving(Site()) as site:
+        site.pages = {path: (200, {}, feed.format(title).encode()) for path, title in titles.items()}
+        listed = tmp_path / "list.txt"
+        options = ["--store", str(tmp_path / "m.db"), "--feeds", str(listed)]
+        for paths in (list(titles), list(titles)[::-1], ["/c", "/b"]):
+            listed.write_text("".join(f"{site.url}{path}\n" for path in paths))
+            with open(tmp_path / "said", "w") as said, served(*options, stderr=said) as url:
+                assert fetch_catalogue(url).names == ("News", "News 2", "Sky")
+                until(lambda: f"all {len(paths)} feeds were asked" in (tmp_path / "said").read_text())  # noqa: B023
+                with MirrorClient(url, tmp_path / f"mirror {len(paths)}") as mirror:
+                    mirror.refresh()
+                    assert {mirror.copy(name).version for name in ("News", "News 2", "Sky")} == {1}
+            assert (tmp_path / "said").read_text().count(f"for readers: onoff gateway --server {url}\n") == 1
+        assert "not in the list any more, and kept as they are: 'News'" in (tmp_path / "said").read_text()
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_the_address_for_readers_is_one_that_others_reach(host):
+    assert address_for_readers("http://127.0.0.1:8470") == "http://127.0.0.1:8470"
+    assert address_for_readers(f"http://{host}:8470") == f"http://{socket.getfqdn()}:8470"
+
+
 @contextlib.contextmanager
-def served(*options):
+def served(*options, stderr=subprocess.DEVNULL):
     command = [str(Path(sys.executable).parent / "onoff"), "serve", "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
         yield json.loads(process.stdout.readline())["url"]
     finally:

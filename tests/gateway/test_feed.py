@@ -14,7 +14,7 @@ from onoff.gateway.app import message_headers
 from onoff.gateway.present import moment_of
 from onoff.model.chain import MarkovChain
 from onoff.server import running
-from onoff.server.feeds import Feed
+from onoff.server.feed_list import Feed
 
 RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>A paper</title><link>http://paper.example/</link>
 <description>d</description><item><title>Ships &amp; {title}</title><link>http://paper.example/{title}</link>

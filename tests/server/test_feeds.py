@@ -1,22 +1,21 @@
-"""Feeds: lists of them; polled with conditions; what fails is told and tried again."""
+"""Feeds: polled with conditions; what fails is told and tried again."""
 
 import asyncio
 import contextlib
 import gzip
 import json
 import logging
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from tests.support.raw import Line, catalogue, metrics, query
+from tests.support.site import Site, serving
 from tests.support.waiting import until
 
 from onoff import wire
-from onoff.errors import InvalidInput, StoreUnavailable
+from onoff.errors import StoreUnavailable
 from onoff.server import feeds, fetch, running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feeds import Feed, read_feeds
+from onoff.server.feed_list import Feed
 from onoff.server.fetch import BadFeed, is_open
 from onoff.server.store import Stamp
 
@@ -28,82 +27,6 @@ RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>
 &lt;a href="javascript:x()"&gt;a&lt;/a&gt; &lt;a href="http://ok.example/"&gt;b&lt;/a&gt;&lt;/p&gt;</description></item>
 </channel></rss>"""
 NEWEST = 1_704_153_600_000  # 2024-01-02
-
-
-# Lists.
-
-
-def test_lists_of_feeds_are_read(tmp_path):
-    (tmp_path / "a.opml").write_text(
-        '<opml version="2.0"><head/><body><outline text="Group"><outline type="rss" text="A/B &#x202e;x" '
-        'xmlUrl="http://a.example/f"/></outline><outline type="rss" text="A B x" xmlUrl="https://b.example/f"/>'
-        "</body></opml>"
-    )
-    assert read_feeds(tmp_path / "a.opml") == (
-        Feed("A B x", "http://a.example/f"),
-        Feed("A B x 2", "https://b.example/f"),
-    )
-    (tmp_path / "list").write_text("# mine\nhttp://a.example/f\n\nNice name http://b.example/f\nhttp://a.example/g\n")
-    assert read_feeds(tmp_path / "list") == (
-        Feed("a.example", "http://a.example/f"),
-        Feed("Nice name", "http://b.example/f"),
-        Feed("a.example 2", "http://a.example/g"),
-    )
-
-
-@pytest.mark.parametrize("text", ["", "# none", "ftp://a/b", "name only", "http://", "<opml><broken", "<html></html>"])
-def test_bad_lists_are_told(tmp_path, text):
-    (tmp_path / "bad").write_text(text)
-    with pytest.raises(InvalidInput):
-        read_feeds(tmp_path / "bad")
-    with pytest.raises(InvalidInput):
-        read_feeds(tmp_path / "missing")
-
-
-# Polling.
-
-
-class Site(ThreadingHTTPServer):
-    """A site of feeds on loopback: each path has what it answers, and every request is written down."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, host="127.0.0.1"):
-        super().__init__((host, 0), Page)
-        self.pages = {}
-        self.seen = []
-        self.url = f"http://{host}:{self.server_address[1]}"
-
-
-class Page(BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
-        status, headers, body = self.server.pages[self.path]
-        if headers.get("etag") and self.headers.get("if-none-match") == headers["etag"]:
-            status, body = 304, b""
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        with contextlib.suppress(OSError):
-            self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-@contextlib.contextmanager
-def serving(site):
-    with site:
-        thread = threading.Thread(target=site.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield site
-        finally:
-            site.shutdown()
-            thread.join()
 
 
 @pytest.fixture

@@ -207,6 +207,18 @@ async def test_tokens_are_kept_as_digests_only(store, where):
         await new_publisher(store, "e\nve")
 
 
+@contract
+async def test_names_of_feeds_are_kept_by_their_addresses(store, where):
+    assert await store.feed_names() == {}
+    await store.replace_feed_names({"http://a": "a", "http://b": "ç"})
+    async with opened(where) as another:
+        assert await another.feed_names() == {"http://a": "a", "http://b": "ç"}
+    await store.replace_feed_names({"http://b": "b"})
+    assert await store.feed_names() == {"http://b": "b"}
+    await store.replace_feed_names({})
+    assert await store.feed_names() == {}
+
+
 def test_no_file_holds_a_token(tmp_path):
     async def make():
         async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:

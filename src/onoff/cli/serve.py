@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import json as jsons
 import logging
+import socket
 import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from onoff.cli.names import read_names
-from onoff.cli.output import check_writable
+from onoff.cli.output import check_writable, progress
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.listening import check_port
+
+if TYPE_CHECKING:
+    from onoff.server.feed_list import Feed, ListedFeed
 
 DEFAULT_PORT = 8470
 MIN_TOKEN = 16
@@ -79,7 +84,7 @@ def serve(
     limit
         With --padding none: bytes of the longest message, 1 MiB if not given; longer messages are refused.
     feeds
-        An OPML file, or a list of RSS or Atom addresses: each becomes a source.
+        An OPML file, or a list of RSS or Atom addresses: each becomes a source, called by its title, always the same.
     feed_seconds
         How often to ask each feed.
     host
@@ -120,24 +125,28 @@ def serve(
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
         from onoff.server import run
-        from onoff.server.feeds import read_feeds
+        from onoff.server.feed_list import read_feeds
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_store()
     if "://" not in where and store is not None:
         check_writable(Path(where))  # a folder that is not there is a mistake, and is not made
     listed = read_feeds(feeds) if feeds else ()
-    names = [*(source or []), *(read_names(sources) if sources else ()), *(feed.name for feed in listed)]
+    names = [*(source or []), *(read_names(sources) if sources else ())]
     if restore is not None:
         restored = asyncio.run(run.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
     access = _metrics_access(metrics, metrics_token_file)
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    named: tuple[Feed, ...] = ()
     if follow is not None:
         if names or padding or frame_size or limit or feeds:
             raise InvalidInput("a server that follows has its leader's sources", hint="leave out sources and framing")
         catalogue = asyncio.run(run.prepare_to_follow(where, follow))
     else:
+        named = _name_feeds(where, listed)
+        names += [feed.name for feed in named]
         catalogue = asyncio.run(run.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
     if backup is not None:
         saved = asyncio.run(run.backup(where, backup))
@@ -147,12 +156,11 @@ def serve(
         token = asyncio.run(run.add_publisher(where, add_publisher, only or []))
         _print({"publisher": add_publisher, "token": token} if json else token)
         return
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     if not catalogue.names and follow is None:
         raise InvalidInput("the catalogue is empty", hint="add sources with --source, --sources or --feeds")
     settings = run.Settings(
         where,
-        feeds=listed,
+        feeds=named,
         feed_seconds=feed_seconds,
         workers=workers,
         max_per_address=per_address,
@@ -167,7 +175,33 @@ def serve(
             "limit": catalogue.limit,
         }
         _print(started if json else started["url"])
+        print(
+            f"for readers: onoff gateway --server {address_for_readers(run.address(sock))}",
+            file=sys.stderr,
+            flush=True,
+        )
         run.serve_here(settings, sock)
+
+
+def _name_feeds(where: str, listed: Sequence[ListedFeed]) -> tuple[Feed, ...]:
+    from onoff.server import run
+
+    if not listed:
+        return ()
+    with progress("feeds asked for their titles") as work:
+
+        def asked(done: int, total: int) -> None:
+            work.total = total
+            work(done)
+
+        return asyncio.run(run.name_listed(where, listed, asked))
+
+
+def address_for_readers(url: str) -> str:
+    """The address as others reach it: a server that listens everywhere is reached by the name of its machine."""
+    for everywhere in ("0.0.0.0", "[::]"):
+        url = url.replace(f"//{everywhere}:", f"//{socket.getfqdn()}:")
+    return url
 
 
 def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:

@@ -56,12 +56,30 @@ def read_entries(data: bytes, headers: dict[str, str] | None = None) -> Iterator
     BadFeed
         If it is not a feed, or has no entry.
     """
-    import feedparser
-
-    parsed = feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
+    parsed = _parse(data, headers)
     if not parsed.entries:
         raise BadFeed("it has no entry" if not parsed.bozo else f"it is not a feed ({parsed.bozo_exception})")
     return map(_fields, sorted(parsed.entries, key=lambda entry: -(_time(entry) or 0)))
+
+
+def read_title(data: bytes, headers: dict[str, str] | None = None) -> str:
+    """The title that the feed in `data` gives itself, as text; empty if it has none.
+
+    Raises
+    ------
+    BadFeed
+        If it is not a feed.
+    """
+    parsed = _parse(data, headers)
+    if not parsed.version and not parsed.entries:
+        raise BadFeed("it is not a feed")
+    return html_text(parsed.feed.get("title") or "")
+
+
+def _parse(data: bytes, headers: dict[str, str] | None) -> Any:
+    import feedparser
+
+    return feedparser.parse(data, response_headers=headers or {}, sanitize_html=False, resolve_relative_uris=False)
 
 
 def _fields(entry: Any) -> dict[str, Any]:

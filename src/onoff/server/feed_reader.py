@@ -7,7 +7,7 @@ and readers of messages never wait for it.
 
 Between the two, over pipes:
 
-    asked     length of headers 4 | length of feed 4 | room for the message 4 | headers, JSON | feed
+    asked     length of headers 4 | length of feed 4 | room for the message 4 (0: its title) | headers, JSON | feed
     replied   length 4 | time in milliseconds 8 (2**64 - 1: none) | message
               2**32 - 1 in 4 | length 8 | reason
 """
@@ -37,6 +37,7 @@ _ASKED = struct.Struct(">III")
 _REPLIED = struct.Struct(">IQ")
 _REFUSED = 2**32 - 1
 _NO_TIME = 2**64 - 1
+_TITLE = 0  # as room: no message has none
 
 
 class FeedReader:
@@ -72,6 +73,13 @@ class FeedReader:
         BadFeed
             If it is not a feed, or exceeds the limits.
         """
+        return await self._exchange(data, headers, room)
+
+    async def title(self, data: bytes, headers: dict[str, str]) -> str:
+        """The title that a feed gives itself, empty if it has none. Raises as `read` does."""
+        return (await self._exchange(data, headers, _TITLE))[0].decode(errors="replace")
+
+    async def _exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         process = await self._idle.get()
         try:
             async with asyncio.timeout(WALL_SECONDS):
@@ -171,10 +179,13 @@ def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
 
 
 def _reply(data: bytes, headers: dict[str, str], room: int) -> bytes:
-    from onoff.server.entries import check_depth, encode_entries, read_entries
+    from onoff.server.entries import check_depth, encode_entries, read_entries, read_title
 
     try:
         check_depth(data)
+        if room == _TITLE:
+            title = read_title(data, headers).encode(errors="replace")
+            return _REPLIED.pack(len(title), _NO_TIME) + title
         entries = read_entries(data, headers)
         newest = next(entries)
         body = encode_entries(itertools.chain([newest], entries), room)

@@ -12,19 +12,16 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
-from urllib.parse import urlsplit
 
-from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
+from onoff.errors import OnOffError, StoreUnavailable
+from onoff.server.feed_list import Feed
 from onoff.server.feed_reader import FeedReader
 from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
-from onoff.wire import ENTRY_TYPE, check_name
+from onoff.wire import ENTRY_TYPE
 
 log = logging.getLogger("onoff.server.feeds")
 
@@ -32,74 +29,6 @@ MAX_BACK_OFF_SECONDS = 6 * 3600.0
 AT_ONCE = 8
 PROGRESS_SECONDS = 2.0
 STORE_SECONDS = 1.0  # until a store that was away is asked again
-
-
-@dataclass(frozen=True, slots=True)
-class Feed:
-    """A source and the address it is fed from."""
-
-    name: str
-    url: str
-
-
-def read_feeds(path: str | Path) -> tuple[Feed, ...]:
-    """The feeds listed in a file: OPML, or lines of `ADDRESS` or `NAME ADDRESS`; # starts a comment line."""
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise InvalidInput(f"cannot read {path}: {error.strerror}", hint="give an OPML file or a list") from None
-    listed = _read_opml(data, path) if data.lstrip()[:1] == b"<" else _read_lines(data, path)
-    feeds: dict[str, Feed] = {}
-    for title, url in listed:
-        if urlsplit(url).scheme not in {"http", "https"} or not urlsplit(url).hostname:
-            raise InvalidInput(f"{path}: {url!r} is not an address of a feed", hint="use http:// or https://")
-        name = _unused(_name(title) or _name(urlsplit(url).hostname or ""), feeds)
-        feeds[name] = Feed(name, url)
-    if not feeds:
-        raise InvalidInput(f"{path} lists no feed", hint="give an OPML file or one address per line")
-    return tuple(feeds.values())
-
-
-def _read_opml(data: bytes, path: str | Path) -> list[tuple[str, str]]:
-    import listparser
-
-    parsed = listparser.parse(data)
-    if parsed.get("bozo"):
-        raise InvalidInput(f"{path} is not OPML: {parsed.get('bozo_exception')}", hint="export it again")
-    return [(feed.title or "", feed.url) for feed in parsed.feeds]
-
-
-def _read_lines(data: bytes, path: str | Path) -> list[tuple[str, str]]:
-    try:
-        lines = data.decode().splitlines()
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{path} is not text", hint="give an OPML file or one address per line") from None
-    pairs = []
-    for line in lines:
-        if line.strip() and not line.lstrip().startswith("#"):
-            name, _, url = line.strip().rpartition(" ")
-            pairs.append((name, url))
-    return pairs
-
-
-def _name(title: str) -> str:
-    """`title` made into a name of a source; empty if nothing is left."""
-    visible = "".join(c if unicodedata.category(c)[0] not in "CZ" and c not in "/\\" else " " for c in title)
-    name = unicodedata.normalize("NFC", " ".join(visible.split()))
-    while len(name.encode()) > 240:
-        name = name[:-1].rstrip()
-    try:
-        return check_name(name)
-    except InvalidWire:
-        return ""
-
-
-def _unused(name: str, taken: Iterable[str]) -> str:
-    candidates = [name, *(f"{name} {k}" for k in range(2, 100_000))]
-    return next(candidate for candidate in candidates if candidate not in taken)
-
-
-# Polling.
 
 
 class Poller:

@@ -35,7 +35,9 @@ from onoff.server.access import MetricsAccess
 from onoff.server.admin import Padding, edit_catalogue, new_publisher, opened
 from onoff.server.app import MAX_IN_FLIGHT, MessageServer
 from onoff.server.backup import restore_backup, write_backup
-from onoff.server.feeds import Feed, poll_feeds
+from onoff.server.feed_list import Feed, ListedFeed
+from onoff.server.feed_names import name_feeds
+from onoff.server.feeds import poll_feeds
 from onoff.server.following import Follower, check_address, check_may_follow
 from onoff.server.metrics import Metrics
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
@@ -77,6 +79,14 @@ async def prepare(
     """Make sure that the store is there and its catalogue has these names; return the catalogue."""
     async with opened(where) as store:
         return await edit_catalogue(store, add=names, padding=padding, frame_size=frame_size, limit=limit)
+
+
+async def name_listed(
+    where: str, listed: Sequence[ListedFeed], progress: Callable[[int, int], None]
+) -> tuple[Feed, ...]:
+    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`."""
+    async with opened(where) as store:
+        return await name_feeds(store, listed, progress)
 
 
 async def backup(where: str, path: Path) -> int:

@@ -185,6 +185,9 @@ class SQLiteStore:
         rows = self._read("SELECT name, digest, sources FROM publishers")
         return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
 
+    async def feed_names(self) -> Mapping[str, str]:
+        return dict(self._read("SELECT url, name FROM feeds"))
+
     async def promise(self) -> Promise:
         self._look()
         return Promise("sqlite", True, "an acknowledged message is on disk: it survives a crash and a power cut")
@@ -295,6 +298,13 @@ class SQLiteStore:
     async def add_publisher(self, publisher: Publisher) -> None:
         row = (publisher.name, publisher.digest, json.dumps(publisher.sources))
         await self._write(lambda db: db.execute("REPLACE INTO publishers VALUES (?, ?, ?)", row))
+
+    async def replace_feed_names(self, names: Mapping[str, str]) -> None:
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("DELETE FROM feeds")
+            db.executemany("INSERT INTO feeds VALUES (?, ?)", names.items())
+
+        await self._write(work)
 
     async def close(self) -> None:
         await self._writer.close()

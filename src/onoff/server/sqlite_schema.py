@@ -6,6 +6,7 @@
     digests     number, digest: of the last `KEPT_DIGESTS` editions of this life
     hours       hour since 1970, bytes of frames published in it
     publishers  name, digest, sources (JSON)
+    feeds       url, name: what the source of each feed is called; made where it is missing
 
 Schema 1 (version 0.1) had no editions: count, and nothing of life, digest, digests and hours. Opening brings it up
 to date in one transaction: its content becomes the first edition of a new life.
@@ -36,6 +37,8 @@ _EDITIONS = """
 CREATE TABLE digests (number INTEGER PRIMARY KEY, digest BLOB NOT NULL);
 CREATE TABLE hours (hour INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 """
+
+_FEEDS = "CREATE TABLE IF NOT EXISTS feeds (url TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
 
 def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
@@ -71,6 +74,7 @@ def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None
         raise StoreUnavailable(
             f"{path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
         )
+    db.execute(_FEEDS)
 
 
 def _run(db: sqlite3.Connection, statements: str) -> None:

@@ -12,6 +12,7 @@ All keys begin with `{onoff}`, so that a cluster keeps them together:
     {onoff}:messages             hash, name -> published 8 | length of media type 1 | media type | body
     {onoff}:changed              sorted set, name -> the edition of its latest publish
     {onoff}:publishers           hash, name -> JSON of digest and sources
+    {onoff}:feeds                hash, address of a feed -> name of its source
     {onoff}:steps                hash, bucket -> slots as in `steps`: the last step of up to 262144 sessions
 
 Each method is one script, so versions, editions and steps are atomic over all servers. A publish computes the next
@@ -77,6 +78,7 @@ from onoff.wire import (
 T = TypeVar("T")
 
 _PUBLISHERS = "{onoff}:publishers"
+_FEEDS = "{onoff}:feeds"
 _PROBE = "{onoff}:probed"
 _OLD_STEP = b"{onoff}:step:"  # version 0.1 had a key for each session
 _HEAD = struct.Struct(">QB")
@@ -367,6 +369,14 @@ class ValkeyStore:
     async def add_publisher(self, publisher: Publisher) -> None:
         text = json.dumps({"digest": publisher.digest.hex(), "sources": publisher.sources})
         await self._ask(self._client.hset(_PUBLISHERS, publisher.name, text))
+
+    async def feed_names(self) -> Mapping[str, str]:
+        rows = await self._ask(self._client.hgetall(_FEEDS))
+        return _readable(lambda: {url.decode(): name.decode() for url, name in rows.items()})
+
+    async def replace_feed_names(self, names: Mapping[str, str]) -> None:
+        both = self._client.pipeline(transaction=True).delete(_FEEDS)
+        await self._ask((both.hset(_FEEDS, mapping=dict(names)) if names else both).execute())
 
     async def digest_of(self, number: int) -> bytes | None:
         held: bytes | None = await self._ask(self._client.hget(scripts.STORE_KEYS[7], str(number)))
