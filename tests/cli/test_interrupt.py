@@ -35,6 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "bounds 400.json --steps 10000",
         "sweep spec.toml",
         "audit exact 64.json --pattern ON_OFF*9",
+        "reproduce",
     ],
     ids=lambda command: command.split()[0],
 )
@@ -50,6 +51,29 @@ def test_a_long_command_speaks_and_ends_at_once(folder: Path, command: str) -> N
     assert (process.returncode, out) == (130, ""), rest
     assert rest.splitlines()[-1] == "onoff: interrupted"
     assert all(line.startswith("onoff: ") for line in rest.splitlines())
+
+
+def test_a_server_that_is_just_starting_ends_without_noise(tmp_path: Path) -> None:
+    program = [
+        sys.executable,
+        "-c",
+        "from onoff.cli import main; main()",
+        "serve",
+        "--store",
+        "messages.db",
+        "--port",
+        "0",
+    ]
+    (tmp_path / "names").write_text("a\nb\n")
+    with subprocess.Popen(
+        [*program, "--sources", "names"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("http://127.0.0.1:")
+        process.send_signal(signal.SIGINT)
+        _, rest = process.communicate(timeout=PATIENCE)
+    told = [line for line in rest.splitlines() if not line.startswith(("INFO ", "for readers: "))]
+    assert (process.returncode, told) in [(0, []), (130, ["onoff: interrupted"])]  # it served already, or not yet
 
 
 CONVERTED = """

@@ -189,12 +189,13 @@ def serve_here(settings: Settings, sock: socket.socket) -> None:
 
 
 def _run(work: Coroutine[Any, Any, None]) -> None:
-    import uvloop
+    with contextlib.closing(work):  # Ctrl-C may come before it starts, which is no reason for a warning
+        import uvloop
 
-    # The thread that waits for the disk must not wait five milliseconds more to say that it is done.
-    sys.setswitchinterval(SWITCH_SECONDS)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(work)
+        # The thread that waits for the disk must not wait five milliseconds more to say that it is done.
+        sys.setswitchinterval(SWITCH_SECONDS)
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(work)
 
 
 def notify_ready() -> None:
