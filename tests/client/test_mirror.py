@@ -12,7 +12,7 @@ from tests.support.world import NAMES, Direct, World
 from onoff import wire
 from onoff.client import MemoryMirror, Mirror, MirrorClient
 from onoff.client.exchange import Reply
-from onoff.client.mirror import forget
+from onoff.client.mirror import delete_mirror
 from onoff.client.refreshing import NoChanges
 from onoff.errors import BadAnswer, MirrorEmpty, MirrorError, ServerUnreachable, UnknownSource
 
@@ -257,8 +257,8 @@ def test_files_of_others_are_left_alone(path):
 def test_a_mirror_that_is_forgotten_is_gone(path):
     with client_of(World(), path) as client:
         client.refresh()
-    assert forget(path) == [path]
-    assert forget(path) == []
+    assert delete_mirror(path) == [path]
+    assert delete_mirror(path) == []
     with client_of(World(), path) as client:
         assert client.mirror.edition is None
 
@@ -306,7 +306,7 @@ def test_damage_never_shows_another_message_and_one_restart_mends_it(path):
             client = client_of(world, path)
             edition = client.mirror.edition
         except MirrorError:
-            forget(path)  # as the hint says, where it looks like a file of somebody else
+            delete_mirror(path)  # as the hint says, where it looks like a file of somebody else
             continue
         with client:
             if edition is None:

@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
 PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
 
-app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
-app.command("onoff.cli.audit_chain:chain", name="chain")
-app.command("onoff.cli.audit_explain:explain", name="explain")
-app.command("onoff.cli.audit_log:log", name="log")
-app.command("onoff.cli.audit_run:run", name="run")
-app.command("onoff.cli.audit_traces:traces", name="traces")
+audit_app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
+audit_app.command("onoff.cli.audit_chain:chain_command", name="chain")
+audit_app.command("onoff.cli.audit_explain:explain_command", name="explain")
+audit_app.command("onoff.cli.audit_log:log_command", name="log")
+audit_app.command("onoff.cli.audit_run:run_command", name="run")
+audit_app.command("onoff.cli.audit_traces:traces_command", name="traces")
 
 
-@app.command
-def exact(
+@audit_app.command(name="exact")
+def exact_command(
     chain: Path,
     /,
     *,

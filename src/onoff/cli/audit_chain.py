@@ -31,7 +31,7 @@ ONLY_THE_ESTIMATE = (
 POINTS = 21
 
 
-def chain(
+def chain_command(
     chain: Path,
     /,
     *,

@@ -8,8 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.audit.explain import Explanation
-from onoff.audit.explain import explain as explain_guesses
+from onoff.audit.explain import Explanation, explain
 from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit
 from onoff.model.chain import MarkovChain
@@ -23,7 +22,7 @@ JOINT = (
 )
 
 
-def explain(
+def explain_command(
     chain: Path,
     /,
     *,
@@ -40,7 +39,7 @@ def explain(
     onoff audit explain chain.json --pattern 'OFF ON OFF' --html report.html
     ```
     """
-    found = explain_guesses(MarkovChain.load(chain), parse(pattern), scheme, seed)
+    found = explain(MarkovChain.load(chain), parse(pattern), scheme, seed)
     if html is not None:
         _write(html, found, f"{chain.name}, {pattern}")
     emit(found.as_dict(), json, lambda console: _show(console, found))

@@ -18,7 +18,7 @@ SHOWN = 20
 UNLIKELY = 1e-6
 
 
-def log(
+def log_command(
     file: Path,
     /,
     *,

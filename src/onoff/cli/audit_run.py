@@ -22,7 +22,7 @@ LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
 ATTACKS = ("private request", "right before", "right after", "advantage", "at most")
 
 
-def run(
+def run_command(
     url: str,
     /,
     *,

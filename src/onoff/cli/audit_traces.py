@@ -30,7 +30,7 @@ MOST_LEARNT = 60_000
 """Readers that attackers learn from at most."""
 
 
-def traces(
+def traces_command(
     model: Path,
     trace: Path,
     /,

@@ -15,7 +15,7 @@ from onoff.model.chain import MarkovChain
 MOST_STEPS = 10_000
 
 
-def bounds(
+def bounds_command(
     chain: Path,
     /,
     *,

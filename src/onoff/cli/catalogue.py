@@ -14,7 +14,7 @@ from onoff.errors import InvalidInput
 from onoff.wire import Catalogue
 
 
-def catalogue(
+def catalogue_command(
     *,
     server: Annotated[str, Parameter(env_var="ONOFF_SERVER")] = DEFAULT_SERVER,
     store: str | None = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 
-def completion(shell: Literal["bash", "zsh", "fish"], /) -> None:
+def completion_command(shell: Literal["bash", "zsh", "fish"], /) -> None:
     """Print the script that completes `onoff` commands and options in a shell.
 
     ```console

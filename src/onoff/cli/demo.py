@@ -60,7 +60,7 @@ FAVOUR = (5.0, 4, 3, 2, 2, 4, 2, 3, 2, 3, 2, 2)
 SUBJECTS = (0, 0, 0, 1, 1, 2, 2, 1, 2, 1, 2, 0)
 
 
-def demo(
+def demo_command(
     *,
     scheme: str = "auto",
     seed: Annotated[int, Parameter(help="For the scripted reader; queries draw from the system.")] = 7,

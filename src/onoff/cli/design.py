@@ -12,15 +12,14 @@ from typing import Annotated, Any
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff import bounds as bounds_of
+from onoff import bounds
 from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
 from onoff.model.certificate import SimpleBound, to_json
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
-from onoff.schemes import design as design_rows
-from onoff.schemes import find_scheme
+from onoff.schemes import design, find_scheme
 from onoff.tables.files import read_table, write_table
 from onoff.tables.picture import check_picture, draw_table
 from onoff.tables.table import QueryTable
@@ -42,7 +41,7 @@ Gap = Annotated[
 ]
 
 
-def design(
+def design_command(
     chain: Path,
     /,
     *,
@@ -95,7 +94,7 @@ def design(
         if "stop" in record.options:
             options["stop"] = stack.enter_context(interruptible())
         started = monotonic()
-        built = design_rows(rows, scheme, **options)
+        built = design(rows, scheme, **options)
         seconds = monotonic() - started
     if save is not None:
         if not isinstance(built, QueryTable):
@@ -144,7 +143,7 @@ def _show_check(console: Console, report: dict[str, Any]) -> None:
 
 
 def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[str, Any]:
-    found = bounds_of(rows)
+    found = bounds(rows)
     report = {
         "scheme": scheme,
         "n": n,

@@ -40,7 +40,7 @@ TINY = 1e-4
 """A transition rarer than this makes surprises expensive, and learnt chains rarely mean it."""
 
 
-def doctor(
+def doctor_command(
     *,
     server: Server = None,
     chain: ChainFile = None,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8480
 
 
-def gateway(
+def gateway_command(
     *,
     server: Annotated[str, Parameter(env_var="ONOFF_SERVER")],
     chain: Annotated[Path | None, Parameter(env_var="ONOFF_CHAIN")] = None,

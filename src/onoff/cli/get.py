@@ -29,7 +29,7 @@ from onoff.client import Client, Message
 VISIBLE_CONTROLS = "\n\t"
 
 
-def get(
+def get_command(
     name: Annotated[
         str,
         Parameter(allow_leading_hyphen=True, help="The source; - reads its name from standard input, out of history."),

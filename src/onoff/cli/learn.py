@@ -11,8 +11,7 @@ from rich.console import Console
 
 from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
-from onoff.experiments.learn import Learnt
-from onoff.experiments.learn import learn as learn_model
+from onoff.experiments.learn import Learnt, learn
 from onoff.experiments.traces import Options, Trace, size_of
 from onoff.model.chain import DEFAULT_SMOOTHING
 from onoff.model.choosing import Auto
@@ -30,7 +29,7 @@ ONLY_A_CHAIN = (
 )
 
 
-def learn(
+def learn_command(
     trace: Path,
     /,
     *,
@@ -78,7 +77,7 @@ def learn(
     opened = Trace(trace, options)
     try:
         with progress("bytes", _size(trace)) as work:
-            found = learn_model(
+            found = learn(
                 opened,
                 order=order,
                 types=types,

@@ -13,10 +13,12 @@ from rich.console import Console
 from onoff.cli.connection import JournalFile, Server, journal_path, need_server, told
 from onoff.cli.output import Json, emit, progress, table
 from onoff.client import Mirror, MirrorClient, SourceState
-from onoff.client.mirror import forget as delete
+from onoff.client.mirror import delete_mirror
 from onoff.errors import MirrorError
 
-app = App(name="mirror", help="Show, refresh, verify or forget the copy of all messages that private requests read.")
+mirror_app = App(
+    name="mirror", help="Show, refresh, verify or forget the copy of all messages that private requests read."
+)
 
 MirrorFile = Annotated[
     Path | None,
@@ -32,8 +34,10 @@ def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | N
     return beside.with_name(f"{beside.name}.mirror")
 
 
-@app.command
-def show(*, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False) -> None:
+@mirror_app.command(name="show")
+def show_mirror(
+    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> None:
     """Show what the mirror holds: its edition, and version, size and age of every message. Asks nobody.
 
     ```console
@@ -47,8 +51,8 @@ def show(*, server: Server = None, journal: JournalFile = None, mirror: MirrorFi
     emit(data, json, lambda console: _show(console, data))
 
 
-@app.command
-def refresh(
+@mirror_app.command(name="refresh")
+def refresh_mirror(
     *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
     """Fetch all that changed since the last refresh. The server learns when, and nothing else.
@@ -68,8 +72,10 @@ def refresh(
     emit(data, json, lambda console: console.print(_summary(data)))
 
 
-@app.command
-def verify(*, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False) -> int:
+@mirror_app.command(name="verify")
+def verify_mirror(
+    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> int:
     """Check every message of the mirror. Exit code 1 where it is damaged: the next refresh fetches all of it.
 
     ```console
@@ -90,8 +96,8 @@ def verify(*, server: Server = None, journal: JournalFile = None, mirror: Mirror
     return 0 if damage is None else MirrorError.exit_code
 
 
-@app.command
-def forget(
+@mirror_app.command(name="forget")
+def forget_mirror(
     *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
     """Delete the mirror. The next private request fetches all messages.
@@ -108,7 +114,7 @@ def forget(
         except MirrorError as error:
             if "in use" in error.message:
                 raise
-    removed = [str(file) for file in delete(path)]
+    removed = [str(file) for file in delete_mirror(path)]
     emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no mirror."))
 
 

@@ -20,7 +20,7 @@ GUESS = (
 )
 
 
-def model(
+def model_command(
     *,
     template: Annotated[
         Literal["sticky", "popular", "uniform"],

@@ -13,7 +13,7 @@ from onoff.experiments.plots import figures_of
 from onoff.figures import save_all
 
 
-def plot(
+def plot_command(
     result: Path,
     /,
     *,

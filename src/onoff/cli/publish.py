@@ -18,7 +18,7 @@ from onoff.wire import ANY_TYPE, check_media_type
 DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
 
 
-def publish(
+def publish_command(
     name: str,
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
     *,
@@ -52,7 +52,7 @@ def publish(
     json
         Print the receipt as JSON.
     """
-    from onoff.client.publish import publish as put
+    from onoff.client.publish import publish
 
     secret = token if token is not None else _read(token_file).decode(errors="replace").strip() if token_file else ""
     if not secret or not secret.isascii() or not secret.isprintable():
@@ -63,7 +63,7 @@ def publish(
     kind = media_type or mimetypes.guess_type(file.name)[0] or ANY_TYPE
     body = _read(file)
     with progress(f"publishing to {server}"):
-        receipt = put(server, secret, name, body, check_media_type(kind))
+        receipt = publish(server, secret, name, body, check_media_type(kind))
     print(jsons.dumps(receipt) if json else f"{name}: version {receipt['version']}")
 
 

@@ -11,15 +11,14 @@ from rich.console import Console
 
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput
-from onoff.experiments.paper import claims_about
-from onoff.experiments.paper import reproduce as check
+from onoff.experiments.paper import claims_about, reproduce
 from onoff.experiments.paper.claim import Item
 from onoff.experiments.paper.figures import save_figures
 
 LONGEST_LINE = 100
 
 
-def reproduce(
+def reproduce_command(
     *,
     only: Annotated[str, Parameter(help="Only the items whose names contain this, such as 'table 3'; in full.")] = "",
     out: Annotated[Path | None, Parameter(help="Save the two figures (SVG, PNG) and the items (JSON) here.")] = None,
@@ -43,7 +42,7 @@ def reproduce(
     written = [] if out is None else _figures(out)  # before the work: what cannot be written is known at once
     items: list[Item] = []
     with progress("the paper's items", total=len(claims)) as done:
-        for item in check(claims):
+        for item in reproduce(claims):
             items.append(item)
             done(len(items))
     listed = [item.as_dict() for item in items]

@@ -34,7 +34,7 @@ def default_store() -> str:
     return str(user_data_path("onoff") / "messages.db")
 
 
-def serve(
+def serve_command(
     *,
     store: Annotated[str | None, Parameter(env_var="ONOFF_STORE")] = None,
     source: Annotated[list[str] | None, Parameter(negative=())] = None,

@@ -16,7 +16,7 @@ from onoff.model.contexts import load_model
 from onoff.session.memory import default_memory
 
 
-def simulate(
+def simulate_command(
     chain: Path,
     /,
     *,

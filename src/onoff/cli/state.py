@@ -15,11 +15,11 @@ from onoff.client.journal import Journal, remove
 from onoff.client.record import Record
 from onoff.errors import InvalidInput, JournalUnusable
 
-app = App(name="state", help="Show, verify or reset the journal in which a client remembers its last request.")
+state_app = App(name="state", help="Show, verify or reset the journal in which a client remembers its last request.")
 
 
-@app.command
-def show(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
+@state_app.command(name="show")
+def show_state(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
     """Show where the session stands: what the server saw last, and which chain is pinned.
 
     ```console
@@ -32,8 +32,8 @@ def show(*, server: Server = None, journal: JournalFile = None, json: Json = Fal
     emit(data, json, lambda console: console.print(table(("", ""), [(k, _plain(v)) for k, v in data.items()])))
 
 
-@app.command
-def verify(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> int:
+@state_app.command(name="verify")
+def verify_state(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> int:
     """Check that the journal can be relied on.
 
     ```console
@@ -52,8 +52,8 @@ def verify(*, server: Server = None, journal: JournalFile = None, json: Json = F
     return 0 if sound else JournalUnusable.exit_code
 
 
-@app.command
-def reset(
+@state_app.command(name="reset")
+def reset_state(
     *,
     server: Server = None,
     journal: JournalFile = None,

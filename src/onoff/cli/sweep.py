@@ -8,11 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit, progress
-from onoff.experiments.sweep import read_spec
-from onoff.experiments.sweep import sweep as run_sweep
+from onoff.experiments.sweep import read_spec, sweep
 
 
-def sweep(
+def sweep_command(
     spec: Path,
     /,
     *,
@@ -32,7 +31,7 @@ def sweep(
     tasks = read_spec(spec)
     out = spec.with_suffix(".parquet") if output is None else output
     with progress("rows", len(tasks)) as done:
-        found = run_sweep(tasks, out, cluster=cluster, progress=done)
+        found = sweep(tasks, out, cluster=cluster, progress=done)
     data = {"file": str(found.path), "rows": found.rows, "computed": found.computed, "failed": found.failed}
     text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} with an error"
     emit(data, json, lambda console: console.print(text, markup=False))

@@ -130,7 +130,7 @@ class Mirror(MemoryMirror):
                 raise MirrorError(
                     f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
                 ) from None
-            forget(self.path)
+            delete_mirror(self.path)
             self._open()
 
     def close(self) -> None:
@@ -199,7 +199,7 @@ class Mirror(MemoryMirror):
         return message
 
 
-def forget(path: Path) -> list[Path]:
+def delete_mirror(path: Path) -> list[Path]:
     """Delete a mirror and its log; the files that were there. Raises MirrorError where that fails."""
     found = [file for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
     try:
