@@ -24,7 +24,7 @@ import numpy as np
 
 from onoff import MarkovChain, RequestModel
 from onoff.client import Client
-from onoff.client.commands import Store
+from onoff.client.commands import StoreRecord
 from onoff.client.core import Core
 from onoff.client.journal import Journal
 from onoff.client.record import Record
@@ -34,7 +34,7 @@ from onoff.experiments.families import dirichlet
 from onoff.model.context_tree import all_contexts
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
-from onoff.wire import Catalogue, Edition, Message
+from onoff.wire import Catalogue, Edition, WireMessage
 
 WANTED_RATIO = 2.0
 """Draw and commit take at most so many bare commits."""
@@ -70,7 +70,7 @@ def stored_request(core: Core, journal: Journal, wanted: int, *, private: bool) 
     """A request up to the moment at which it may be sent."""
     steps = core.request(wanted, private=private)
     command = next(steps)
-    while not isinstance(command, Store):
+    while not isinstance(command, StoreRecord):
         command = steps.send(None)
     journal.store(command.record)
     steps.send(None)
@@ -93,7 +93,7 @@ def reading(folder: Path, chain: MarkovChain) -> Reader:
     reader = Reader("http://x.test", chain, folder / "reader", background=False)
     catalogue = Catalogue(chain.names, None)
     edition = Edition(catalogue.epoch, bytes(16), 1, bytes(32))
-    messages = tuple((source, Message(1, 1, "text/plain", bytes(4096))) for source in range(SOURCES))
+    messages = tuple((source, WireMessage(1, 1, "text/plain", bytes(4096))) for source in range(SOURCES))
     assert reader.mirror is not None
     reader.mirror.mirror.apply(Fetched(catalogue, edition, True, messages, 0), time.time())
     return reader

@@ -182,7 +182,7 @@ def prepare(at: Path, n: int, sets: int, seed: int) -> list[str]:
     queries, statics, bare = [], [], []
     for k in range(sets):
         sources = tuple(sorted(rng.sample(range(n), rng.randint(1, n))))
-        query = wire.encode_query(wire.Query(catalogue.epoch, secrets.token_bytes(16), 0, sources, n=n))
+        query = wire.encode_query(wire.WireQuery(catalogue.epoch, secrets.token_bytes(16), 0, sources, n=n))
         (at / "files" / f"{k}").write_bytes(rng.randbytes(len(sources) * FRAME_SIZE))
         queries.append(f"/v1/query {query.hex()}")
         statics.append(f"/{k} ")

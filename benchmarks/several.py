@@ -133,7 +133,7 @@ async def fill(where: str, messages: dict[str, bytes]) -> wire.Edition:
     """A new store with these messages; its edition."""
     async with opened(where) as store:
         known = wire.Catalogue(tuple(messages), None)
-        await store.restore(known, {name: wire.Message(1, 1, "a/b", body) for name, body in messages.items()})
+        await store.restore(known, {name: wire.WireMessage(1, 1, "a/b", body) for name, body in messages.items()})
         return (await store.latest(Stamp())).edition
 
 
@@ -168,7 +168,7 @@ def measure_request(n: int, rounds: int) -> dict[str, float]:
             start = time.perf_counter()
             received = client.get(known.names[secrets.randbelow(n)], private=True).received
             sums.append(time.perf_counter() - start)
-            query = wire.Query(known.epoch, secrets.token_bytes(16), 0, tuple(range(n)), n=n)
+            query = wire.WireQuery(known.epoch, secrets.token_bytes(16), 0, tuple(range(n)), n=n)
             start = time.perf_counter()
             reply = http.post(wire.QUERY_PATH, content=wire.encode_query(query), headers=dict(wire.QUERY_HEADERS))
             everything.append(time.perf_counter() - start)

@@ -130,7 +130,7 @@ def reading(tmp_path, listener, wanted=lambda name: True, ways=WAYS):
     made = {name: message for name, message in messages(listener, ways).items() if wanted(name)}
     world = World(tuple(made), frame_size=64 * 1024)
     for name, (kind, text) in made.items():
-        world.messages[name] = wire.Message(2, 1000, kind, text.encode())
+        world.messages[name] = wire.WireMessage(2, 1000, kind, text.encode())
     n = len(made)
     netlog = tmp_path / "net.json"
     chain = MarkovChain([[1 / n] * n] * n, names=tuple(made))

@@ -101,7 +101,7 @@ def test_a_link_says_where_it_leads_and_opens_beside_the_message_without_referre
         {"title": "Old", "link": link, "time": 1000, "html": "<p>older</p>"},
         {"title": "New", "link": link, "time": 9000, "html": f"<p>newer <a href='{link}'>more</a></p>"},
     ]
-    world.messages["beta"] = wire.Message(2, 1000, wire.ENTRY_TYPE, json.dumps({"entries": entries}).encode())
+    world.messages["beta"] = wire.WireMessage(2, 1000, wire.ENTRY_TYPE, json.dumps({"entries": entries}).encode())
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
         visit = visitor().open(local)
         visit.choose("beta")

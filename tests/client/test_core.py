@@ -10,7 +10,7 @@ from tests.support.world import NAMES, P4, World
 
 from onoff import wire
 from onoff.client.catalogue import LARGEST_CATALOGUE
-from onoff.client.commands import Ask, Build, Fetch, Send, Store, Tick, Wait
+from onoff.client.commands import Ask, Build, Fetch, SendQuery, StoreRecord, Tick, Wait
 from onoff.client.core import Core
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Failure, Reply
@@ -56,7 +56,7 @@ def answered(command, world):
             return world.answer("GET", wire.CATALOGUE_PATH, (), b"")
         case Ask(session):
             return world.answer("POST", wire.SEEN_PATH, (), session)
-        case Send(query):
+        case SendQuery(query):
             return world.answer("POST", wire.QUERY_PATH, (), query)
     return None
 
@@ -80,7 +80,7 @@ def test_commands_of_requests_in_order():
     world, core = World(), machine()
     core.opened(None, Doubt.NEW)
     commands, message = carry_out(core.request(1, private=True), world)
-    assert kinds(commands) == [Fetch, Store, Tick, Send]
+    assert kinds(commands) == [Fetch, StoreRecord, Tick, SendQuery]
     stored = commands[1].record
     assert stored.pending
     assert (stored.server, stored.chain, stored.origin) == (URL, CHAIN.digest(), "somewhere")
@@ -91,11 +91,11 @@ def test_commands_of_requests_in_order():
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
 
     commands, _ = carry_out(core.request(2, private=False), world)
-    assert kinds(commands) == [Build, Store, Tick, Send]
+    assert kinds(commands) == [Build, StoreRecord, Tick, SendQuery]
     assert (commands[1].record.session, commands[1].record.step) == (stored.session, 1)
 
     commands, message = carry_out(core.request(3, private=True), world)
-    assert kinds(commands) == [Store, Tick, Send]
+    assert kinds(commands) == [StoreRecord, Tick, SendQuery]
     assert message == b"first of delta"
     assert core.sent(core.record) == message.sent
 
@@ -106,12 +106,12 @@ def test_after_opening_the_server_is_asked_once_where_it_saw_us_last():
     core.opened(record, None)
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
     commands, message = carry_out(core.request(2, private=False), world)
-    assert kinds(commands) == [Fetch, Ask, Build, Store, Tick, Send]
+    assert kinds(commands) == [Fetch, Ask, Build, StoreRecord, Tick, SendQuery]
     assert commands[1] == Ask(record.session)
     assert (message.sent.session, message.sent.step, message.sent.note) == (record.session.hex(), 1, None)
-    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Store, Tick, Send]
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
     core.opened(core.record, None)
-    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Ask, Store, Tick, Send]
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Ask, StoreRecord, Tick, SendQuery]
 
 
 def test_a_retry_stores_nothing_and_asks_only_once():
@@ -119,11 +119,11 @@ def test_a_retry_stores_nothing_and_asks_only_once():
     core = machine()
     core.opened(replace(record, pending=True), None)
     commands, message = carry_out(core.retry(), world)
-    assert kinds(commands) == [Fetch, Ask, Tick, Send]
+    assert kinds(commands) == [Fetch, Ask, Tick, SendQuery]
     assert commands[-1].query == record.query
     assert message == b"first of beta"
     assert core.record == record
-    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [Store, Tick, Send]
+    assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
 
 
 def test_a_retry_needs_something_that_waits():
@@ -154,14 +154,14 @@ def test_at_most_so_many_bytes_are_read():
 
 
 def test_bytes_stay_out_of_repr():
-    assert "secret" not in repr(Send(b"secret", 1)) + repr(Reply(200, (), b"secret"))
+    assert "secret" not in repr(SendQuery(b"secret", 1)) + repr(Reply(200, (), b"secret"))
 
 
 def test_log_lines_say_what_the_server_sees(caplog):
     caplog.set_level(logging.INFO, "onoff.client")
     core = machine(attempts=2)
     core.opened(None, Doubt.NEW)
-    carry_out(core.request(2, private=True), World(), {Send: [Failure("lost")]})
+    carry_out(core.request(2, private=True), World(), {SendQuery: [Failure("lost")]})
     assert [record.getMessage() for record in caplog.records] == ["step 0: 4 of 4 sources asked", "attempt 1 failed"]
 
 
@@ -175,7 +175,7 @@ def everything_was_asked(core, world, reason):
     assert message.sent.note == f"{reason}: everything was asked"
     assert (message.sent.step, message.sent.sources) == (0, (0, 1, 2, 3))
     assert bytes.fromhex(message.sent.session) not in before
-    assert kinds(commands)[-3:] == [Store, Tick, Send]
+    assert kinds(commands)[-3:] == [StoreRecord, Tick, SendQuery]
     assert core.doubt is None
     return commands
 
@@ -271,7 +271,7 @@ def test_what_was_stored_and_never_sent_is_no_doubt():
     world, record = after_one_request()
     core = machine()
     core.opened(record, None)
-    commands, _ = carry_out(core.request(2, private=True), world, until=Store)
+    commands, _ = carry_out(core.request(2, private=True), world, until=StoreRecord)
     stored = commands[-1].record
     core = machine()
     core.opened(stored, None)
@@ -288,7 +288,7 @@ def test_a_server_that_does_not_say_what_it_saw_is_a_doubt(status):
     said = Reply(status, (), wire.encode_seen(wire.Seen(*world.seen[record.session])))
     commands, message = carry_out(core.request(2, private=False), world, {Ask: [said]})
     assert message.sent.note == f"{Doubt.FORGOTTEN}: everything was asked"
-    assert kinds(commands) == [Fetch, Ask, Store, Tick, Send]
+    assert kinds(commands) == [Fetch, Ask, StoreRecord, Tick, SendQuery]
 
 
 # -- replies -----------------------------------------------------------------------------------------------
@@ -315,10 +315,10 @@ def test_a_conflict_is_answered_with_everything_and_a_new_catalogue_where_that_i
     world, record = after_one_request()
     core = machine()
     core.opened(record, None)
-    commands, message = carry_out(core.request(2, private=False), world, {Send: [refused(409, body)]})
+    commands, message = carry_out(core.request(2, private=False), world, {SendQuery: [refused(409, body)]})
     assert message == b"first of gamma"
     assert message.sent.note == f"{Doubt[reason]}: everything was asked"
-    assert kinds(commands)[6:] == [Fetch] * fetched + [Store, Tick, Send]
+    assert kinds(commands)[6:] == [Fetch] * fetched + [StoreRecord, Tick, SendQuery]
     assert core.record.session != record.session
 
 
@@ -326,7 +326,7 @@ def test_a_server_that_refuses_three_sessions_is_given_up():
     world, core = World(), machine()
     core.opened(None, Doubt.NEW)
     with pytest.raises(BadAnswer, match="refuses every session"):
-        carry_out(core.request(0, private=True), world, {Send: [refused(409)] * 3})
+        carry_out(core.request(0, private=True), world, {SendQuery: [refused(409)] * 3})
     assert core.doubt == Doubt.CONFLICT
     assert world.queries == []
     everything_was_asked(core, world, Doubt.CONFLICT)
@@ -350,10 +350,10 @@ def test_a_server_that_is_busy_is_asked_again(status):
     world, record = after_one_request()
     core = machine(attempts=4, backoff=0.5)
     core.opened(record, None)
-    commands, message = carry_out(core.request(1, private=False), world, {Send: [refused(status)] * 3})
+    commands, message = carry_out(core.request(1, private=False), world, {SendQuery: [refused(status)] * 3})
     assert [command for command in commands if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
-    (stored,) = (command.record for command in commands if isinstance(command, Store))
-    assert [command.query for command in commands if isinstance(command, Send)] == [stored.query] * 4
+    (stored,) = (command.record for command in commands if isinstance(command, StoreRecord))
+    assert [command.query for command in commands if isinstance(command, SendQuery)] == [stored.query] * 4
     assert message == b"first of beta"
 
 
@@ -362,7 +362,7 @@ def test_a_refusal_is_not_asked_again(status):
     world, core = World(), machine(attempts=4)
     core.opened(None, Doubt.NEW)
     with pytest.raises(BadAnswer, match=f"refused the query: HTTP {status}"):
-        carry_out(core.request(0, private=True), world, {Send: [refused(status)]})
+        carry_out(core.request(0, private=True), world, {SendQuery: [refused(status)]})
     assert core.record.pending
     assert world.queries == []
 
@@ -382,9 +382,9 @@ def test_an_answer_of_another_kind_is_not_read_and_asked_for_again(headers):
     core = machine(attempts=2)
     core.opened(replace(record, pending=True), None)
     with pytest.raises(BadAnswer, match="an answer of another kind"):
-        carry_out(core.retry(), world, {Send: [reply] * 2})
-    commands, message = carry_out(core.retry(), world, {Send: [reply]})
-    assert kinds(commands) == [Tick, Send, Wait, Send]
+        carry_out(core.retry(), world, {SendQuery: [reply] * 2})
+    commands, message = carry_out(core.retry(), world, {SendQuery: [reply]})
+    assert kinds(commands) == [Tick, SendQuery, Wait, SendQuery]
     assert message == b"first of beta"
 
 
@@ -434,7 +434,7 @@ def after_three_requests():
 def test_a_filter_is_stored_before_the_query_leaves_and_goes_on_where_it_was():
     world, core = after_three_requests()
     commands, _ = carry_out(core.request(3, private=False), world)
-    assert kinds(commands) == [Build, Store, Tick, Send]
+    assert kinds(commands) == [Build, StoreRecord, Tick, SendQuery]
     stored = commands[1].record
     again = machine(chain=MODEL)
     again.opened(stored, None)
@@ -444,7 +444,7 @@ def test_a_filter_is_stored_before_the_query_leaves_and_goes_on_where_it_was():
     assert one.us[one.hidden].tolist() == [1]
     assert 0 < len(stored.memory) < 2000
     commands, _ = carry_out(again.request(0, private=False), world)
-    assert kinds(commands) == [Fetch, Ask, Build, Store, Tick, Send]
+    assert kinds(commands) == [Fetch, Ask, Build, StoreRecord, Tick, SendQuery]
 
 
 def test_reading_from_the_mirror_is_a_private_request_to_the_filter():

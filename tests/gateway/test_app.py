@@ -35,7 +35,7 @@ def shared(tmp_path_factory):
 
 
 def test_a_download_is_the_message_with_its_type_mode_cost_and_time(local):
-    local.world.messages["beta"] = wire.Message(7, 86_400_000, "text/plain; charset=utf-8", "grüße".encode())
+    local.world.messages["beta"] = wire.WireMessage(7, 86_400_000, "text/plain; charset=utf-8", "grüße".encode())
     answer = local.get("/v1/sources/beta", local.app_token)
     assert (answer.status, answer.body.decode()) == (200, "grüße")
     assert answer.headers["content-type"] == "text/plain; charset=utf-8"
@@ -369,7 +369,7 @@ def test_a_feed_reader_subscribes_to_a_source(local):
         "time": 5000,
         "html": "<p>Hi &amp; <b>ho</b></p>",
     }
-    local.world.messages["beta"] = wire.Message(3, 5000, wire.ENTRY_TYPE, json.dumps(entry).encode())
+    local.world.messages["beta"] = wire.WireMessage(3, 5000, wire.ENTRY_TYPE, json.dumps(entry).encode())
     feed = subscribe(local, "beta")
     assert feed.version == "atom10"
     assert feed.feed.title == "beta"
@@ -380,7 +380,9 @@ def test_a_feed_reader_subscribes_to_a_source(local):
     assert item.updated == "1970-01-01T00:00:05.000Z"
     assert feed.feed.links[0].href == f"http://{local.host}/t/{local.app_token}/v1/feeds/beta"
     assert subscribe(local, "beta").entries[0].id == item.id
-    local.world.messages["beta"] = wire.Message(4, 6000, wire.ENTRY_TYPE, json.dumps({**entry, "html": "new"}).encode())
+    local.world.messages["beta"] = wire.WireMessage(
+        4, 6000, wire.ENTRY_TYPE, json.dumps({**entry, "html": "new"}).encode()
+    )
     assert subscribe(local, "beta").entries[0].id != item.id
     assert len(local.world.queries) == 3  # every look is a step
 
@@ -398,7 +400,7 @@ def test_a_feed_reader_subscribes_to_a_source(local):
     ],
 )
 def test_a_message_of_any_kind_is_a_valid_feed(shared, media_type, body, title, text):
-    shared.world.messages["alpha"] = wire.Message(1, 1000, media_type, body)
+    shared.world.messages["alpha"] = wire.WireMessage(1, 1000, media_type, body)
     (item,) = subscribe(shared, "alpha").entries
     assert item.title.replace("&gt;", ">") == title
     assert item.content[0].value.replace("&gt;", ">") == text

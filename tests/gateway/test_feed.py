@@ -91,13 +91,13 @@ def read(local, subscription, *, until):
     ],
 )
 def test_whatever_a_publisher_wrote_is_a_feed_without_a_link(entry, text):
-    message = Message.of("paper", wire.Message(1, 0, wire.ENTRY_TYPE, entry.encode()))
+    message = Message.of("paper", wire.WireMessage(1, 0, wire.ENTRY_TYPE, entry.encode()))
     (shown,) = feedparser.parse(feed.atom(message, "http://127.0.0.1/v1/feeds/paper")).entries
     assert (shown.content[0].value, shown.get("links", [])) == (text, [])
 
 
 def test_a_time_beyond_the_calendar_is_left_at_its_beginning():
-    late = wire.Message(1, wire.TIME_LIMIT - 1, "text/plain", b"x")
+    late = wire.WireMessage(1, wire.TIME_LIMIT - 1, "text/plain", b"x")
     sent = Sent("s", 0, (0,), 1, private=False)
     message = Message.of("paper", late).after(sent, messages=1, received=1)
     assert moment_of(message.published).year == 1970

@@ -6,12 +6,20 @@ import pytest
 
 from onoff import wire
 from onoff.client import Copy
-from onoff.gateway.present import MOST_ENTRIES, Entry, entries_of, for_browser, for_program, leads_to_a_page, moment_of
+from onoff.gateway.present import (
+    MOST_ENTRIES,
+    ReadableEntry,
+    entries_of,
+    for_browser,
+    for_program,
+    leads_to_a_page,
+    moment_of,
+)
 
 
 def message(kind, body, version=1):
     text = body if isinstance(body, str) else json.dumps(body)
-    found = wire.Message(version, 5000, kind, text.encode()) if version else wire.NOTHING
+    found = wire.WireMessage(version, 5000, kind, text.encode()) if version else wire.NOTHING
     return Copy.of("paper", found)
 
 
@@ -22,11 +30,11 @@ def test_entries_come_in_their_order_with_clean_html():
     entry = {"title": "<b>T</b>", "link": "https://x.example/1", "time": 7, "html": FRAME}
     second = {"title": "U", "link": "javascript:x", "time": None, "text": "<p>"}
     assert entries_of(message(wire.ENTRY_TYPE, {"entries": [entry, second]})) == (
-        Entry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
-        Entry("U", "", None, text="<p>"),
+        ReadableEntry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
+        ReadableEntry("U", "", None, text="<p>"),
     )
     assert entries_of(message(wire.ENTRY_TYPE, entry)) == (
-        Entry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
+        ReadableEntry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
     )
     many = {"entries": [second] * (MOST_ENTRIES + 1)}
     assert len(entries_of(message(wire.ENTRY_TYPE, many))) == MOST_ENTRIES
@@ -35,18 +43,18 @@ def test_entries_come_in_their_order_with_clean_html():
 
 @pytest.mark.parametrize("body", ["not json", "[1]", "null", '{"entries": 3}', '{"entries": [1]}', "[" * 100_000])
 def test_an_entry_that_is_none_is_its_text(body):
-    assert entries_of(message(wire.ENTRY_TYPE, body)) == (Entry("", "", None, text=body),)
+    assert entries_of(message(wire.ENTRY_TYPE, body)) == (ReadableEntry("", "", None, text=body),)
 
 
 @pytest.mark.parametrize(
     ("kind", "body", "expected"),
     [
-        ("text/plain", "first\nsecond", Entry("first", "", 5000, text="first\nsecond")),
-        ("text/plain", "x" * 200, Entry("x" * 119 + "…", "", 5000, text="x" * 200)),
-        ("text/html", FRAME, Entry("", "", 5000, html="<p>Hi</p>")),
-        ("application/xml", "<x/>", Entry("", "", 5000, text="<x/>")),
-        ("image/svg+xml", FRAME, Entry("", "", 5000, text=FRAME)),
-        ("image/png", "1234", Entry("", "", 5000, text="4 bytes of image/png")),
+        ("text/plain", "first\nsecond", ReadableEntry("first", "", 5000, text="first\nsecond")),
+        ("text/plain", "x" * 200, ReadableEntry("x" * 119 + "…", "", 5000, text="x" * 200)),
+        ("text/html", FRAME, ReadableEntry("", "", 5000, html="<p>Hi</p>")),
+        ("application/xml", "<x/>", ReadableEntry("", "", 5000, text="<x/>")),
+        ("image/svg+xml", FRAME, ReadableEntry("", "", 5000, text=FRAME)),
+        ("image/png", "1234", ReadableEntry("", "", 5000, text="4 bytes of image/png")),
     ],
 )
 def test_a_message_of_any_kind_is_an_entry(kind, body, expected):

@@ -19,7 +19,7 @@ from onoff.model.certificate import (
     RowCertificate,
     SetCertificate,
     SimpleBound,
-    check,
+    check_certificate,
     from_json,
     row_excess,
     to_json,
@@ -46,18 +46,18 @@ def largest_violation(certificate, n):
 def test_the_simple_bounds_are_what_they_say():
     for rows in many(51, 60, 9):
         lambdas = lambda_units(rows)
-        assert check(rows, SimpleBound("outer")) == Fraction(lambdas[-1], UNIT)
-        assert check(rows, SimpleBound("doeblin")) == 2 - Fraction(lambdas[0], UNIT)
+        assert check_certificate(rows, SimpleBound("outer")) == Fraction(lambdas[-1], UNIT)
+        assert check_certificate(rows, SimpleBound("doeblin")) == 2 - Fraction(lambdas[0], UNIT)
         if len(rows.columns) > 2:
             low = {
                 (x, z): Fraction(int((rows.weights[:, x] + rows.weights[:, z]).min()), UNIT)
                 for x, z in combinations(range(len(rows.columns)), 2)
             }
-            assert check(rows, SimpleBound("pairs")) == 3 - sum(low.values())
+            assert check_certificate(rows, SimpleBound("pairs")) == 3 - sum(low.values())
             x = int(rows.columns[1])
             through = sum(value for pair, value in low.items() if 1 in pair)
             largest = Fraction(int(rows.weights[:, 1].max()), UNIT)
-            assert check(rows, SimpleBound("pencil", x)) == 2 + largest - through
+            assert check_certificate(rows, SimpleBound("pencil", x)) == 2 + largest - through
 
 
 @pytest.mark.parametrize(
@@ -67,9 +67,9 @@ def test_the_simple_bounds_are_what_they_say():
 )
 def test_a_bound_that_does_not_exist_is_refused(wrong):
     with pytest.raises(InvalidTable):
-        check(Rows.of([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]), wrong)
+        check_certificate(Rows.of([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25]]), wrong)
     with pytest.raises(InvalidTable, match="2 sources"):
-        check(Rows.of([[0.5, 0.5], [0.25, 0.75]]), SimpleBound("pairs"))
+        check_certificate(Rows.of([[0.5, 0.5], [0.25, 0.75]]), SimpleBound("pairs"))
 
 
 @pytest.fixture(params=[False, True], ids=["every set", "tree"])
@@ -101,12 +101,14 @@ def test_random_certificates_are_judged_as_by_looking_at_every_set(by_tree):
         if by_tree:
             grown = with_tree(rows, right)
             slack = 100 * len(sets)  # the leaves are rounded
-            assert check(rows, replace(grown, t=right.t - slack)) == replace(right, t=right.t - slack).bound(rows)
+            assert check_certificate(rows, replace(grown, t=right.t - slack)) == replace(
+                right, t=right.t - slack
+            ).bound(rows)
             right = grown
         else:
-            assert check(rows, right) <= design(rows, "optimal").exact_cost
+            assert check_certificate(rows, right) <= design(rows, "optimal").exact_cost
         with pytest.raises(InvalidTable, match="wrong by"):
-            check(rows, replace(right, t=right.t + 1))
+            check_certificate(rows, replace(right, t=right.t + 1))
         verdicts.add(right.t > 0)
     assert verdicts == {True}
 
@@ -116,7 +118,7 @@ def test_a_tree_that_is_none_is_refused(monkeypatch):
     rows = Rows.of([[0.5, 0.5, 0.0], [0.25, 0.5, 0.25]])
     proof = with_tree(rows, SetCertificate(2 * SCALE, ((0,), (1,), (2,)), (SCALE, SCALE, SCALE)))
     assert proof.tree.count(LEAF) == len(proof.leaves) > 1
-    check(rows, replace(proof, t=proof.t - 100))
+    check_certificate(rows, replace(proof, t=proof.t - 100))
     for broken in (
         replace(proof, tree=proof.tree[:-1]),
         replace(proof, tree=(*proof.tree, LEAF)),
@@ -132,7 +134,7 @@ def test_a_tree_that_is_none_is_refused(monkeypatch):
         replace(proof, scale=0),
     ):
         with pytest.raises(InvalidTable):
-            check(rows, replace(broken, t=broken.t - 100))
+            check_certificate(rows, replace(broken, t=broken.t - 100))
 
 
 def test_couplings_are_judged_alike_by_sources_by_rows_and_by_looking(monkeypatch):
@@ -153,22 +155,22 @@ def test_couplings_are_judged_alike_by_sources_by_rows_and_by_looking(monkeypatc
 def test_a_proof_of_some_rows_holds_for_all():
     rows = Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(3)))
     part = RowCertificate((1, 3), ((SCALE, 0, 0, 0, SCALE), (0, SCALE, SCALE, 0, 0)))
-    assert check(rows, part) <= design(rows, "optimal").exact_cost
+    assert check_certificate(rows, part) <= design(rows, "optimal").exact_cost
     for wrong in ((1, 1), (1, 5), (-1, 3), ()):
         with pytest.raises(InvalidTable):
-            check(rows, replace(part, rows=wrong))
+            check_certificate(rows, replace(part, rows=wrong))
     with pytest.raises(InvalidTable, match="does not fit"):
-        check(rows, replace(part, phi=part.phi[:1]))
+        check_certificate(rows, replace(part, phi=part.phi[:1]))
     with pytest.raises(InvalidTable, match="does not fit"):
-        check(rows, replace(part, phi=((0,), (0,))))
+        check_certificate(rows, replace(part, phi=((0,), (0,))))
 
 
 def test_numbers_that_would_overflow_prove_nothing():
     rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
     with pytest.raises(InvalidTable, match="too large"):
-        check(rows, RowCertificate((0, 1), ((2**62, 0), (2**62, 0))))
+        check_certificate(rows, RowCertificate((0, 1), ((2**62, 0), (2**62, 0))))
     with pytest.raises(InvalidTable, match="too large"):
-        check(rows, SetCertificate(2**62, ((0,),), (2**61,)))
+        check_certificate(rows, SetCertificate(2**62, ((0,),), (2**61,)))
 
 
 def test_more_rows_than_can_be_looked_at_prove_nothing():
@@ -176,13 +178,13 @@ def test_more_rows_than_can_be_looked_at_prove_nothing():
     rows = Rows.of(families.dirichlet(module.FEW_SOURCES + 1, 1.0, np.random.default_rng(1), rows=m))
     nothing = ((0,) * len(rows.columns),) * m
     with pytest.raises(InvalidTable, match="too many"):
-        check(rows, RowCertificate(tuple(range(m)), nothing))
+        check_certificate(rows, RowCertificate(tuple(range(m)), nothing))
 
 
 def test_negative_weights_prove_nothing():
     rows = Rows.of([[0.5, 0.5], [0.25, 0.75]])
     with pytest.raises(InvalidTable, match="negative"):
-        check(rows, SetCertificate(SCALE, ((0,),), (-1,)))
+        check_certificate(rows, SetCertificate(SCALE, ((0,),), (-1,)))
 
 
 def test_the_best_that_the_checker_accepts_is_taken():
@@ -200,7 +202,7 @@ def test_duals_of_a_program_above_the_simple_bounds_are_proved():
         if isinstance(table.certificate, SetCertificate):
             found += 1
             assert largest_violation(table.certificate, 6) <= 0
-            assert float(check(rows, table.certificate)) == pytest.approx(table.cost, abs=1e-8)
+            assert float(check_certificate(rows, table.certificate)) == pytest.approx(table.cost, abs=1e-8)
     assert found > 3
 
 
@@ -242,4 +244,4 @@ def test_what_is_no_certificate_is_refused(given):
 
 def test_the_simplest_is_accepted_whatever_the_rows():
     for rows in many(52, 60, 9):
-        assert check(rows, simplest(rows)) <= design(rows, "greedy").exact_cost
+        assert check_certificate(rows, simplest(rows)) <= design(rows, "greedy").exact_cost

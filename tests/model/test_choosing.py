@@ -8,18 +8,18 @@ from onoff.errors import InvalidModel
 from onoff.model import choosing as module
 from onoff.model.choosing import choose
 from onoff.model.contexts import RequestModel
-from onoff.model.tokens import Tokens
+from onoff.model.tokens import RequestTokens
 
 
 def test_types_are_chosen_where_people_differ_and_not_where_they_do_not():
-    found = choose(Tokens.of(two_kinds(600), 2))
+    found = choose(RequestTokens.of(two_kinds(600), 2))
     assert found.types > 1
     bits = {(one["order"], one["types"]): one["held_out_bits"] for one in found.tried}
     assert bits[found.order, 2] <= min(bits.values()) + module.LEAST_GAIN < bits[found.order, 1]
     assert found.types == 2
     rng = np.random.default_rng(0)
     alike = np.cumsum(rng.random((600, 12)) < 0.3, axis=1) % 2
-    assert (choose(Tokens.of(alike, 2)).order, choose(Tokens.of(alike, 2)).types) == (1, 1)
+    assert (choose(RequestTokens.of(alike, 2)).order, choose(RequestTokens.of(alike, 2)).types) == (1, 1)
 
 
 def test_order_two_is_found():
@@ -27,43 +27,43 @@ def test_order_two_is_found():
     paths = rng.integers(3, size=(600, 12))
     for t in range(2, 12):
         paths[:, t] = np.where(rng.random(600) < 0.8, (paths[:, t - 1] + paths[:, t - 2]) % 3, paths[:, t])
-    found = choose(Tokens.of(paths, 3))
+    found = choose(RequestTokens.of(paths, 3))
     assert (found.order, found.types) == (2, 1)
 
 
 def test_what_is_asked_for_is_done_and_scored():
     lines = []
-    found = choose(Tokens.of(two_kinds(600), 2), 2, 3, progress=lines.append)
+    found = choose(RequestTokens.of(two_kinds(600), 2), 2, 3, progress=lines.append)
     assert (found.order, found.types, found.reason) == (2, 3, "as asked")
     assert [(one["order"], one["types"]) for one in found.tried] == [(2, 3)]
     assert lines == ["trying order 2, 3 types", "fitting order 2, 3 types to 600 people"]
-    assert choose(Tokens.of(two_kinds(600), 2), "auto", 2).types == 2
+    assert choose(RequestTokens.of(two_kinds(600), 2), "auto", 2).types == 2
 
 
 def test_too_little_to_choose_by_gives_a_chain_and_says_so():
-    found = choose(Tokens.of(two_kinds(400), 2))
+    found = choose(RequestTokens.of(two_kinds(400), 2))
     assert (found.order, found.types, found.tried) == (1, 1, ())
     assert found.reason.startswith("too few to choose by: 400 people and 480 held-out requests; 500 and 500")
 
 
 def test_people_with_few_requests_are_left_out_where_the_others_suffice(monkeypatch):
     lines = [*two_kinds(600).tolist(), *[[0]] * 100, *[[0, 1]] * 100]
-    assert choose(Tokens.of(lines, 2), 1, 1).left_out == 100  # who made a single request show nothing
+    assert choose(RequestTokens.of(lines, 2), 1, 1).left_out == 100  # who made a single request show nothing
     monkeypatch.setattr(module, "ENOUGH_LONG", 500)
-    found = choose(Tokens.of(lines, 2), 1, 1)
+    found = choose(RequestTokens.of(lines, 2), 1, 1)
     assert (found.people, found.left_out) == (600, 200)
 
 
 def test_bad_input_is_named():
     with pytest.raises(InvalidModel, match="every person made only one"):
-        choose(Tokens.of([[0], [1]], 2))
+        choose(RequestTokens.of([[0], [1]], 2))
     for order, types, fault in (
         (9, 1, "order 9"),
         (1, 0, "0 types"),
         (1, 5, "5 types of only 2 people"),
     ):
         with pytest.raises(InvalidModel, match=fault):
-            choose(Tokens.of([[0, 1], [1, 0]], 2), order, types)
+            choose(RequestTokens.of([[0, 1], [1, 0]], 2), order, types)
 
 
 def test_fit_gives_a_model():

@@ -7,7 +7,7 @@ from onoff.errors import InvalidModel
 from onoff.model import fitting as module
 from onoff.model.contexts import RequestModel
 from onoff.model.fitting import TO_PARENT, fit
-from onoff.model.tokens import Tokens
+from onoff.model.tokens import RequestTokens
 
 LINES = [[0, 1, 0, 1, 1], [1, 0, 0], [0, 0, 0, 0, 1, 1, 0]] * 4
 
@@ -24,7 +24,7 @@ def two_kinds(people=300, length=12, seed=0):
 
 
 def test_shrinkage_by_hand():
-    model = RequestModel(**fit(Tokens.of(LINES, 2), 2, 1).arguments())
+    model = RequestModel(**fit(RequestTokens.of(LINES, 2), 2, 1).arguments())
     K = TO_PARENT
     first = (np.array([8, 4]) + K / 2) / (12 + K)
     assert model.law(0, 0) == pytest.approx(first)
@@ -36,24 +36,24 @@ def test_shrinkage_by_hand():
 
 
 def test_types_of_people_are_found():
-    fitted = fit(Tokens.of(two_kinds(), 2), 1, 2, seed=1)
+    fitted = fit(RequestTokens.of(two_kinds(), 2), 1, 2, seed=1)
     model = RequestModel(**fitted.arguments())
     assert sorted(model.weights) == pytest.approx([0.5, 0.5], abs=0.05)
     stays = sorted(model.law(z, model.tree.number((0,)))[0] for z in range(2))
     assert stays == pytest.approx([0.1, 0.9], abs=0.06)
-    held = Tokens.of(two_kinds(seed=5), 2)
-    assert fitted.bits(held) < fit(Tokens.of(two_kinds(), 2), 1, 1).bits(held) - 0.3
+    held = RequestTokens.of(two_kinds(seed=5), 2)
+    assert fitted.bits(held) < fit(RequestTokens.of(two_kinds(), 2), 1, 1).bits(held) - 0.3
 
 
 def test_every_round_of_em_gains():
     rounds = []
-    fit(Tokens.of(two_kinds(), 2), 1, 3, progress=lambda number, bits: rounds.append((number, bits)))
+    fit(RequestTokens.of(two_kinds(), 2), 1, 3, progress=lambda number, bits: rounds.append((number, bits)))
     assert [number for number, _ in rounds] == list(range(len(rounds)))
     assert rounds[-1][1] < rounds[0][1] - 0.1
 
 
 def test_bits_are_the_likelihood_of_whole_people():
-    fitted = fit(Tokens.of(two_kinds(), 2), 2, 2)
+    fitted = fit(RequestTokens.of(two_kinds(), 2), 2, 2)
     model = RequestModel(**fitted.arguments())
     lines = two_kinds(5, 6, seed=9).tolist()
     total = 0.0
@@ -66,11 +66,11 @@ def test_bits_are_the_likelihood_of_whole_people():
                 context = model.next(context, x)
             chance += p
         total -= np.log2(chance)
-    assert fitted.bits(Tokens.of(lines, 2)) == pytest.approx(total / 30)
+    assert fitted.bits(RequestTokens.of(lines, 2)) == pytest.approx(total / 30)
 
 
 def test_sparse_arguments_are_the_same_model(monkeypatch):
-    fitted = fit(Tokens.of(two_kinds(), 2), 3, 2)
+    fitted = fit(RequestTokens.of(two_kinds(), 2), 3, 2)
     dense = RequestModel(**fitted.arguments())
     monkeypatch.setattr(module, "LARGEST_DENSE", 0)
     sparse = RequestModel(**fitted.arguments())
@@ -82,13 +82,13 @@ def test_sparse_arguments_are_the_same_model(monkeypatch):
 
 
 def test_the_same_seed_gives_the_same_model():
-    tokens = Tokens.of(two_kinds(60), 2)
+    tokens = RequestTokens.of(two_kinds(60), 2)
     digests = [RequestModel(**fit(tokens, 1, 2, seed=seed).arguments()).digest() for seed in (3, 3, 4)]
     assert digests[0] == digests[1] != digests[2]
 
 
 def test_fewer_people_than_types_are_refused():
     with pytest.raises(InvalidModel, match="13 types of only 12 people"):
-        fit(Tokens.of(LINES, 2), 1, 13)
+        fit(RequestTokens.of(LINES, 2), 1, 13)
     with pytest.raises(InvalidModel, match="order -1"):
-        fit(Tokens.of(LINES, 2), -1, 1)
+        fit(RequestTokens.of(LINES, 2), -1, 1)

@@ -8,7 +8,7 @@ import pytest
 from onoff.errors import InvalidModel
 from onoff.model import tokens as module
 from onoff.model.context_tree import ContextTree
-from onoff.model.tokens import Features, Tokens, numbered
+from onoff.model.tokens import Features, RequestTokens, numbered
 
 RNG = np.random.default_rng(0)
 LINES = [RNG.integers(3, size=RNG.integers(1, 9)).tolist() for _ in range(50)]
@@ -23,7 +23,7 @@ def contexts_by_hand(tree, line):
 
 @pytest.mark.parametrize("order", [0, 1, 2, 3])
 def test_every_request_is_in_the_longest_context_that_its_past_leaves(order):
-    tokens = Tokens.of(LINES, 3)
+    tokens = RequestTokens.of(LINES, 3)
     tree = tokens.tree(order)
     people, context, source = tokens.in_contexts(tree)
     expected = [
@@ -36,7 +36,7 @@ def test_every_request_is_in_the_longest_context_that_its_past_leaves(order):
 
 def test_the_tree_holds_what_was_seen_often_enough(monkeypatch):
     monkeypatch.setattr(module, "LEAST_SEEN", 8)
-    tree = Tokens.of(LINES, 3).tree(3)
+    tree = RequestTokens.of(LINES, 3).tree(3)
     seen = Counter(tuple(line[t - k : t]) for line in LINES for t in range(len(line)) for k in range(2, min(t, 3) + 1))
     expected = {(), (0,), (1,), (2,), *(c for c, count in seen.items() if count >= 8)}
     assert set(tree.contexts) == expected
@@ -46,12 +46,12 @@ def test_the_tree_holds_what_was_seen_often_enough(monkeypatch):
 def test_too_many_contexts_are_refused_with_the_memory_they_would_take(monkeypatch):
     monkeypatch.setattr(module, "MOST_CONTEXTS", 10)
     with pytest.raises(InvalidModel, match=r"order 3 over 3 sources: 13 contexts .* GB") as caught:
-        Tokens.of(LINES, 3).tree(3)
+        RequestTokens.of(LINES, 3).tree(3)
     assert "order 1" in caught.value.hint
 
 
 def test_features_are_closed_and_counts_add_up():
-    tokens = Tokens.of(LINES, 3)
+    tokens = RequestTokens.of(LINES, 3)
     features = Features.of(tokens, tokens.tree(2))
     n, tree = 3, features.tree
     assert features.counts.sum() == sum(map(len, LINES))
@@ -72,7 +72,7 @@ def test_features_are_closed_and_counts_add_up():
 
 
 def test_some_people_are_numbered_anew():
-    some = Tokens.of(LINES, 3).of_people(np.arange(50) % 10 == 3)
+    some = RequestTokens.of(LINES, 3).of_people(np.arange(50) % 10 == 3)
     assert some.sources.tolist() == [x for line in LINES[3::10] for x in line]
     assert some.people.tolist() == [u for u, line in enumerate(LINES[3::10]) for _ in line]
 

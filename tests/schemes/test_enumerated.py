@@ -11,7 +11,7 @@ from tests.support.matrices import many, random_rows
 from onoff.errors import InvalidInput
 from onoff.experiments.families import dirichlet, k_subsets
 from onoff.model.bounds import lambda_units, lower_bound
-from onoff.model.certificate import check
+from onoff.model.certificate import check_certificate
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.tables.table import OPTIMAL_GAP
@@ -85,7 +85,7 @@ def test_the_bound_is_proved_by_a_certificate():
     for _ in range(15):
         rows = random_rows(rng, 6, 6)
         table = design(rows, "enumerated")
-        assert check(rows, table.certificate) == table.proven_bound <= table.exact_cost
+        assert check_certificate(rows, table.certificate) == table.proven_bound <= table.exact_cost
 
 
 def test_a_restricted_bound_holds_for_the_sizes_allowed_and_for_no_more():

@@ -15,7 +15,7 @@ from onoff.experiments.families import FAMILIES
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.model.bounds import lambda_units, step_bounds
-from onoff.model.certificate import check
+from onoff.model.certificate import check_certificate
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
@@ -49,7 +49,7 @@ def proven_optimal(table):
     """Exact, met by its own lower bound, and that bound proved by the independent check."""
     table.verify()
     assert table.optimal
-    assert check(table.rows, table.certificate) == table.proven_bound
+    assert check_certificate(table.rows, table.certificate) == table.proven_bound
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -134,7 +134,7 @@ def test_out_of_time_it_is_still_exact_and_the_bound_still_true():
     table = design(matrix, "optimal", budget=0.0)
     table.verify()
     assert table.cost >= table.lower_bound
-    assert check(table.rows, table.certificate) == table.proven_bound
+    assert check_certificate(table.rows, table.certificate) == table.proven_bound
 
 
 SHAPES = {
@@ -324,7 +324,7 @@ def test_out_degree_3_over_40_sources_is_optimal_or_nearly(seed):
     table = design(families.out_degree(40, 3, np.random.default_rng(seed)), "optimal", budget=600.0)
     table.verify()
     assert table.gap <= 0.005
-    assert check(table.rows, table.certificate) == table.proven_bound
+    assert check_certificate(table.rows, table.certificate) == table.proven_bound
 
 
 @pytest.mark.deep
@@ -334,7 +334,7 @@ def test_large_grids_come_close_to_their_lower_bound(side, gap):
     table = design(families.grid(side, side, stay=0.2), "optimal", budget=600.0, gap=gap)
     table.verify()
     assert table.gap <= gap
-    assert check(table.rows, table.certificate) == table.proven_bound
+    assert check_certificate(table.rows, table.certificate) == table.proven_bound
 
 
 @pytest.mark.parametrize("n", [20, 50])

@@ -371,7 +371,7 @@ def test_the_last_step_of_a_session_is_told_and_asking_changes_nothing(server, h
     known = catalogue(server.url)
     session = secrets.token_bytes(16)
     assert wire.decode_seen(seen(http, session).content) is None
-    asked = wire.encode_query(wire.Query(known.epoch, session, 5, (0, 2), n=known.n))
+    asked = wire.encode_query(wire.WireQuery(known.epoch, session, 5, (0, 2), n=known.n))
     with Line(server.url) as line:
         assert line.query(asked).status == 200
         for _ in range(2):

@@ -15,7 +15,7 @@ from onoff.errors import InvalidWire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.store import Stamp
-from onoff.wire import Catalogue, Message, decode_answer, encode_catalogue, first_digest, next_digest
+from onoff.wire import Catalogue, WireMessage, decode_answer, encode_catalogue, first_digest, next_digest
 
 from .conftest import redis_server
 from .test_store import contract
@@ -87,7 +87,7 @@ async def test_a_restore_puts_all_back_and_is_another_life(store, where):
     await store.publish("a", "a/b", b"gone", 0)
     before = await store.latest(Stamp())
     known = Catalogue(("x", "a"), None, 1000)
-    messages = {"x": Message(7, 1, "a/b", b"X"), "a": Message(3, 2, "a/b", b"A")}
+    messages = {"x": WireMessage(7, 1, "a/b", b"X"), "a": WireMessage(3, 2, "a/b", b"A")}
     await store.restore(known, messages)
     after = await store.latest(before.stamp)
     assert after.whole
@@ -236,7 +236,7 @@ def test_a_redis_of_version_0_1_becomes_the_first_edition_of_a_life():
         async with opened(url) as store:
             first = await store.latest(Stamp())
             assert first.catalogue == known
-            assert first.messages == {"a": Message(4, 5, "a/b", b"old")}
+            assert first.messages == {"a": WireMessage(4, 5, "a/b", b"old")}
             assert (first.edition.number, first.changed) == (9, {"a": 9})
             assert (await store.admit(b"s" * 16, 6, b"x" * 32)).conflict.step == 7
             assert (await store.last_step(b"s" * 16)).step == 7
@@ -282,7 +282,7 @@ def check_history(where, start, acknowledged):
     assert version >= acknowledged
     digest = start.digest
     for k in range(version):
-        digest = next_digest(digest, 0, Message(k + 1, 0, "a/b", b"7"))
+        digest = next_digest(digest, 0, WireMessage(k + 1, 0, "a/b", b"7"))
     assert latest.edition.number == start.number + version
     assert latest.edition.digest == digest
 

@@ -24,7 +24,7 @@ from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.following import MAX_ORDERS, BrokenHistory, check_address, check_goes_on
 from onoff.server.store import Adoption, Stamp
-from onoff.wire import Catalogue, Edition, Message, next_digest
+from onoff.wire import Catalogue, Edition, WireMessage, next_digest
 
 from .test_store import contract
 from .test_sums import post, queries_for
@@ -63,7 +63,7 @@ async def test_a_store_becomes_a_copy_and_goes_on(store, where):
     own = (await store.latest(Stamp())).edition
     assert await store.leader() is None
     first = Edition(KNOWN.epoch, LIFE, 70, b"d" * 32)
-    messages = {"a": Message(5, 1, "a/b", b"A"), "c": Message(1, 2, "a/b", b"C")}
+    messages = {"a": WireMessage(5, 1, "a/b", b"A"), "c": WireMessage(1, 2, "a/b", b"C")}
     whole = Adoption("http://leader", first, KNOWN, messages, whole=True)
     assert await store.adopt(whole, expected=own)
     latest = await store.latest(Stamp())
@@ -72,7 +72,7 @@ async def test_a_store_becomes_a_copy_and_goes_on(store, where):
     assert await store.leader() == "http://leader"
     assert await store.digest_of(70) == b"d" * 32
     second = Edition(KNOWN.epoch, LIFE, 73, b"e" * 32)
-    new = {"b": Message(3, 4, "a/b", b"B")}
+    new = {"b": WireMessage(3, 4, "a/b", b"B")}
     step = Adoption("http://leader", second, KNOWN, new, whole=False)
     assert not await store.adopt(step, expected=own)  # not what it was made from
     assert (await store.latest(Stamp())).edition == first
@@ -94,7 +94,7 @@ def history(orders, start=Edition(KNOWN.epoch, LIFE, 10, b"s" * 32)):  # noqa: B
     """The step after publishes in this order, as (source, version)."""
     digest, messages = start.digest, {}
     for name, version in orders:
-        messages[name] = Message(version, 1, "a/b", name.encode() * version)
+        messages[name] = WireMessage(version, 1, "a/b", name.encode() * version)
         digest = next_digest(digest, KNOWN.index[name], messages[name])
     end = Edition(start.epoch, start.life, start.number + len(orders), digest)
     return start, Adoption("x", end, KNOWN, messages, whole=False)
@@ -121,7 +121,7 @@ def test_a_digest_that_does_not_chain_is_seen():
         with pytest.raises(BrokenHistory, match="digest"):
             check_goes_on(KNOWN, have, forged(step, digest=b"x" * 32), {})
     have, step = history([("a", 1)])
-    other = Adoption("x", step.edition, KNOWN, {"a": Message(1, 1, "a/b", b"other")}, whole=False)
+    other = Adoption("x", step.edition, KNOWN, {"a": WireMessage(1, 1, "a/b", b"other")}, whole=False)
     with pytest.raises(BrokenHistory, match="digest"):
         check_goes_on(KNOWN, have, other, {})
 
@@ -149,7 +149,7 @@ def test_many_changes_at_once_are_checked_by_their_numbers():
     names = tuple(f"s{k}" for k in range(MAX_ORDERS + 2))
     known = Catalogue(names, None, 1000)
     have = Edition(known.epoch, LIFE, 1, bytes(32))
-    messages = {name: Message(1, 1, "a/b", b"") for name in names}
+    messages = {name: WireMessage(1, 1, "a/b", b"") for name in names}
     end = Edition(known.epoch, LIFE, 1 + len(names), b"x" * 32)
     check_goes_on(known, have, Adoption("x", end, known, messages, whole=False), {})
 
@@ -259,9 +259,9 @@ def test_another_catalogue_and_a_restore_are_taken_over(tmp_path):
         leader.publish("more", b"M")
         until(lambda: follows(leader.url, follower.url))
         known = Catalogue(("z",), None, 500)
-        asyncio.run(change(lambda store: store.restore(known, {"z": Message(9, 1, "a/b", b"Z")})))
+        asyncio.run(change(lambda store: store.restore(known, {"z": WireMessage(9, 1, "a/b", b"Z")})))
         until(lambda: follows(leader.url, follower.url))
-        assert content_of(follower.url) == (known, (Message(9, 1, "a/b", b"Z"),))
+        assert content_of(follower.url) == (known, (WireMessage(9, 1, "a/b", b"Z"),))
 
 
 def test_a_leader_that_lies_is_no_longer_followed_and_what_there_was_is_served(tmp_path, caplog):
@@ -276,7 +276,7 @@ def test_a_leader_that_lies_is_no_longer_followed_and_what_there_was_is_served(t
                 latest = await store.latest(Stamp())
                 at = latest.edition
                 forged = Edition(at.epoch, at.life, at.number, b"x" * 32)
-                message = Message(latest.messages["a"].version, 1, "a/b", b"lie")
+                message = WireMessage(latest.messages["a"].version, 1, "a/b", b"lie")
                 assert await store.adopt(
                     Adoption("", forged, latest.catalogue, {"a": message}, whole=True), expected=at
                 )

@@ -44,7 +44,7 @@ class World:
 
     def publish(self, name, body):
         self.number += 1
-        self.messages[name] = wire.Message(self.number, 1, "a/b", body)
+        self.messages[name] = wire.WireMessage(self.number, 1, "a/b", body)
         self.changed[name] = self.number
         self.digests.append(self.digest())
         self.editions.append(self.frames())

@@ -19,7 +19,7 @@ def shelf():
     life = bytes(16)
     edition = wire.Edition(KNOWN.epoch, life, 1, bytes(32))
     shelf = Shelf()
-    shelf.take(Latest(Stamp(life, 1), KNOWN, {"b": wire.Message(1, 1, "a/b", b"B")}, True, edition, {"b": 1}))
+    shelf.take(Latest(Stamp(life, 1), KNOWN, {"b": wire.WireMessage(1, 1, "a/b", b"B")}, True, edition, {"b": 1}))
     return shelf
 
 

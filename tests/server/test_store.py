@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
 from onoff.server.store import LastStep, Publisher, Readiness, Stamp, token_digest
-from onoff.wire import Catalogue, Message, capacity
+from onoff.wire import Catalogue, WireMessage, capacity
 
 FRAME = 512
 SESSION = bytes(16)
@@ -50,9 +50,9 @@ async def test_versions_ascend_and_the_latest_is_what_was_published(store, where
     for time in range(30):
         name = rng.choice(["a", "b", "ç"])
         body = rng.randbytes(rng.randrange(capacity(FRAME) + 1))
-        before = expected.get(name, Message())
+        before = expected.get(name, WireMessage())
         expected[name] = await store.publish(name, "text/plain; charset=utf-8", body, time)
-        assert expected[name] == Message(before.version + 1, time, "text/plain; charset=utf-8", body)
+        assert expected[name] == WireMessage(before.version + 1, time, "text/plain; charset=utf-8", body)
     latest = await store.latest(Stamp())
     assert latest.whole
     assert latest.messages == expected

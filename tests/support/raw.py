@@ -100,7 +100,7 @@ def catalogue(url: str) -> wire.Catalogue:
 
 def query(known: wire.Catalogue, *sources: int, session: bytes | None = None, step: int = 0) -> bytes:
     return wire.encode_query(
-        wire.Query(known.epoch, session or secrets.token_bytes(16), step, tuple(sources), n=known.n)
+        wire.WireQuery(known.epoch, session or secrets.token_bytes(16), step, tuple(sources), n=known.n)
     )
 
 

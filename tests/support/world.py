@@ -41,7 +41,7 @@ class World:
     def publish(self, name, body):
         with self.lock:
             version = self.messages[name].version + 1
-            self.messages[name] = wire.Message(version, 1000 + version, "text/plain", body)
+            self.messages[name] = wire.WireMessage(version, 1000 + version, "text/plain", body)
             self.note_change(name)
 
     def forget(self, name):

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from onoff.system import shutdown
-from onoff.system.shutdown import ShuttingDown, check, uninterrupted
+from onoff.system.shutdown import ShuttingDown, check_not_shutting_down, uninterrupted
 
 BUILDING = """
 import sys, threading, time
@@ -67,7 +67,7 @@ def state(monkeypatch):
 
 
 def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatch):
-    check()
+    check_not_shutting_down()
     waited = []
     with uninterrupted():
         with monkeypatch.context() as patch:
@@ -75,7 +75,7 @@ def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatc
             shutdown._end()
         assert waited == [(False, shutdown.GRACE_SECONDS)]
         with pytest.raises(ShuttingDown):
-            check()
+            check_not_shutting_down()
     with pytest.raises(ShuttingDown), uninterrupted():
         pass
     shutdown._end()  # nothing is running

@@ -12,7 +12,7 @@ from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire
-from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, Message, Since
+from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, Since, WireMessage
 from onoff.wire.answer import _checksum as checksum
 from onoff.wire.changes import CHANGES_HEAD_BYTES, CHANGES_TRAILER_BYTES
 
@@ -23,23 +23,23 @@ HAVE = Edition(KNOWN.epoch, LIFE, 7, b"\x07" * 32)
 REACHED = Edition(KNOWN.epoch, LIFE, 9, b"\x09" * 32)
 
 
-def message(body: bytes = b"hello", version: int = 3) -> Message:
-    return Message(version, 1_700_000_000_000, "text/plain", body)
+def message(body: bytes = b"hello", version: int = 3) -> WireMessage:
+    return WireMessage(version, 1_700_000_000_000, "text/plain", body)
 
 
-def frame(source: int, content: Message, epoch: int = KNOWN.epoch) -> bytes:
+def frame(source: int, content: WireMessage, epoch: int = KNOWN.epoch) -> bytes:
     return wire.encode_frame(source, content, epoch=epoch, frame_size=None)
 
 
-def reply(changes: dict[int, Message], since: int = 7, edition: Edition = REACHED) -> bytes:
+def reply(changes: dict[int, WireMessage], since: int = 7, edition: Edition = REACHED) -> bytes:
     frames = [frame(source, content, edition.epoch) for source, content in changes.items()]
     head, trailer = wire.encode_changes_head(edition, since), wire.encode_changes_trailer(edition, since, frames)
     return head + b"".join(frames) + trailer
 
 
-def read(data: bytes, have: Edition | None = HAVE, piece: int = 1 << 20) -> tuple[dict[int, Message], Edition]:
+def read(data: bytes, have: Edition | None = HAVE, piece: int = 1 << 20) -> tuple[dict[int, WireMessage], Edition]:
     decoder = ChangesDecoder(KNOWN, have)
-    found: dict[int, Message] = {}
+    found: dict[int, WireMessage] = {}
     for at in range(0, len(data), piece):
         found.update(decoder.feed(data[at : at + piece]))
     return found, decoder.finish()

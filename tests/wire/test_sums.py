@@ -41,7 +41,7 @@ def all_draws(sources, wanted, servers):
 def frames_of(rng, n=N):
     return [
         wire.encode_frame(
-            s, wire.Message(s + 1, 9, "a/b", rng.randbytes(rng.randrange(40))), epoch=EPOCH, frame_size=None
+            s, wire.WireMessage(s + 1, 9, "a/b", rng.randbytes(rng.randrange(40))), epoch=EPOCH, frame_size=None
         )
         for s in range(n)
     ]

@@ -11,7 +11,7 @@ from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire
-from onoff.wire import Catalogue, Message
+from onoff.wire import Catalogue, WireMessage
 from onoff.wire.answer import _checksum as checksum
 
 NAMES = ("news", "weather", "Zürich")
@@ -20,11 +20,11 @@ CATALOGUE = Catalogue(NAMES, None, LIMIT)
 HOW = {"epoch": CATALOGUE.epoch, "frame_size": None, "limit": LIMIT}
 
 
-def message(body: bytes = b"hello", version: int = 3) -> Message:
-    return Message(version, 1_700_000_000_000, "text/plain", body)
+def message(body: bytes = b"hello", version: int = 3) -> WireMessage:
+    return WireMessage(version, 1_700_000_000_000, "text/plain", body)
 
 
-def frame(source: int, content: Message) -> bytes:
+def frame(source: int, content: WireMessage) -> bytes:
     return wire.encode_frame(source, content, **HOW)
 
 

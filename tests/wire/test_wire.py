@@ -15,7 +15,7 @@ from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
-from onoff.wire import Catalogue, Message, Problem, Query
+from onoff.wire import Catalogue, Problem, WireMessage, WireQuery
 from onoff.wire.answer import _checksum as checksum
 
 SESSION = bytes(range(16))
@@ -24,11 +24,11 @@ NAMES = ("news", "weather", "Zürich", "東京", "a b", "x", "y", "z", "t", "u")
 CATALOGUE = Catalogue(NAMES, FRAME)
 
 
-def message(body: bytes = b"hello", version: int = 3) -> Message:
-    return Message(version, 1_700_000_000_000, "text/plain; charset=utf-8", body)
+def message(body: bytes = b"hello", version: int = 3) -> WireMessage:
+    return WireMessage(version, 1_700_000_000_000, "text/plain; charset=utf-8", body)
 
 
-def frame(source: int = 2, content: Message | None = None) -> bytes:
+def frame(source: int = 2, content: WireMessage | None = None) -> bytes:
     return wire.encode_frame(source, content or message(), epoch=CATALOGUE.epoch, frame_size=FRAME)
 
 
@@ -122,7 +122,7 @@ def test_a_catalogue_whose_epoch_or_form_is_not_its_own_is_refused():
 
 
 def test_the_bytes_of_a_query_are_as_documented():
-    data = wire.encode_query(Query(CATALOGUE.epoch, SESSION, 7, (0, 3, 9), n=10))
+    data = wire.encode_query(WireQuery(CATALOGUE.epoch, SESSION, 7, (0, 3, 9), n=10))
     assert data == b"\0\1" + CATALOGUE.epoch.to_bytes(6) + SESSION + (7).to_bytes(8) + bytes([0b1001, 0b10])
     assert wire.QUERY_HEAD_BYTES == 32
 
@@ -134,7 +134,7 @@ def test_every_query_has_the_same_length_and_comes_back(n: int):
         tuple(sorted(rng.sample(range(n), rng.randint(1, n)))) for _ in range(20)
     ]
     for sources in sets:
-        query = Query(5, SESSION, 0, sources, n=n)
+        query = WireQuery(5, SESSION, 0, sources, n=n)
         data = wire.encode_query(query)
         assert len(data) == wire.query_length(n) <= wire.MAX_QUERY
         assert wire.decode_query(data, n) == query
@@ -154,27 +154,27 @@ def test_all_bitmaps_of_ten_sources_are_told_apart_and_only_canonical_ones_read(
 @pytest.mark.parametrize("sources", [(), (1, 1), (2, 1), (10,), (-1,)])
 def test_a_set_has_one_form_for_the_writer_too(sources: tuple[int, ...]):
     with pytest.raises(InvalidWire):
-        wire.encode_query(Query(5, SESSION, 0, sources, n=10))
+        wire.encode_query(WireQuery(5, SESSION, 0, sources, n=10))
 
 
 @pytest.mark.parametrize(
     "query",
     [
-        Query(-1, SESSION, 0, (0,), n=10),
-        Query(1 << 48, SESSION, 0, (0,), n=10),
-        Query(0, SESSION, -1, (0,), n=10),
-        Query(0, SESSION, 1 << 53, (0,), n=10),
-        Query(0, SESSION[:-1], 0, (0,), n=10),
-        Query(0, SESSION + b"x", 0, (0,), n=10),
+        WireQuery(-1, SESSION, 0, (0,), n=10),
+        WireQuery(1 << 48, SESSION, 0, (0,), n=10),
+        WireQuery(0, SESSION, -1, (0,), n=10),
+        WireQuery(0, SESSION, 1 << 53, (0,), n=10),
+        WireQuery(0, SESSION[:-1], 0, (0,), n=10),
+        WireQuery(0, SESSION + b"x", 0, (0,), n=10),
     ],
 )
-def test_heads_out_of_range_are_not_written(query: Query):
+def test_heads_out_of_range_are_not_written(query: WireQuery):
     with pytest.raises(InvalidWire):
         wire.encode_query(query)
 
 
 def test_queries_of_other_versions_steps_and_lengths_are_not_read():
-    data = wire.encode_query(Query(5, SESSION, 1, (0,), n=10))
+    data = wire.encode_query(WireQuery(5, SESSION, 1, (0,), n=10))
     for bad in [
         b"",
         data[:31],
@@ -287,7 +287,7 @@ def test_media_types_that_could_break_a_header_are_refused(kind: str):
     with pytest.raises(InvalidWire):
         wire.check_media_type(kind)
     with pytest.raises(InvalidWire):
-        frame(0, Message(1, 0, kind, b""))
+        frame(0, WireMessage(1, 0, kind, b""))
 
 
 # Refusals.
@@ -330,7 +330,7 @@ def test_refusals_that_do_not_say_what_they_must_are_refused(data: bytes):
 
 def fuzz_query(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
     n = rng.choice((1, 7, 8, 10, 17))
-    query = Query(
+    query = WireQuery(
         rng.randrange(1 << 48),
         rng.randbytes(16),
         rng.randrange(1 << 53),

@@ -154,8 +154,8 @@ class Recorder:
     def _frame(self, source: int, frame_size: int | None = RECORDER_FRAME_SIZE) -> bytes:
         return wire.encode_frame(source, self._latest(source), epoch=self.catalogue.epoch, frame_size=frame_size)
 
-    def _latest(self, source: int) -> wire.Message:
-        return wire.Message(self.versions[source], 1, "text/plain", self.message(source))
+    def _latest(self, source: int) -> wire.WireMessage:
+        return wire.WireMessage(self.versions[source], 1, "text/plain", self.message(source))
 
 
 def stored(journal: Path, body: bytes) -> bool:

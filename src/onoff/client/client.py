@@ -22,9 +22,9 @@ from onoff import wire
 from onoff.client.background import Background
 from onoff.client.builder import Progress, TableBuilder
 from onoff.client.catalogue import fetch_by, require_sources
-from onoff.client.commands import Build, Command, Result, Steps, Store
+from onoff.client.commands import Build, Command, Result, Steps, StoreRecord
 from onoff.client.core import Core
-from onoff.client.driver import TICK, Attempt, Clock, Driver
+from onoff.client.driver import TICK, Attempt, Driver, TickClock
 from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast
@@ -137,7 +137,7 @@ class Client:
         lines = transports(self.urls, transport, timeout)
         self._observe = observe
         self._builder = TableBuilder(tables, progress, clock)
-        self._driver = Driver(lines, Clock(clock, sleep, tick), waiting)
+        self._driver = Driver(lines, TickClock(clock, sleep, tick), waiting)
         self._on_missing = on_missing
         self._mirrors = tuple(
             MirrorClient(
@@ -410,7 +410,7 @@ class Client:
             match command:
                 case Build():
                     self._builder.build(core.session.memory)
-                case Store(record):
+                case StoreRecord(record):
                     journal.store(record)
                     if self._observe is not None:
                         self._observe(core.sent(record))

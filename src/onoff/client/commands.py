@@ -1,15 +1,15 @@
 """The commands that a core gives, and the events that they lead to. Exchanges name which of its servers is meant.
 
-Fetch      GET the catalogue                               ->  Reply or Failure
-Ask        POST a session id: which step was seen last     ->  Reply or Failure
-Build      have the table of the public state at hand      ->  None
-Store      write the record                                ->  None, once it is durable
-Tick       wait until it does not show how long the draw took  ->  None
-Send       POST the record's bytes                         ->  Reply or Failure
-SendSum    POST the bytes for one of several servers       ->  Reply or Failure
-Changes    GET all that changed since an edition           ->  Reply or Failure
-Newest     GET the number of the newest edition            ->  Reply or Failure
-Wait       so many seconds                                 ->  None
+Fetch        GET the catalogue                                ->  Reply or Failure
+Ask          POST a session id: which step was seen last      ->  Reply or Failure
+Build        have the table of the public state at hand       ->  None
+StoreRecord  write the record                                 ->  None, once it is durable
+Tick         wait until it does not show how long the draw took ->  None
+SendQuery    POST the record's bytes                          ->  Reply or Failure
+SendSum      POST the bytes for one of several servers        ->  Reply or Failure
+Changes      GET all that changed since an edition            ->  Reply or Failure
+Newest       GET the number of the newest edition             ->  Reply or Failure
+Wait         so many seconds                                  ->  None
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Build:
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class StoreRecord:
     """Write the record; go on only when it is durable."""
 
     record: Record
@@ -56,7 +56,7 @@ class Tick:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendQuery:
     """POST these bytes; read at most `limit` bytes of answer."""
 
     query: bytes = field(repr=False)
@@ -95,8 +95,8 @@ class Wait:
     seconds: float
 
 
-Exchange = Fetch | Ask | Send | SendSum | Changes | Newest
-Command = Exchange | Build | Store | Tick | Wait
+Exchange = Fetch | Ask | SendQuery | SendSum | Changes | Newest
+Command = Exchange | Build | StoreRecord | Tick | Wait
 Event = Reply | Failure | None
 Result = TypeVar("Result")
 Steps = Generator[Command, Event, Result]

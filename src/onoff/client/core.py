@@ -31,7 +31,7 @@ from typing import Final
 
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Build, Fetch, Send, Steps, Store, Tick
+from onoff.client.commands import Ask, Build, Fetch, SendQuery, Steps, StoreRecord, Tick
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Reply
 from onoff.client.message import Message, Sent
@@ -153,7 +153,7 @@ class Core:
             record = replace(last, asked=asked, wanted=wanted, private=True, note=None)
             memory = self.session.memory.after(everything, wanted, private=True, table=None)
         record = replace(record, pending=pending, mirror=True, memory=memory.stored())
-        yield Store(record)
+        yield StoreRecord(record)
         self.record, self.session.memory = record, memory
         self.doubt, self.checked = None, self.checked or last is None
 
@@ -227,7 +227,7 @@ class Core:
         """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""
         for _ in range(RECOVERIES + 1):
             if record is not self.record:
-                yield Store(record)
+                yield StoreRecord(record)
                 self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
             yield Tick()
             try:
@@ -247,14 +247,14 @@ class Core:
         sent = self.sent(record)
         log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
         messages, received = yield from self._exchange(
-            Send(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
+            SendQuery(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
         )
         self.answered()
         name = self.chain.names[record.wanted]
         message = Message.of(name, messages[asked.index(self._offered.index[name])])
         return message.after(sent, messages=len(asked), received=received)
 
-    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[tuple[wire.Message, ...], int]:
+    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[tuple[wire.WireMessage, ...], int]:
         if reply.status == 409:
             raise Conflict(conflict_of(reply))
         if reply.status != 200:
@@ -311,7 +311,7 @@ class Core:
 
     def _encode(self, session: bytes, step: int, indices: tuple[int, ...], wanted: int) -> tuple[bytes, bytes]:
         """The bytes for the server, and those for further ones."""
-        return wire.encode_query(wire.Query(self._offered.epoch, session, step, indices, n=self._offered.n)), b""
+        return wire.encode_query(wire.WireQuery(self._offered.epoch, session, step, indices, n=self._offered.n)), b""
 
 
 class Conflict(Exception):

@@ -19,7 +19,7 @@ from onoff.client.commands import (
     Fetch,
     Newest,
     Result,
-    Send,
+    SendQuery,
     SendSum,
     Steps,
     Tick,
@@ -42,7 +42,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Clock:
+class TickClock:
     """Time for a driver: `now` and `sleep` in seconds; queries leave at multiples of `tick` after the request came."""
 
     now: Callable[[], float] = time.monotonic
@@ -60,7 +60,7 @@ class Driver:
     """The hands of a core, or of a refresh: one transport for each server. `waiting` is called with every `Attempt`."""
 
     def __init__(
-        self, transports: Sequence[Transport], clock: Clock, waiting: Callable[[Attempt], None] | None = None
+        self, transports: Sequence[Transport], clock: TickClock, waiting: Callable[[Attempt], None] | None = None
     ) -> None:
         self._transports = tuple(transports)
         self._clock = clock
@@ -110,7 +110,7 @@ def _request(command: Exchange) -> Request:
             return CATALOGUE_REQUEST
         case Ask(session):
             return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
-        case Send(query, limit):
+        case SendQuery(query, limit):
             return Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit)
         case SendSum(query, limit):
             return Request("POST", wire.SUM_PATH, wire.SUM_QUERY_HEADERS, query, limit)

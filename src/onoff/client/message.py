@@ -61,7 +61,7 @@ class Copy(bytes):
     age: float
 
     @classmethod
-    def of(cls, source: str, message: wire.Message, *, edition: int | None = None, age: float = 0.0) -> Self:
+    def of(cls, source: str, message: wire.WireMessage, *, edition: int | None = None, age: float = 0.0) -> Self:
         """The message that a frame held, for whoever asked for `source`."""
         self = cls(message.body)
         self.source, self.edition, self.age = source, edition, age

@@ -33,7 +33,7 @@ DAYS_KEPT: Final = 31
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class MirrorEntry:
     """What is known of a source without its body. `size`: bytes of the body; version 0: nothing published yet."""
 
     version: int = 0
@@ -42,7 +42,7 @@ class Entry:
     size: int = 0
 
     @classmethod
-    def of(cls, message: wire.Message) -> Entry:
+    def of(cls, message: wire.WireMessage) -> MirrorEntry:
         return cls(message.version, message.published, message.media_type, len(message.body))
 
 
@@ -57,8 +57,8 @@ class MemoryMirror:
         self.catalogue: Catalogue | None = None
         self.edition: Edition | None = None
         self.refreshed: float | None = None
-        self.entries: dict[str, Entry] = {}
-        self._bodies: dict[str, wire.Message] = {}
+        self.entries: dict[str, MirrorEntry] = {}
+        self._bodies: dict[str, wire.WireMessage] = {}
         self._traffic: dict[int, int] = {}
         self._uncounted: list[tuple[int, int]] = []
         self._lock = threading.Lock()
@@ -74,12 +74,12 @@ class MemoryMirror:
             self._traffic = _counted(self._traffic, fetched.received, when)
             self._write(fetched, when)
             if fetched.whole:
-                self.entries = dict.fromkeys(fetched.catalogue.names, Entry())
+                self.entries = dict.fromkeys(fetched.catalogue.names, MirrorEntry())
             names = fetched.catalogue.names
-            self.entries |= {names[source]: Entry.of(message) for source, message in fetched.messages}
+            self.entries |= {names[source]: MirrorEntry.of(message) for source, message in fetched.messages}
             self.catalogue, self.edition, self.refreshed = fetched.catalogue, fetched.edition, when
 
-    def message(self, name: str) -> tuple[wire.Message, int]:
+    def message(self, name: str) -> tuple[wire.WireMessage, int]:
         """The message of a source, and the number of the edition.
 
         Raises MirrorEmpty before the first refresh, UnknownSource, or MirrorError where it is damaged.
@@ -110,7 +110,7 @@ class MemoryMirror:
         names = fetched.catalogue.names
         self._bodies |= {names[source]: message for source, message in fetched.messages}
 
-    def _read(self, name: str) -> wire.Message:
+    def _read(self, name: str) -> wire.WireMessage:
         return self._bodies.get(name, NOTHING)
 
 
@@ -182,7 +182,7 @@ class Mirror(MemoryMirror):
         with suppress(MirrorError):  # what is in the log counts
             self._database.checkpoint()
 
-    def _read(self, name: str) -> wire.Message:
+    def _read(self, name: str) -> wire.WireMessage:
         assert self.catalogue is not None
         source = self.catalogue.index[name]
         if not self.entries[name].version:
@@ -192,7 +192,7 @@ class Mirror(MemoryMirror):
             message = _decode(source, row[0] if row else b"", self.catalogue)
         except (sqlite3.Error, Damaged):
             message = None
-        if message is None or Entry.of(message) != self.entries[name]:
+        if message is None or MirrorEntry.of(message) != self.entries[name]:
             raise MirrorError(
                 f"{self.path}: the mirror was damaged after it was opened", hint="open it again: all of it is fetched"
             )
@@ -235,12 +235,12 @@ def _create_tables(database: sqlite3.Connection) -> None:
 MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
 
 
-def _row(source: int, message: wire.Message, catalogue: Catalogue) -> tuple[int, bytes, bytes]:
+def _row(source: int, message: wire.WireMessage, catalogue: Catalogue) -> tuple[int, bytes, bytes]:
     frame = wire.encode_frame(source, message, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
     return source, frame, frame[-16:]
 
 
-def _decode(source: int, frame: bytes, catalogue: Catalogue) -> wire.Message:
+def _decode(source: int, frame: bytes, catalogue: Catalogue) -> wire.WireMessage:
     try:
         return wire.decode_frame(frame, source, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
     except InvalidWire as error:
@@ -278,12 +278,12 @@ def _read_state(connection: sqlite3.Connection) -> tuple[Catalogue, Edition, flo
 
 def _checked_entries(
     connection: sqlite3.Connection, catalogue: Catalogue, content: bytes
-) -> Iterator[tuple[str, Entry]]:
+) -> Iterator[tuple[str, MirrorEntry]]:
     """Every source and what is known of it; raises Damaged unless every frame is sound and none is missing."""
     if _content(connection) != content:
         raise Damaged("messages are missing, or are not those of its edition")
-    yield from ((name, Entry()) for name in catalogue.names)
+    yield from ((name, MirrorEntry()) for name in catalogue.names)
     for source, frame, checksum in connection.execute("SELECT source, frame, checksum FROM message"):
         if source >= catalogue.n or frame[-16:] != checksum:
             raise Damaged("a message is not the one of its edition")
-        yield catalogue.names[source], Entry.of(_decode(source, frame, catalogue))
+        yield catalogue.names[source], MirrorEntry.of(_decode(source, frame, catalogue))

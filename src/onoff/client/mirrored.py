@@ -15,10 +15,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeVar
 
-from onoff.client.driver import Attempt, Clock, Driver
+from onoff.client.driver import Attempt, Driver, TickClock
 from onoff.client.exchange import Transport
 from onoff.client.message import Copy
-from onoff.client.mirror import Entry, MemoryMirror, Mirror
+from onoff.client.mirror import MemoryMirror, Mirror, MirrorEntry
 from onoff.client.refreshing import fetch_changes, fetch_edition
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.transport import TIMEOUT, Http, check_url
@@ -94,7 +94,7 @@ class MirrorClient:
         self.url = check_url(url).rstrip("/")
         self._retries = Retries(self.url, attempts, backoff)
         self._driver = Driver(
-            [Http(url, timeout=timeout) if transport is None else transport], Clock(clock, sleep, 0), waiting
+            [Http(url, timeout=timeout) if transport is None else transport], TickClock(clock, sleep, 0), waiting
         )
         self._where = MemoryMirror() if mirror is None else mirror
         self._opened: MemoryMirror | None = None
@@ -206,9 +206,9 @@ class MirrorClient:
 
 def fetch_edition_of(url: str, *, timeout: float = TIMEOUT) -> Edition:
     """The newest edition of a server. Raises what `MirrorClient.refresh` raises."""
-    return Driver([Http(url, timeout=timeout)], Clock(tick=0)).run(fetch_edition(Retries(url, 1))).edition
+    return Driver([Http(url, timeout=timeout)], TickClock(tick=0)).run(fetch_edition(Retries(url, 1))).edition
 
 
-def _state(name: str, entry: Entry, now: float) -> SourceState:
+def _state(name: str, entry: MirrorEntry, now: float) -> SourceState:
     age = max(now - entry.published / 1000, 0.0) if entry.version else None
     return SourceState(name, entry.version, entry.published, entry.media_type, entry.size, age)

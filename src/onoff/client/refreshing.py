@@ -39,7 +39,7 @@ class Fetched:
     catalogue: Catalogue
     edition: Edition
     whole: bool
-    messages: tuple[tuple[int, wire.Message], ...] = field(repr=False)
+    messages: tuple[tuple[int, wire.WireMessage], ...] = field(repr=False)
     received: int
 
 
@@ -101,13 +101,13 @@ def _check_status(server: str, reply: Reply) -> None:
 
 def _read_changes(
     server: str, catalogue: Catalogue, have: Edition | None, reply: Reply
-) -> tuple[Edition, bool, tuple[tuple[int, wire.Message], ...], int] | None:
+) -> tuple[Edition, bool, tuple[tuple[int, wire.WireMessage], ...], int] | None:
     """Edition, whether everything came, messages and bytes; None where the server has another catalogue."""
     _check_status(server, reply)
     if reply.header("content-type") != wire.CHANGES_TYPE:
         raise InvalidWire("changes of another kind", hint=NOT_A_SERVER)
     decoder = ChangesDecoder(catalogue, have)
-    messages: list[tuple[int, wire.Message]] = []
+    messages: list[tuple[int, wire.WireMessage]] = []
     try:
         for piece in _decompressed(reply):
             messages += decoder.feed(piece)

@@ -6,7 +6,7 @@ with a sum of messages (see `wire.sums`). A request is
 
     Fetch, Ask      once: the catalogue of every server, and the last step that each saw
     Newest          the newest edition of every server; the oldest of these is one that all hold
-    Store           the bytes for every server, durable before the first leaves
+    StoreRecord     the bytes for every server, durable before the first leaves
     Tick, SendSum   to every server, in a fixed order, whatever is wanted, also where the vector is zero
 
 The invariants of `core` hold for each server. An edition that is gone at one of them is replaced by another one, with
@@ -23,7 +23,7 @@ from typing import Final, TypeVar
 
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Fetch, Newest, SendSum, Steps, Store, Wait
+from onoff.client.commands import Ask, Fetch, Newest, SendSum, Steps, StoreRecord, Wait
 from onoff.client.core import SMALL_ANSWER, Conflict, Core, conflict_of
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Reply
@@ -148,7 +148,7 @@ class SumCore(Core):
                 edition = self.edition = yield from self._agree()
                 queries = [wire.with_edition(q, edition.number, edition.digest) for q in self._queries(record)]
                 record = replace(record, query=queries[0], others=b"".join(queries[1:]))
-                yield Store(record)
+                yield StoreRecord(record)
                 self.record = record
                 continue
             return self._put_together(record, answers)

@@ -35,7 +35,7 @@ from onoff.model.choosing import Auto, Chosen, about, choose
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.files import check_json_name, model_document
 from onoff.model.rows import Floats, Integers
-from onoff.model.tokens import Tokens
+from onoff.model.tokens import RequestTokens
 from onoff.system.atomic import atomic_write
 
 HELD_OUT = 10
@@ -122,11 +122,11 @@ class Kept:
         stays = mixed % np.uint64(self.share) == 0
         return tuple(column[stays] for column in part)
 
-    def tokens(self, renamed: Integers, n: int) -> Tokens:
+    def tokens(self, renamed: Integers, n: int) -> RequestTokens:
         """What is kept, with the sources renamed and people numbered from 0."""
         sources, people, place, told = (np.concatenate(column) for column in zip(*self._parts, strict=True))
         _, numbers = np.unique(people, return_inverse=True)
-        return Tokens(renamed[sources], numbers.reshape(-1), place, told, n)
+        return RequestTokens(renamed[sources], numbers.reshape(-1), place, told, n)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,12 @@ FIRST_ORDER: dict[str, Any] = {"order": 1, "types": 1, "chosen": "as asked", "tr
 
 
 def _chosen(
-    trace: Trace, tokens: Tokens, order: int | Auto, types: int | Auto, seed: int, phase: Callable[[str], None] | None
+    trace: Trace,
+    tokens: RequestTokens,
+    order: int | Auto,
+    types: int | Auto,
+    seed: int,
+    phase: Callable[[str], None] | None,
 ) -> Chosen:
     try:
         return choose(tokens, order, types, seed=seed, progress=phase)

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from onoff.errors import InvalidChain, InvalidInput, nearest
-from onoff.model.sources import check_name
+from onoff.model.sources import check_model_name
 
 FORMATS = ("text", "csv", "jsonl", "msnbc")
 SUFFIXES = {
@@ -98,7 +98,7 @@ class Trace:
         self.options = Options() if options is None else options
         self.names: list[str] = list(dict.fromkeys(_composed(name) for name in self.options.sources or ()))
         for name in self.names:
-            check_name(name, f"the source {_shown(name)}")
+            check_model_name(name, f"the source {_shown(name)}")
         self._numbers = {name: x for x, name in enumerate(self.names)}
         self.users = self.requests = self.private = self.broken = self.lines = 0
         self.marked = False
@@ -230,7 +230,9 @@ class Trace:
         if self.options.sources is not None:
             raise BrokenLine("a source that is not among those given")
         try:
-            check_name(name, "a source's name")  # here, where the line is known, rather than by the chain at the end
+            check_model_name(
+                name, "a source's name"
+            )  # here, where the line is known, rather than by the chain at the end
         except InvalidChain as fault:
             raise BrokenLine(fault.message) from None
         self._numbers[name] = len(self.names)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from onoff.client import Copy
-from onoff.gateway.present import Entry, entries_of, moment_of
+from onoff.gateway.present import ReadableEntry, entries_of, moment_of
 
 ATOM_TYPE: Final = "application/atom+xml; charset=utf-8"
 OPML_TYPE: Final = "text/x-opml; charset=utf-8"
@@ -68,7 +68,7 @@ def _feed(identity: str, title: str, updated: int, address: str) -> ET.Element:
     return root
 
 
-def _add_entry(root: ET.Element, message: Copy, item: Entry, *, named: bool = False) -> None:
+def _add_entry(root: ET.Element, message: Copy, item: ReadableEntry, *, named: bool = False) -> None:
     entry = ET.SubElement(root, "entry")
     said = json.dumps([item.title, item.link, item.html, item.text])
     _add(entry, "id", _urn(message.source, hashlib.sha256(said.encode()).hexdigest()))

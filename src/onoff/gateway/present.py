@@ -30,7 +30,7 @@ SHOWN_AS_IMAGE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "imag
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ReadableEntry:
     """One thing to read. `html` is clean; either it or `text` is there. `time` is in milliseconds since 1970."""
 
     title: str
@@ -49,7 +49,7 @@ def kind_of(message: Copy) -> str:
     return message.media_type.partition(";")[0].strip().lower()
 
 
-def entries_of(message: Copy) -> tuple[Entry, ...]:
+def entries_of(message: Copy) -> tuple[ReadableEntry, ...]:
     """The entries of a message of any kind, as it orders them; none where nothing was published."""
     if not message.version:
         return ()
@@ -59,28 +59,28 @@ def entries_of(message: Copy) -> tuple[Entry, ...]:
         try:
             return _feed_entries(json.loads(text))
         except (ValueError, AttributeError, TypeError, RecursionError):
-            return (Entry("", "", None, text=text),)
+            return (ReadableEntry("", "", None, text=text),)
     if kind == "text/html":
-        return (Entry("", "", message.published, html=wire_html.clean_html(text)),)
+        return (ReadableEntry("", "", message.published, html=wire_html.clean_html(text)),)
     if kind.startswith("text/"):
         first = text.strip().partition("\n")[0].strip()
         title = first if len(first) <= LONGEST_TITLE else first[: LONGEST_TITLE - 1] + "…"
-        return (Entry(title, "", message.published, text=text),)
+        return (ReadableEntry(title, "", message.published, text=text),)
     if kind.endswith(("json", "xml")):
-        return (Entry("", "", message.published, text=text),)
-    return (Entry("", "", message.published, text=f"{len(message)} bytes of {kind}"),)
+        return (ReadableEntry("", "", message.published, text=text),)
+    return (ReadableEntry("", "", message.published, text=f"{len(message)} bytes of {kind}"),)
 
 
-def _feed_entries(document: Any) -> tuple[Entry, ...]:
+def _feed_entries(document: Any) -> tuple[ReadableEntry, ...]:
     listed = document.get("entries")
     if listed is None:
         return (_feed_entry(document),)
     return tuple(_feed_entry(fields) for fields in listed[:MOST_ENTRIES])
 
 
-def _feed_entry(fields: dict[str, Any]) -> Entry:
+def _feed_entry(fields: dict[str, Any]) -> ReadableEntry:
     time, link = fields.get("time"), str(fields.get("link", ""))
-    return Entry(
+    return ReadableEntry(
         str(fields.get("title", "")),
         link if leads_to_a_page(link) else "",
         time if isinstance(time, int) and not isinstance(time, bool) else None,

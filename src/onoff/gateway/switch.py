@@ -55,7 +55,7 @@ class Position:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class SwitchTokens:
     """The tokens of the page and of apps; see `guard`."""
 
     page: str = field(default_factory=new_token, repr=False)
@@ -111,10 +111,10 @@ class Switch:
                 raise
             self._turned = 0.0
 
-    def _load(self) -> tuple[Position, Tokens]:
+    def _load(self) -> tuple[Position, SwitchTokens]:
         try:
             kept = json.loads(self.path.read_bytes())
-            position, tokens = _position(kept), Tokens(_token(kept, "page_token"), _token(kept, "app_token"))
+            position, tokens = _position(kept), SwitchTokens(_token(kept, "page_token"), _token(kept, "app_token"))
             self.schedule = Schedule.parse(kept["schedule"]) if kept.get("schedule") else None
             self._turned = float(kept.get("turned", 0.0))
             if "page_token" not in kept:  # a file of version 0.1
@@ -126,11 +126,11 @@ class Switch:
             self.note = UNREADABLE
             with suppress(OSError):
                 os.replace(self.path, f"{self.path}.damaged")
-        tokens = Tokens()
+        tokens = SwitchTokens()
         self._save(Position(), tokens, 0.0)
         return Position(), tokens
 
-    def _save(self, position: Position, tokens: Tokens, turned: float) -> None:
+    def _save(self, position: Position, tokens: SwitchTokens, turned: float) -> None:
         kept = {
             "version": VERSION,
             "private": position.private,

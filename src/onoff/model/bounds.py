@@ -43,7 +43,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from onoff.errors import InvalidInput
-from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check, pair_units
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check_certificate, pair_units
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum, units_of
 
@@ -138,7 +138,7 @@ def bounds(probabilities: Any) -> Bounds:
 
 def lower_bound(rows: Rows) -> Fraction:
     """The best of the lower bounds above for these rows, exactly: what `simplest(rows)` proves."""
-    return check(rows, simplest(rows))
+    return check_certificate(rows, simplest(rows))
 
 
 def simplest(rows: Rows) -> Certificate:

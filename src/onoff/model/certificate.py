@@ -18,7 +18,7 @@ RowCertificate  phi_u(x) for some rows u. If for every way in which these rows t
 
                 then OPT >= sum of phi_u(x) p_u(x), since Y holds a source for every row.
 
-`check` is the only judge. It knows nothing of where a certificate comes from, uses integers only and no solver:
+`check_certificate` is the only judge. It knows nothing of where a certificate comes from, and uses integers only:
 
 (*)   up to FEW_SOURCES sources by looking at every S. Beyond, the certificate carries a tree: each branch takes one
       source into S on one side and leaves it out on the other, and each leaf carries numbers 0 <= w_A <= y_A. Let
@@ -115,7 +115,7 @@ class RowCertificate:
 Certificate: TypeAlias = SimpleBound | SetCertificate | RowCertificate
 
 
-def check(rows: Rows, certificate: Certificate) -> Fraction:
+def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
     """The lower bound that `certificate` proves for `rows`, exactly.
 
     Raises InvalidTable where it proves nothing.

@@ -20,7 +20,7 @@ import numpy as np
 
 from onoff.errors import InvalidModel
 from onoff.model.fitting import Fitted, fit
-from onoff.model.tokens import Tokens, numbered
+from onoff.model.tokens import RequestTokens, numbered
 
 HELD_OUT = 10
 """Every tenth person is held out."""
@@ -55,7 +55,7 @@ class Chosen:
 
 
 def choose(
-    tokens: Tokens,
+    tokens: RequestTokens,
     order: int | Auto = "auto",
     types: int | Auto = "auto",
     *,
@@ -112,7 +112,7 @@ def choose(
 def fit_sequences(sequences: Iterable[Iterable[Any]], names: Sequence[str] | None, **how: Any) -> dict[str, Any]:
     """The arguments of a RequestModel for observed sequences; see `RequestModel.fit`."""
     listed, labels, n = numbered(sequences, names)
-    found = choose(Tokens.of(listed, n), **how)
+    found = choose(RequestTokens.of(listed, n), **how)
     return {**found.fitted.arguments(), "names": labels, "about": about(found)}
 
 
@@ -133,8 +133,8 @@ class _Trial:
 
     def __init__(
         self,
-        fitted_to: Tokens,
-        held: Tokens,
+        fitted_to: RequestTokens,
+        held: RequestTokens,
         seed: int,
         progress: Callable[[str], None] | None,
         tried: list[dict[str, Any]],
@@ -183,7 +183,7 @@ class _Trial:
         return bits
 
 
-def _check(tokens: Tokens, order: int | Auto, types: int | Auto) -> None:
+def _check(tokens: RequestTokens, order: int | Auto, types: int | Auto) -> None:
     if order != "auto" and not 0 <= order <= MOST_ORDER:
         raise InvalidModel(f"order {order}", hint=f"give 0 to {MOST_ORDER}, or auto")
     if types != "auto" and types < 1:

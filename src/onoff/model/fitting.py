@@ -21,7 +21,7 @@ import numpy as np
 from onoff.errors import InvalidModel
 from onoff.model.context_tree import ContextTree
 from onoff.model.rows import Floats, Integers
-from onoff.model.tokens import Features, Tokens
+from onoff.model.tokens import Features, RequestTokens
 
 TO_PARENT = 8.0
 """K and A: requests that the shorter context is worth."""
@@ -63,7 +63,7 @@ class Fitted:
             at = tree.parent[at]
         return found
 
-    def bits(self, tokens: Tokens) -> float:
+    def bits(self, tokens: RequestTokens) -> float:
         """Bits per request that the requests of other people take."""
         people, context, source = tokens.in_contexts(self.tree)
         keys, which = np.unique(context * self.tree.n + source, return_inverse=True)
@@ -91,7 +91,7 @@ class Fitted:
 
 
 def fit(
-    tokens: Tokens,
+    tokens: RequestTokens,
     order: int,
     types: int,
     *,

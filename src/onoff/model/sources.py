@@ -44,7 +44,7 @@ class Sources(ABC):
         return int(source)
 
 
-def check_name(name: Any, what: str) -> None:
+def check_model_name(name: Any, what: str) -> None:
     """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
     problem = name_problem(name)
     if problem is not None:
@@ -60,7 +60,7 @@ def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
         raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
     seen: dict[str, int] = {}
     for x, name in enumerate(names):
-        check_name(name, f"name {x}")
+        check_model_name(name, f"name {x}")
         if name in seen:
             raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
         seen[name] = x

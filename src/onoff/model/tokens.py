@@ -33,7 +33,7 @@ BYTES_PER_CONTEXT = 1000
 
 
 @dataclass(frozen=True)
-class Tokens:
+class RequestTokens:
     """Requests of many people.
 
     sources: laid end to end. people: whose each is, numbered from 0. place: where in its run, from 0: so many before it
@@ -47,7 +47,7 @@ class Tokens:
     n: int
 
     @classmethod
-    def of(cls, sequences: Iterable[Sequence[int]], n: int) -> Tokens:
+    def of(cls, sequences: Iterable[Sequence[int]], n: int) -> RequestTokens:
         """The tokens of whole sequences, one for each person."""
         listed = [np.asarray(sequence, dtype=np.int64) for sequence in sequences]
         lengths = np.array([len(sequence) for sequence in listed], dtype=np.int64)
@@ -61,11 +61,11 @@ class Tokens:
         """How many requests of each person are to be explained."""
         return np.bincount(self.people[self.told], minlength=int(self.people.max(initial=-1)) + 1)
 
-    def of_people(self, chosen: npt.NDArray[np.bool_]) -> Tokens:
+    def of_people(self, chosen: npt.NDArray[np.bool_]) -> RequestTokens:
         """The tokens of some people, who are numbered anew."""
         mine = chosen[self.people]
         number = np.cumsum(chosen) - 1
-        return Tokens(self.sources[mine], number[self.people[mine]], self.place[mine], self.told[mine], self.n)
+        return RequestTokens(self.sources[mine], number[self.people[mine]], self.place[mine], self.told[mine], self.n)
 
     # -- contexts ------------------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Features:
     counts: csr_matrix
 
     @classmethod
-    def of(cls, tokens: Tokens, tree: ContextTree) -> Features:
+    def of(cls, tokens: RequestTokens, tree: ContextTree) -> Features:
         people, context, source = tokens.in_contexts(tree)
         key = context * tree.n + source
         every = [np.arange(tree.n), np.unique(key)]  # () has all sources

@@ -8,7 +8,7 @@ Where Algorithm 1 is proved optimal it is taken: at most 3 rows, or rows of weak
 rows over many sources are solved outright by the program of `blocks` where that fits. Else OPT is a linear program over
 the masses of all sets with one Hall inequality for every set (see `hall`); both are far too many to write down, and few
 of either matter: `search` finds those, keeps the cheapest table met on the way, and proves what it can. The bound is
-the best one whose certificate `onoff.model.certificate.check` accepts.
+the best one whose certificate `onoff.model.certificate.check_certificate` accepts.
 
 Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
 seconds to a minute; the program is where the time goes. Deterministic for a given seed unless the time runs out.
@@ -21,11 +21,11 @@ from fractions import Fraction
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import SimpleBound, check
+from onoff.model.certificate import SimpleBound, check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search import ahead, blocks, proofs
-from onoff.schemes.search.clock import Clock, Stop, never
+from onoff.schemes.search.clock import SearchClock, Stop, never
 from onoff.schemes.search.pricing import ALL_SUBSETS
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
@@ -73,7 +73,7 @@ def build(
     """
     if rows.distinct == 1:
         return _plain(rows)
-    clock = Clock(budget, stop)
+    clock = SearchClock(budget, stop)
     few = ALL_SUBSETS if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
     outright = _outright(rows, few, clock)
     if outright is not None and future is None:
@@ -98,7 +98,7 @@ def _plain(rows: Rows) -> QueryTable:
     return QueryTable.from_cells(rows, queries, cells, scheme=NAME, certificate=SimpleBound("outer"))
 
 
-def _outright(rows: Rows, few: int, clock: Clock) -> QueryTable | None:
+def _outright(rows: Rows, few: int, clock: SearchClock) -> QueryTable | None:
     """The optimum without a search: Algorithm 1 where it is proved optimal; `blocks` for few rows and many sources."""
     found = [simplest(rows)]
     if greedy.is_optimal(rows):
@@ -106,7 +106,7 @@ def _outright(rows: Rows, few: int, clock: Clock) -> QueryTable | None:
     elif len(rows.columns) > few and blocks.fits(rows):
         sets, masses, phi = blocks.solve(rows)
         table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
-        if check(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:
+        if check_certificate(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:
             found.append(proofs.from_coupling(phi))
     else:
         return None

@@ -21,8 +21,8 @@ from onoff.wire import (
     MAX_CATALOGUE,
     Catalogue,
     ChangesDecoder,
-    Message,
     Since,
+    WireMessage,
     decode_catalogue,
     encode_catalogue,
 )
@@ -66,9 +66,9 @@ async def restore_backup(store: Store, path: Path) -> Catalogue:
     return catalogue
 
 
-def read_backup(path: Path) -> tuple[Catalogue, dict[str, Message]]:
+def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
     """Catalogue and messages of a backup, all checked."""
-    messages: dict[str, Message] = {}
+    messages: dict[str, WireMessage] = {}
     try:
         with gzip.open(path, "rb") as file:
             catalogue = decode_catalogue(file.readline(MAX_CATALOGUE + 1).removesuffix(b"\n"))

@@ -36,7 +36,7 @@ from onoff.wire import (
     Catalogue,
     ChangesDecoder,
     Edition,
-    Message,
+    WireMessage,
     changes_target,
     decode_catalogue,
     next_digest,
@@ -78,7 +78,7 @@ def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions:
         raise BrokenHistory(f"the digest of edition {edition.number} does not follow from that of {have.number}")
 
 
-def _chains(catalogue: Catalogue, have: Edition, edition: Edition, messages: Mapping[str, Message]) -> bool:
+def _chains(catalogue: Catalogue, have: Edition, edition: Edition, messages: Mapping[str, WireMessage]) -> bool:
     for order in permutations(messages.items()):
         digest = have.digest
         for name, message in order:
@@ -163,7 +163,7 @@ class Follower:
 
     async def _ask(self, http: Any, known: Catalogue, have: Edition | None) -> Adoption:
         decoder = ChangesDecoder(known, have)
-        messages: dict[str, Message] = {}
+        messages: dict[str, WireMessage] = {}
         try:
             async for piece in self._get(http, changes_target(have), dict(CHANGES_HEADERS)):
                 messages.update((known.names[source], message) for source, message in decoder.feed(piece))

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from onoff.server.store import Latest, LocalStore, Stamp, Store
-from onoff.wire import NOTHING, Catalogue, Edition, Message, encode_frame
+from onoff.wire import NOTHING, Catalogue, Edition, WireMessage, encode_frame
 
 
 class Shelf:
@@ -63,6 +63,6 @@ class Shelf:
         if self.watcher is not None:
             self.watcher(latest)
 
-    def _frame(self, source: int, message: Message) -> bytes:
+    def _frame(self, source: int, message: WireMessage) -> bytes:
         known = self.catalogue
         return encode_frame(source, message, epoch=self.epoch, frame_size=known.frame_size, limit=known.limit)

@@ -40,7 +40,7 @@ from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
     Edition,
-    Message,
+    WireMessage,
     decode_catalogue,
     encode_catalogue,
     next_digest,
@@ -165,7 +165,7 @@ class SQLiteStore:
         return Latest(
             self._stamp,
             catalogue,
-            {row[0]: Message(*row[1:5]) for row in changed},
+            {row[0]: WireMessage(*row[1:5]) for row in changed},
             whole=after.life != meta["life"] or after.changes < 0,
             edition=Edition(catalogue.epoch, meta["life"], meta["count"], meta["digest"]),
             changed={row[0]: row[5] for row in changed},
@@ -226,8 +226,8 @@ class SQLiteStore:
 
     # Writing.
 
-    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
-        def work(db: sqlite3.Connection) -> Message:
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
+        def work(db: sqlite3.Connection) -> WireMessage:
             text, count, digest = schema.read_meta(db, "catalogue", "count", "digest")
             _, catalogue = self._read_catalogue(text)
             if name not in catalogue.index:
@@ -237,7 +237,7 @@ class SQLiteStore:
                 (others,) = db.execute("SELECT total(length(body)) FROM messages WHERE name != ?", (name,)).fetchone()
                 check_total(catalogue, int(others), body)
             row = db.execute("SELECT version FROM messages WHERE name = ?", (name,)).fetchone()
-            message = Message(row[0] + 1 if row else 1, published, media_type, body)
+            message = WireMessage(row[0] + 1 if row else 1, published, media_type, body)
             _insert(db, name, message, count + 1)
             digest = next_digest(digest, catalogue.index[name], message)
             schema.advance(db, count + 1, digest, FRAME_OVERHEAD + len(body))
@@ -260,7 +260,7 @@ class SQLiteStore:
 
         return await self._write(work)
 
-    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, WireMessage]) -> None:
         def work(db: sqlite3.Connection) -> None:
             (count,) = schema.read_meta(db, "count")
             db.execute("DELETE FROM messages")
@@ -316,7 +316,7 @@ def _soon(callback: Callable[[], None]) -> None:
     asyncio.get_running_loop().call_soon(callback)
 
 
-def _insert(db: sqlite3.Connection, name: str, message: Message, number: int) -> None:
+def _insert(db: sqlite3.Connection, name: str, message: WireMessage, number: int) -> None:
     row = (name, message.version, message.published, message.media_type, message.body, number)
     db.execute("REPLACE INTO messages VALUES (?, ?, ?, ?, ?, ?)", row)
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from onoff.errors import InvalidInput
-from onoff.wire import FRAME_OVERHEAD, MAX_ANSWER, Catalogue, Edition, Message
+from onoff.wire import FRAME_OVERHEAD, MAX_ANSWER, Catalogue, Edition, WireMessage
 
 PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
 
@@ -59,7 +59,7 @@ class Latest:
 
     stamp: Stamp
     catalogue: Catalogue
-    messages: Mapping[str, Message]
+    messages: Mapping[str, WireMessage]
     whole: bool
     edition: Edition
     changed: Mapping[str, int]
@@ -105,7 +105,7 @@ class Adoption:
     leader: str
     edition: Edition
     catalogue: Catalogue
-    messages: Mapping[str, Message]
+    messages: Mapping[str, WireMessage]
     whole: bool
 
 
@@ -142,7 +142,7 @@ class Store(Protocol):
         """Put `new` in place of `expected`; False if another came between. Messages of dropped names go."""
         ...
 
-    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
         """Make this the latest message of a source, and the next edition of the store.
 
         Parameters
@@ -212,7 +212,7 @@ class Store(Protocol):
         """The bytes of frames that were published in an hour, as a mean over the last day."""
         ...
 
-    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, WireMessage]) -> None:
         """Put these in place of all there is, versions included, and begin a new life."""
         ...
 

@@ -68,7 +68,7 @@ from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
     Edition,
-    Message,
+    WireMessage,
     decode_catalogue,
     encode_catalogue,
     first_digest,
@@ -93,8 +93,8 @@ class _Waiting:
     """A publish that waits for its turn."""
 
     name: str
-    message: Message  # its version is not known yet
-    done: asyncio.Future[Message]
+    message: WireMessage  # its version is not known yet
+    done: asyncio.Future[WireMessage]
 
 
 class ValkeyStore:
@@ -205,7 +205,7 @@ class ValkeyStore:
         return self._read_catalogue(bytes(text))
 
     async def latest(self, after: Stamp) -> Latest:
-        messages: dict[str, Message] = {}
+        messages: dict[str, WireMessage] = {}
         changed: dict[str, int] = {}
         run, whole = self._run, False
         known, number = after.life.removeprefix(run), after.changes
@@ -262,8 +262,10 @@ class ValkeyStore:
 
     # Publishing.
 
-    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> Message:
-        waiting = _Waiting(name, Message(0, published, media_type, body), asyncio.get_running_loop().create_future())
+    async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
+        waiting = _Waiting(
+            name, WireMessage(0, published, media_type, body), asyncio.get_running_loop().create_future()
+        )
         self._queue.append(waiting)
         if self._publishing is None or self._publishing.done():
             self._publishing = asyncio.create_task(self._publish_queue())
@@ -284,7 +286,7 @@ class ValkeyStore:
 
     async def _publish_batch(self, batch: list[_Waiting]) -> None:
         """Publish all that can be, in order; tell each its message, or why it is refused."""
-        outcomes: dict[int, Message | OnOffError] = {}
+        outcomes: dict[int, WireMessage | OnOffError] = {}
         accepted = 0
         while not accepted and batch:  # until the edition that was looked at is the one that holds
             names = list(dict.fromkeys(one.name for one in batch))
@@ -298,7 +300,7 @@ class ValkeyStore:
             outcomes, digest, total = {}, edition.digest, int(got[4])
             for k, one in enumerate(batch):
                 version, size = held[one.name]
-                message = Message(version + 1, one.message.published, one.message.media_type, one.message.body)
+                message = WireMessage(version + 1, one.message.published, one.message.media_type, one.message.body)
                 try:
                     _check(catalogue, one.name, message, total - size if want_total == "1" else 0)
                 except OnOffError as refusal:
@@ -317,7 +319,7 @@ class ValkeyStore:
             outcome = outcomes[k]
             if one.done.done():
                 continue
-            if isinstance(outcome, Message):
+            if isinstance(outcome, WireMessage):
                 one.done.set_result(outcome)
             else:
                 one.done.set_exception(outcome)
@@ -330,7 +332,7 @@ class ValkeyStore:
         args = [encode_catalogue(expected), encode_catalogue(new), life, digest, *new.names]
         return bool(await self._run_script(scripts.REPLACE, *args))
 
-    async def restore(self, catalogue: Catalogue, messages: Mapping[str, Message]) -> None:
+    async def restore(self, catalogue: Catalogue, messages: Mapping[str, WireMessage]) -> None:
         life = new_life()
         digest = first_digest(catalogue.epoch, life)
         args: list[Any] = [encode_catalogue(catalogue), life, digest, catalogue.n, *catalogue.names]
@@ -433,7 +435,7 @@ class ValkeyStore:
         await self._client.aclose()
 
 
-def _check(catalogue: Catalogue, name: str, message: Message, others: int) -> None:
+def _check(catalogue: Catalogue, name: str, message: WireMessage, others: int) -> None:
     if name not in catalogue.index:
         raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
     check_message(catalogue, message.body)
@@ -441,15 +443,15 @@ def _check(catalogue: Catalogue, name: str, message: Message, others: int) -> No
         check_total(catalogue, others, message.body)
 
 
-def _pack(message: Message) -> bytes:
+def _pack(message: WireMessage) -> bytes:
     return _HEAD.pack(message.published, len(message.media_type)) + message.media_type.encode() + message.body
 
 
-def _unpack(version: bytes, packed: bytes) -> Message:
-    def read() -> Message:
+def _unpack(version: bytes, packed: bytes) -> WireMessage:
+    def read() -> WireMessage:
         published, length = _HEAD.unpack_from(packed)
         start = _HEAD.size + length
-        return Message(int(version), published, packed[_HEAD.size : start].decode("ascii"), packed[start:])
+        return WireMessage(int(version), published, packed[_HEAD.size : start].decode("ascii"), packed[start:])
 
     return _readable(read)
 

@@ -1,7 +1,7 @@
 """Orderly shutdown: no thread is inside compiled code when the interpreter is taken down.
 
 A daemon thread that returns from compiled code at that moment crashes the process. So long compiled work runs
-`uninterrupted`: when the process shuts down, that work is told to stop (`check` raises) and waited for.
+`uninterrupted`: when the process shuts down, that work is told to stop (`is_shutting_down`) and waited for.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ os.register_at_fork(after_in_child=_state.begin)  # the threads at work stay wit
 def uninterrupted() -> Iterator[None]:
     """The process does not end before this block does, unless it takes too long."""
     with _state.changed:
-        check()
+        check_not_shutting_down()
         _state.running += 1
     try:
         yield
@@ -55,7 +55,7 @@ def is_shutting_down() -> bool:
     return _state.shutting_down
 
 
-def check() -> None:
+def check_not_shutting_down() -> None:
     """Raise ShuttingDown if the process is about to end."""
     if _state.shutting_down:
         raise ShuttingDown("the process is shutting down", hint="start it again to go on")

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate import Certificate, check
+from onoff.model.certificate import Certificate, check_certificate
 from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 if TYPE_CHECKING:
@@ -211,7 +211,7 @@ class QueryTable:
 
         Raises InvalidTable where the certificate proves nothing.
         """
-        return None if self.certificate is None else check(self.rows, self.certificate)
+        return None if self.certificate is None else check_certificate(self.rows, self.certificate)
 
     @property
     def lower_bound(self) -> float | None:

@@ -50,7 +50,7 @@ def check_media_type(media_type: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class WireMessage:
     """One version of what a source says. Version 0: it has said nothing yet."""
 
     version: int = 0
@@ -59,7 +59,7 @@ class Message:
     body: bytes = field(default=b"", repr=False)
 
 
-NOTHING: Final = Message()
+NOTHING: Final = WireMessage()
 
 
 def _checksum(epoch: int, content: bytes) -> bytes:
@@ -68,7 +68,7 @@ def _checksum(epoch: int, content: bytes) -> bytes:
     return digest.digest()[:CHECKSUM_BYTES]
 
 
-def _check_message(message: Message, room: int) -> None:
+def _check_message(message: WireMessage, room: int) -> None:
     if message.version == 0 and message != NOTHING:
         raise InvalidWire("a message of version 0 that is not empty", hint="versions start at 1")
     if not 0 <= message.version < VERSION_LIMIT or not 0 <= message.published < TIME_LIMIT:
@@ -79,7 +79,9 @@ def _check_message(message: Message, room: int) -> None:
         raise InvalidWire(f"a message of {len(message.body)} bytes", hint=f"at most {room} bytes")
 
 
-def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT) -> bytes:
+def encode_frame(
+    source: int, message: WireMessage, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
+) -> bytes:
     """The frame of `message`.
 
     Parameters
@@ -110,7 +112,9 @@ def encode_frame(source: int, message: Message, *, epoch: int, frame_size: int |
     return content + _checksum(epoch, content)
 
 
-def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT) -> Message:
+def decode_frame(
+    data: bytes, source: int, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
+) -> WireMessage:
     """The message in a frame.
 
     Parameters
@@ -141,7 +145,7 @@ def decode_frame(data: bytes, source: int, *, epoch: int, frame_size: int | None
     padding = content[end:]
     if end > len(content) or any(padding) or (padding and frame_size is None) or not media_type.isascii():
         raise InvalidWire("a frame that is not in its one form", hint="the server is faulty")
-    message = Message(version, published, media_type.decode("ascii"), content[_FRAME_HEAD.size : end])
+    message = WireMessage(version, published, media_type.decode("ascii"), content[_FRAME_HEAD.size : end])
     _check_message(message, limit if frame_size is None else capacity(frame_size))
     return message
 
@@ -176,7 +180,7 @@ def encode_answer(frames: Iterable[bytes]) -> bytes:
 
 def decode_answer(
     body: bytes, sources: Sequence[int], *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
-) -> tuple[Message, ...]:
+) -> tuple[WireMessage, ...]:
     """The messages of all asked `sources`, in their order; the whole body is checked first.
 
     Parameters

@@ -34,7 +34,7 @@ from onoff.wire.answer import (
     CHECKSUM_BYTES,
     MEDIA_TYPE_BYTES,
     VERSION_LIMIT,
-    Message,
+    WireMessage,
     decode_frame,
     frame_length,
 )
@@ -94,7 +94,7 @@ def first_digest(epoch: int, life: bytes) -> bytes:
     return hashlib.sha256(b"onoff edition" + epoch.to_bytes(6) + life).digest()
 
 
-def next_digest(digest: bytes, source: int, message: Message) -> bytes:
+def next_digest(digest: bytes, source: int, message: WireMessage) -> bytes:
     """The digest of the next edition.
 
     Parameters
@@ -231,7 +231,7 @@ class ChangesDecoder:
         """Whether everything follows: a source that does not come has published nothing."""
         return self.since == 0
 
-    def feed(self, data: bytes) -> list[tuple[int, Message]]:
+    def feed(self, data: bytes) -> list[tuple[int, WireMessage]]:
         """Take the next piece; return the sources and messages that it completes.
 
         Raises
@@ -240,7 +240,7 @@ class ChangesDecoder:
             If the reply is not in its one form, or of another catalogue.
         """
         self._held += data
-        found: list[tuple[int, Message]] = []
+        found: list[tuple[int, WireMessage]] = []
         at = 0
         if self.since is None:
             if len(self._held) < CHANGES_HEAD_BYTES:
@@ -292,7 +292,7 @@ class ChangesDecoder:
         self._life, self.since = life, since
         self._digest.update(head)
 
-    def _read_frame(self, frame: bytes) -> tuple[int, Message]:
+    def _read_frame(self, frame: bytes) -> tuple[int, WireMessage]:
         source = int.from_bytes(frame[:4])
         if not self._last < source < self._catalogue.n:
             raise InvalidWire("changes whose sources do not ascend", hint="the server is faulty")

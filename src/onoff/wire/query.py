@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class WireQuery:
     """A set of sources, ascending, asked at one step of one session."""
 
     epoch: int
@@ -90,7 +90,7 @@ def decode_bitmap(bitmap: bytes, n: int) -> tuple[int, ...]:
     return tuple(select(bitmap, range(n)))
 
 
-def encode_query(query: Query) -> bytes:
+def encode_query(query: WireQuery) -> bytes:
     """The bytes of a query: the same length for every set."""
     if not 0 <= query.epoch < EPOCH_LIMIT or not 0 <= query.step < STEP_LIMIT:
         raise InvalidWire("an epoch or step out of range", hint="start a new session")
@@ -112,7 +112,7 @@ def decode_query_head(data: bytes) -> QueryHead:
     return QueryHead(int.from_bytes(epoch), session, step)
 
 
-def decode_query(data: bytes, n: int) -> Query:
+def decode_query(data: bytes, n: int) -> WireQuery:
     """The query in `data`, whose catalogue has n sources."""
     head = decode_query_head(data)
-    return Query(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)
+    return WireQuery(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)

@@ -32,7 +32,7 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from onoff.errors import InvalidWire
-from onoff.wire.answer import Message, decode_frame, frame_length
+from onoff.wire.answer import WireMessage, decode_frame, frame_length
 from onoff.wire.catalogue import EPOCH_LIMIT, FRAME_OVERHEAD, MAX_SOURCES
 from onoff.wire.changes import DIGEST_BYTES, EDITION_LIMIT
 from onoff.wire.query import SESSION_BYTES, STEP_LIMIT
@@ -173,7 +173,7 @@ def decode_sums(answers: Sequence[bytes], vectors: Sequence[bytes], wanted: int)
     return b"".join(chunks)
 
 
-def decode_padded_frame(padded: bytes, source: int, *, epoch: int, limit: int) -> Message:
+def decode_padded_frame(padded: bytes, source: int, *, epoch: int, limit: int) -> WireMessage:
     """The message in a frame at its own length with zeros after it."""
     length = frame_length(padded) if len(padded) >= FRAME_OVERHEAD else len(padded) + 1
     if length > len(padded) or any(padded[length:]):

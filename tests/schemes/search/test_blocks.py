@@ -7,7 +7,7 @@ from tests.support.matrices import many
 from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.model.bounds import lower_bound
-from onoff.model.certificate import SCALE, RowCertificate, check
+from onoff.model.certificate import SCALE, RowCertificate, check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import optimal
 from onoff.schemes.search import blocks
@@ -30,11 +30,11 @@ def test_equals_the_hall_program():
             table, proof = by_blocks(rows)
             table.verify()
             assert table.cost == pytest.approx(wanted.cost, abs=SAME_COST)
-            assert float(check(rows, proof)) == pytest.approx(wanted.cost, abs=1e-7)
+            assert float(check_certificate(rows, proof)) == pytest.approx(wanted.cost, abs=1e-7)
     for seed in range(25):  # weak correlation: the simple bounds are often not met
         rows = Rows.of(families.dirichlet(5, 10.0, np.random.default_rng(seed)))
         table, proof = by_blocks(rows)
-        bound = check(rows, proof)
+        bound = check_certificate(rows, proof)
         assert table.cost == pytest.approx(optimal.build(rows).cost, abs=SAME_COST)
         assert float(bound) == pytest.approx(table.cost, abs=1e-7)
         above += bound > lower_bound(rows) + 1e-6
@@ -47,7 +47,7 @@ def test_few_rows_over_many_sources_are_solved_outright(name, n, m):
     table = optimal.build(rows)
     table.verify()
     assert table.optimal
-    assert check(rows, table.certificate) == table.proven_bound
+    assert check_certificate(rows, table.certificate) == table.proven_bound
 
 
 def test_a_proof_that_claims_too_much_is_refused():
@@ -56,7 +56,7 @@ def test_a_proof_that_claims_too_much_is_refused():
     first, *others = proof.phi
     greedy = RowCertificate(proof.rows, (tuple(value + SCALE // 1000 for value in first), *others))
     with pytest.raises(InvalidTable, match="wrong by"):
-        check(rows, greedy)
+        check_certificate(rows, greedy)
 
 
 def test_partitions_are_counted_by_bell():

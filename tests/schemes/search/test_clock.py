@@ -5,13 +5,13 @@ import time
 import pytest
 
 from onoff.errors import Stopped
-from onoff.schemes.search.clock import Clock
+from onoff.schemes.search.clock import SearchClock
 
 
 def test_only_the_threads_own_work_counts(monkeypatch):
     now = [10.0]
     monkeypatch.setattr("onoff.schemes.search.clock.thread_time", lambda: now[0])
-    clock = Clock(2.0)
+    clock = SearchClock(2.0)
     now[0] += 0.5
     assert (clock.spent, clock.left(), clock.left(0.5)) == (0.5, 1.5, 0.5)
     assert not clock.is_over()
@@ -24,7 +24,7 @@ def test_only_the_threads_own_work_counts(monkeypatch):
 
 
 def test_waiting_costs_nothing_of_the_budget():
-    clock = Clock(1.0)
+    clock = SearchClock(1.0)
     before = time.monotonic()
     while time.monotonic() < before + 0.02:
         time.sleep(0.001)
@@ -33,7 +33,7 @@ def test_waiting_costs_nothing_of_the_budget():
 
 
 def test_called_off_it_raises_outside_solvers_and_says_so_inside():
-    clock = Clock(100.0, stop=lambda: True)
+    clock = SearchClock(100.0, stop=lambda: True)
     assert clock.is_over()
     with pytest.raises(Stopped):
         clock.left()

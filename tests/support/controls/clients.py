@@ -4,7 +4,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
-from onoff.client.commands import Send, Store, Tick
+from onoff.client.commands import SendQuery, StoreRecord, Tick
 from onoff.client.core import Conflict, Core
 from onoff.client.exchange import Failure
 
@@ -27,13 +27,13 @@ class RedrawsOnRetry(Core):
             except StopIteration as done:
                 return done.value
             event = yield command
-            if isinstance(command, Send) and isinstance(event, Failure) and before.last is not None:
+            if isinstance(command, SendQuery) and isinstance(event, Failure) and before.last is not None:
                 self.session.memory = before
                 query, memory = self.session.propose(wanted, private=private)
                 self.session.memory = memory
                 session, step = self.record.session, self.record.step
                 again = self._compose(session, step, query.sources, wanted, private, query.note, memory)
-                yield Store(again)
+                yield StoreRecord(again)
                 self.record = again
                 yield replace(command, query=again.query)
 
@@ -48,7 +48,7 @@ class SendsFirst(Core):
         except Conflict as conflict:
             record, memory = self._start_over(record.wanted, record.private, conflict.doubt)
             message = yield from self._deliver(record)
-        yield Store(record)
+        yield StoreRecord(record)
         self.record, self.session.memory, self.doubt, self.checked = record, memory, None, True
         return message
 
@@ -77,6 +77,6 @@ class ClosesEarly(Core):
                 command = steps.send(event)
             except StopIteration as done:
                 return done.value
-            if isinstance(command, Send):
+            if isinstance(command, SendQuery):
                 command = replace(command, limit=(position + 1) * self._offered.frame_size)
             event = yield command

@@ -68,7 +68,7 @@ class FetchesAlone(Client):
     def read(self, source):
         catalogue = self.mirror.mirror.catalogue
         if self._driver._transports[0].versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
-            query = wire.Query(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
+            query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
             self._driver._transports[0].exchange(
                 Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20)
             )

@@ -21,7 +21,7 @@ def never() -> bool:
     return False
 
 
-class Clock:
+class SearchClock:
     """A budget of seconds that begins now."""
 
     def __init__(self, budget: float, stop: Stop = never) -> None:

@@ -1,4 +1,4 @@
-"""Certificates from the duals of a search: floats in, integers out. What they prove is for `check` to say.
+"""Certificates from the duals of a search: floats in, integers out. What they prove is for `check_certificate` to say.
 
 from_tree      the duals of the Hall program, and the tree of `branching` that bounds what any set gains by them
 from_coupling  the duals of a program over couplings of rows
@@ -23,7 +23,7 @@ from onoff.model.certificate import (
     RowCertificate,
     SetCertificate,
     SimpleBound,
-    check,
+    check_certificate,
     leaf_bound,
     row_excess,
 )
@@ -79,7 +79,7 @@ def best(rows: Rows, certificates: Iterable[Certificate]) -> Certificate:
     accepted: list[tuple[object, int, Certificate]] = []
     for at, certificate in enumerate((*certificates, SimpleBound("outer"))):
         try:
-            accepted.append((check(rows, certificate), -at, certificate))
+            accepted.append((check_certificate(rows, certificate), -at, certificate))
         except InvalidTable:
             continue
     return max(accepted, key=lambda one: one[:2])[2]

@@ -21,12 +21,12 @@ from itertools import islice
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check_certificate
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import proofs, transport
 from onoff.schemes.search.branching import branch
-from onoff.schemes.search.clock import Clock
+from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
 from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
@@ -66,7 +66,7 @@ class Proposal:
 class Search:
     """One run of the search."""
 
-    def __init__(self, rows: Rows, clock: Clock, gap: float, rng: np.random.Generator, progress: Progress | None):
+    def __init__(self, rows: Rows, clock: SearchClock, gap: float, rng: np.random.Generator, progress: Progress | None):
         self.rows = rows
         self.clock = clock
         self.gap = gap
@@ -75,7 +75,7 @@ class Search:
         self.best: Proposal | None = None
         self.cheapest: QueryTable | None = None
         self.proof: Certificate = simplest(rows)
-        self.lower = float(check(rows, self.proof))
+        self.lower = float(check_certificate(rows, self.proof))
         self.softness = SOFTNESS
         size = len(rows.columns)
         at_the_outer_bound = self.proof == SimpleBound("outer")
@@ -233,7 +233,7 @@ class Search:
         """Adopt a proof if it is a better one and the checker accepts it."""
         if float(proof.bound(self.rows)) > self.lower:
             self.proof = proofs.best(self.rows, [proof, self.proof])
-            self.lower = float(check(self.rows, self.proof))
+            self.lower = float(check_certificate(self.rows, self.proof))
 
     # -- tables --------------------------------------------------------------------------------------------
 
