@@ -197,6 +197,39 @@ def test_the_strip_sums_up_many_sources(visitor, tmp_path):
         visit.check(local)
 
 
+def test_the_page_says_which_model_is_in_use_and_remembers_open_requests_only_if_told(visitor, tmp_path, monkeypatch):
+    monkeypatch.setattr("onoff.client.open_record.LEAST_REQUESTS", 2)
+    with gateway(tmp_path, refresh=SELDOM, about={"guess": "sticky"}) as local:
+        visit = visitor().open(local)
+        assert visit.text("#learning-short") == "a guess (sticky)"
+        visit.page.click("#learning > summary")
+        assert "In use: a chain of 4 sources. A guess (sticky), learnt from nobody." in visit.text("#model-text")
+        visit.turn("OFF")
+        visit.choose("alpha")
+        visit.page.click("#remember")
+        visit.see("#learning-text:has-text('0 requests made while OFF. A model needs 2.')")
+        visit.choose("beta")
+        visit.turn("ON")
+        visit.choose("delta")
+        visit.turn("OFF")
+        visit.choose("gamma")
+        visit.see("#learning-text:has-text('2 requests made while OFF. Enough to learn a model from:')")
+        assert visit.text("#learning-command").startswith(f"onoff learn --from-gateway --server {local.engine.url} ")
+        kept = (tmp_path / "journal.open.jsonl").read_text()
+        assert [name for name in NAMES if name in kept] == ["beta", "gamma"]
+        visit.page.click("#forget")
+        visit.see("#remember")
+        assert not list(tmp_path.glob("*.open*"))
+        visit.check(local)
+
+
+def test_without_a_model_the_page_says_so_and_what_off_would_save(visitor, tmp_path):
+    with gateway(tmp_path, chain=False, refresh=SELDOM) as local:
+        visit = visitor().open(local)
+        assert visit.text("#learning-short") == "none in use"
+        assert "with one, OFF would ask for a few messages" in visit.text("#next-cost")
+
+
 # -- for everybody -----------------------------------------------------------------------------------------
 
 

@@ -105,6 +105,25 @@ def test_times_that_go_back_are_broken(tmp_path):
     assert trace.first_broken == "3: no time, which a session gap needs"
 
 
+def test_a_private_request_need_not_say_what_or_when(tmp_path):
+    lines = [
+        '{"user": "u", "private": true}',
+        '{"user": "u", "source": "a", "time": 1, "private": false}',
+        '{"user": "u", "private": true}',
+        '{"user": "u", "source": "b", "time": 2, "private": false}',
+        '{"user": "u", "source": "a", "time": 3, "private": false}',
+    ]
+    trace, runs = read(tmp_path / "t.jsonl", "\n".join(lines), gap=100)
+    assert [(run.sources, run.known, run.fresh) for run in runs] == [
+        ([0], 0, True),
+        ([1], 0, False),
+        ([1, 0], 1, False),
+    ]
+    assert (trace.private, trace.requests, trace.broken, trace.marked) == (2, 3, 0, True)
+    trace, _ = read(tmp_path / "t.jsonl", "\n".join(lines), include_private=True)
+    assert trace.broken == 2
+
+
 def test_private_requests_are_left_out_with_both_their_transitions(tmp_path):
     content = "user,source,private\nu,a,off\nu,b,OFF\nu,secret,ON\nu,c,0\nu,d,0\n"
     trace, runs = read(tmp_path / "t.csv", content)

@@ -34,6 +34,7 @@ def gateway_command(
     keep: str = "full",
     log: Path | None = None,
     heartbeat: float = 20.0,
+    remember: Annotated[bool | None, Parameter(negative="--forget")] = None,
     install: Annotated[bool, Parameter(negative="")] = False,
     uninstall: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
@@ -72,6 +73,9 @@ def gateway_command(
         Append what the server saw to this file, as JSON lines. Default: in memory only.
     heartbeat
         Seconds between two looks whether the server is there.
+    remember
+        Remember what is opened while OFF, on this machine, for `onoff learn --from-gateway`; --forget stops that and
+        removes what was remembered. Default: as it was. Of what is read while ON nothing is ever remembered.
     install
         Write a service of the user that runs this command whenever they are logged in, and start it.
     uninstall
@@ -92,6 +96,7 @@ def gateway_command(
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.model.contexts import load_model
+    from onoff.model.origin import about_of
 
     if install or uninstall:
         words = [word for word in sys.argv[2:] if word not in {"--install", "--uninstall"}]
@@ -101,10 +106,20 @@ def gateway_command(
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     loaded = None if chain is None else load_model(chain)
     options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
+    about = None if chain is None else about_of(chain)
     with run.listen(host, port) as sock:
         engine = Engine(
-            server, loaded, journal, log=SeenLog(keep, log), heartbeat=heartbeat, refresh=refresh, **options
+            server,
+            loaded,
+            journal,
+            log=SeenLog(keep, log),
+            heartbeat=heartbeat,
+            refresh=refresh,
+            about=about,
+            **options,
         )
+        if remember is not None:
+            engine.record.remember("command line") if remember else engine.record.forget()
         address = run.Address.of(sock, engine)
         if json:
             print(jsons.dumps(address.as_dict()), flush=True)

@@ -9,14 +9,21 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
+from onoff.cli.connection import JournalFile, Server, journal_path
 from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
+from onoff.client.catalogue import fetch_catalogue
+from onoff.client.open_record import LEAST_REQUESTS, OpenRecord
+from onoff.errors import InvalidInput
 from onoff.experiments.learn import Learnt, learn
 from onoff.experiments.traces import Options, Trace, size_of
 from onoff.model.chain import DEFAULT_SMOOTHING
 from onoff.model.choosing import Auto
 from onoff.model.files import check_json_name
+from onoff.model.origin import OWN
 
+OWN_GAP = 1800.0
+"""Seconds without a request after which a person reads anew, where nothing else is said."""
 UNMARKED = (
     "this trace does not say which requests were private. The model is public: private requests must not be what it "
     "is learnt from. Mark them in a column `private`, or leave them out of the trace."
@@ -30,9 +37,14 @@ ONLY_A_CHAIN = (
 
 
 def learn_command(
-    trace: Path,
+    trace: Path | None = None,
     /,
     *,
+    from_gateway: Annotated[
+        bool, Parameter(negative="", help="Learn from what was opened while OFF, where the gateway was to remember it.")
+    ] = False,
+    server: Server = None,
+    journal: JournalFile = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write it here: .json or .npz.")] = None,
     order: Annotated[int | Auto, Parameter(help="How many of the last requests matter; 1 is a chain.")] = "auto",
     types: Annotated[int | Auto, Parameter(help="How many types of people there are.")] = "auto",
@@ -58,20 +70,32 @@ def learn_command(
     onoff learn clicks.csv --gap 1800 -o model.json
     onoff learn msnbc990928.zip -o msnbc.npz
     onoff learn msnbc990928.zip --order 1 --types 1 -o chain.json
+    onoff learn --from-gateway --server http://127.0.0.1:8470 -o model.json
     ```
 
     Order and types are chosen on every tenth person, held out, where there are enough of them; else a chain is
     learnt. Requests marked as private are left out: the model is public.
+
+    With --from-gateway there is no TRACE: the gateway's own record is read, which holds open requests only and is made
+    only where its page, or `onoff gateway --remember`, was told to.
     """
     if output is not None:
         if output.suffix.lower() != ".npz":
             check_json_name(output)
         check_writable(output)
+    record = None
+    named = None if sources is None else read_names(sources)
+    if from_gateway:
+        record = _open_record(trace, server, journal, include_private)
+        format, trace, gap = "jsonl", record.path, gap or OWN_GAP
+        named = named or list(_server_names(server))
+    elif trace is None:
+        raise InvalidInput("no trace was given", hint="give the path of one, or --from-gateway --server URL")
     options = Options(
         format=format,
         gap=gap,
         include_private=include_private,
-        sources=None if sources is None else read_names(sources),
+        sources=named,
         columns={"user": user_column, "source": source_column, "time": time_column, "private": private_column},
     )
     opened = Trace(trace, options)
@@ -95,9 +119,40 @@ def learn_command(
         print(f"onoff: {INCLUDED}", file=sys.stderr)
     elif not opened.marked:
         print(f"onoff: {UNMARKED}", file=sys.stderr)
+    if record is not None and record.consent is not None:
+        found.report["trace"] |= {"whose": OWN, "since": record.consent["since"]}
     if output is not None:
         found.save(output)
     emit(found.as_dict() if json else None, json, lambda console: _show(console, found, output))
+
+
+def _open_record(
+    trace: Path | None, server: list[str] | None, journal: Path | None, include_private: bool
+) -> OpenRecord:
+    """The gateway's record, which has enough in it and was made by consent."""
+    if trace is not None:
+        raise InvalidInput(f"both {trace} and --from-gateway", hint="give one of them")
+    if include_private:
+        raise InvalidInput("private requests are not remembered", hint="leave out --include-private")
+    record = OpenRecord(journal_path(journal, server))
+    if record.consent is None:
+        raise InvalidInput(
+            "the gateway was not told to remember what is opened while OFF",
+            hint="say so on its page, under `The model of your reading`, or start it with --remember",
+        )
+    if record.requests < LEAST_REQUESTS:
+        raise InvalidInput(
+            f"{record.requests} open requests were remembered, and a model needs {LEAST_REQUESTS}",
+            hint="read on with the switch OFF; `onoff model --template sticky` makes a first guess",
+        )
+    return record
+
+
+def _server_names(server: list[str] | None) -> tuple[str, ...]:
+    if not server:
+        raise InvalidInput("a model needs all sources", hint="give --server URL, or --sources FILE")
+    with progress(f"waiting for {server[0]}"):
+        return fetch_catalogue(server[0]).names
 
 
 def _size(path: Path) -> int | None:

@@ -13,6 +13,7 @@ transport     HTTP
 retrying      the same command again, until its reply is sound
 mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient
 forecast      what requests will cost in bytes
+open_record   what was opened while OFF, remembered by consent, to learn a model from
 client        Client: all of these together; setup: what it is made from; unmodelled: without a model
 asynchronous  the same from an event loop
 catalogue     fetch a catalogue; operators: whether servers look like one operator

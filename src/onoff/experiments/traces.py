@@ -7,7 +7,8 @@
 
 What comes out is a stream of *runs*: successive requests of one user, with nothing left out in between. A run ends
 where time leaps by more than the session gap, and at a private request, which is left out: the chain is public, and
-private requests must not be what it is learnt from. A line that cannot be read is counted, and the first is shown.
+private requests must not be what it is learnt from. It need not say which source or when. A line that cannot be read
+is counted, and the first is shown.
 
 Files are read line by line, packed ones through their decompressor, so memory does not grow with the file. Formats
 of one request a line interleave users; for these, a few sources and a time are kept for each user.
@@ -276,6 +277,11 @@ class _Users:
     def request(self, cells: dict[str, Any]) -> Iterator[Run]:
         trace, gap = self._trace, self._trace.options.gap
         user, time, private = _named(cells.get("user")), _time(cells.get("time")), _flag(cells.get("private"))
+        if private and not trace.options.include_private and cells.get("source") in (None, ""):
+            trace.private, trace.marked = trace.private + 1, True
+            if user in self._past:
+                self._past[user].sources, self._past[user].cut = [], True
+            return
         if gap is not None and time is None:
             raise BrokenLine("no time, which a session gap needs")
         source = trace.number(_named(cells.get("source")))

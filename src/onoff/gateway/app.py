@@ -9,6 +9,7 @@
     GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
     GET, PUT /v1/schedule      when it turns by itself: {"rules": [...]}; see `schedule`     page token
     PUT /v1/refresh            refresh the mirror now: {}                                    page token
+    GET, PUT /v1/learning      whether what is opened while OFF is remembered: {"remember"}  page token
     GET, PUT /v1/reading       the sources with what is new; {"all": true} marks all read    page token
     GET /v1/log                what the server saw, as JSON lines                            page token
     GET /v1/state              all that the page shows                                       page token
@@ -84,6 +85,14 @@ class Rules(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid")
 
     rules: list[str]
+
+
+class Learning(BaseModel):
+    """What PUT /v1/learning takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    remember: bool
 
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -220,6 +229,18 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         engine.board.changed()
         return JSONResponse(engine.schedule())
 
+    async def read_learning(_: Request) -> Response:
+        return JSONResponse(engine.record.as_dict())
+
+    async def learning(request: Request) -> Response:
+        asked = parsed(Learning, await read_json(request), hint='such as {"remember": true}')
+        if asked.remember:
+            await asyncio.to_thread(engine.record.remember, "page")
+        else:
+            await asyncio.to_thread(engine.record.forget)
+        engine.board.changed()
+        return JSONResponse(engine.record.as_dict())
+
     async def log(_: Request) -> Response:
         return Response("".join(engine.log.lines()), media_type="application/jsonl")
 
@@ -246,6 +267,8 @@ def build(engine: Engine, guard: Guard, streams: Streams) -> App:
         Route("/v1/privacy", turn, methods=["PUT"]),
         Route("/v1/schedule", read_schedule, methods=["GET"]),
         Route("/v1/schedule", follow, methods=["PUT"]),
+        Route("/v1/learning", read_learning, methods=["GET"]),
+        Route("/v1/learning", learning, methods=["PUT"]),
         Route("/v1/log", log),
         Route("/v1/state", state),
         Route("/v1/events", events),

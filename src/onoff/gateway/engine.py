@@ -19,9 +19,10 @@ from __future__ import annotations
 
 import logging
 import secrets
+import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
@@ -42,6 +43,7 @@ from onoff.client import (
 )
 from onoff.client.exchange import Transport
 from onoff.client.forecast import frame_sizes
+from onoff.client.open_record import OpenRecord
 from onoff.client.refreshing import NoChanges
 from onoff.client.transport import TIMEOUT, Http
 from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
@@ -58,6 +60,7 @@ from onoff.gateway.seen import MOST_ROWS, SeenLog
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
+from onoff.model.origin import origin_in_words
 from onoff.session.filter import ModelFilter
 
 log = logging.getLogger("onoff.gateway")
@@ -87,6 +90,8 @@ class Engine:
         Seconds between two looks whether the server is there.
     refresh
         Seconds between two refreshes of the mirror. None: no mirror, as with a server that does not tell what changed.
+    about
+        What the file of the model says of it; by default what the model itself does.
     clock
         The time by which timers run, in seconds since 1970.
     transport, timeout, client_options
@@ -102,6 +107,7 @@ class Engine:
         log: SeenLog | None = None,
         heartbeat: float = HEARTBEAT,
         refresh: float | None = INTERVAL,
+        about: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
         transport: Transport | None = None,
         timeout: float = TIMEOUT,
@@ -109,12 +115,16 @@ class Engine:
     ) -> None:
         path = default_journal(url) if journal is None else Path(journal)
         self.url, self.chain = url, chain
+        place = "" if journal is None else f" --journal {shlex.quote(str(path))}"
+        self._learn_command = f"onoff learn --from-gateway --server {shlex.quote(url)}{place} -o model.json"
+        self._about: Mapping[str, Any] = getattr(chain, "about", {}) if about is None else about
         self.start = secrets.token_hex(4)
         self.now = clock
         self.switch = Switch(path.with_name(f"{path.name}.switch.json"), clock)
         self.log = SeenLog() if log is None else log
         self.board = Board()
         self.marks = Marks()
+        self.record = OpenRecord(path, clock)
         self.meter = Meter(Http(url, timeout=timeout) if transport is None else transport)
         mirrored = path.with_name(f"{path.name}.mirror")
         self._client = None if chain is None else self._new_client(path, mirrored, refresh, client_options)
@@ -256,6 +266,7 @@ class Engine:
 
     def _settled(self, job: Job, outcome: Message | OnOffError) -> None:
         self._unweighed = [step.sent for step in job.steps if self._note(step, job.wanted)]
+        self._remember(job, outcome)
         if isinstance(outcome, ServerUnreachable):
             self.presence.report(False, outcome.message)
         elif isinstance(outcome, OnOffError):
@@ -272,6 +283,13 @@ class Engine:
             return True
         after, self._read_here = self._read_here, False
         return self.log.add(step, wanted, after_reading=after)
+
+    def _remember(self, job: Job, outcome: Message | OnOffError) -> None:
+        """Note what was opened while OFF, if the person wants that; of private requests only that there was one."""
+        if job.private or isinstance(outcome, OnOffError):
+            self.record.interrupted()
+        else:
+            self.record.opened(self.names[job.wanted])
 
     def _weigh(self, job: Job) -> None:
         for sent in self._unweighed:
@@ -347,7 +365,8 @@ class Engine:
             "connected": self.presence.connected,
             "problem": self.presence.problem,
             "n": len(self.names),
-            "model": None if self.chain is None else _shown_model(self.chain),
+            "model": None if self.chain is None else _shown_model(self.chain, self._about),
+            "learning": {**self.record.as_dict(), "command": self._learn_command},
             "mirror": None if self.refresher is None else self.refresher.as_dict(),
             "bytes": self.meter.as_dict(),
             "next": None if self._estimate is None else self._estimate.as_dict(),
@@ -405,6 +424,13 @@ class Engine:
         self.log.close()
 
 
-def _shown_model(model: Model) -> dict[str, Any]:
+def _shown_model(model: Model, about: Mapping[str, Any]) -> dict[str, Any]:
     """What the page says of the model, with what was measured on real readers beside the zero that is proved."""
-    return {"kind": type(model).__name__, "sources": model.n, "zero": zero_in_words(measured_of(model))}
+    measured = about.get("measured") if about else measured_of(model)
+    return {
+        "kind": type(model).__name__,
+        "sources": model.n,
+        "origin": origin_in_words(about),
+        "guess": "guess" in about,
+        "zero": zero_in_words(measured),
+    }

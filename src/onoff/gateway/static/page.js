@@ -2,6 +2,7 @@
 
 import { known as hasToken, listen, put } from "./api.js";
 import { showEvidence } from "./evidence.js";
+import { showLearning, startLearning } from "./learning.js";
 import { leavingDialog } from "./message.js";
 import { names, showReader, startReader } from "./reader.js";
 import { $, countdown, mode, when } from "./ui.js";
@@ -96,7 +97,7 @@ async function show() {
   showSwitch();
   if (state === null) return;
   $("server").textContent = state.server;
-  $("model").textContent = state.model === null ? "No model of your reading is in use." : `Model in use: a ${state.model.kind === "MarkovChain" ? "chain" : "model"} of ${state.model.sources} sources. ${state.model.zero ?? ""}`;
+  showLearning(state);
   if (document.activeElement !== $("schedule-rules")) $("schedule-rules").value = state.schedule.rules.join("\n");
   showProgress();
   await showReader(state);
@@ -125,6 +126,7 @@ $("schedule-save").addEventListener("click", saveSchedule);
 $("evidence").addEventListener("toggle", () => state !== null && showEvidence(state, names()));
 setInterval(() => { if (reachable && state !== null) { showTimer(); showProgress(); } }, 250);
 startReader();
+startLearning(change);
 leavingDialog();
 showSwitch();
 if (hasToken()) listen(heard, lost);

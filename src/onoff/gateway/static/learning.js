@@ -1,0 +1,27 @@
+// Which model of a person's reading is in use, how well it is known, and whether open requests are remembered to learn one.
+
+import { $, plural, when } from "./ui.js";
+
+export function showLearning(state) {
+  const { model, learning, now } = state;
+  const kind = model === null ? null : model.kind === "MarkovChain" ? "a chain" : "a model";
+  $("learning-short").textContent = model === null ? "none in use" : model.origin.split(/[,.]/)[0].toLowerCase();
+  $("model-text").textContent = model === null
+    ? "No model is in use: everything is read from this computer, with the switch ON or OFF."
+    : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} ${model.zero}`;
+  $("model").textContent = model === null ? "No model of your reading is in use." : `Model in use: ${kind} of ${plural(model.sources, "source")}. ${model.origin}`;
+  const on = learning.since !== null;
+  $("remember").hidden = on;
+  $("forget").hidden = !on;
+  const enough = learning.requests >= learning.needed;
+  $("learning-text").textContent = on
+    ? `Remembered on this computer since ${when(learning.since, now)}: ${plural(learning.requests, "request")} made while OFF. ${enough ? "Enough to learn a model from:" : `A model needs ${learning.needed}.`}`
+    : "Better than a guess is a model of your own reading. With your consent this computer remembers what you open while OFF, until you say stop. Of what you read while ON nothing is kept.";
+  $("learning-command").hidden = !(on && enough);
+  $("learning-command").textContent = learning.command;
+}
+
+export function startLearning(change) {
+  $("remember").addEventListener("click", () => change("/v1/learning", { remember: true }));
+  $("forget").addEventListener("click", () => change("/v1/learning", { remember: false }));
+}

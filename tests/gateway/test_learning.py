@@ -1,0 +1,128 @@
+"""Learning from what was opened while OFF: by consent, and never from what was private."""
+
+import json
+
+import pytest
+from tests.support.gateway import gateway
+from tests.support.world import NAMES
+
+from onoff.cli import run
+from onoff.gateway.engine import Engine
+from onoff.model.chain import MarkovChain
+from onoff.model.origin import about_of
+
+OPEN = ["alpha", "beta", "alpha", "gamma"]
+SECRETS = ([], ["delta"], ["delta", "delta", "gamma", "beta"])
+"""What is read in private after two open requests; the record must be the same whatever it is, but for whether."""
+
+
+def put_learning(local, **body):
+    headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
+    return local.send("PUT", "/v1/learning", headers, json.dumps(body).encode())
+
+
+def read_all(local, secret, times=1):
+    """Open requests, and private ones after each two of them."""
+    for at, name in enumerate(OPEN * times):
+        local.turn(private=False)
+        assert local.get(f"/v1/entries/{name}").status == 200
+        if at % 2 == 0:
+            continue
+        local.turn(private=True)
+        for hidden in secret:
+            assert local.get(f"/v1/entries/{hidden}").status == 200
+
+
+def recorded(folder, secret, monkeypatch=None, times=1, **options):
+    """The bytes of the record after open requests with `secret` ones between them."""
+    folder.mkdir()
+    with gateway(folder, clock=lambda: 1_700_000_000.0, **options) as local:
+        assert put_learning(local, remember=True).status == 200
+        read_all(local, secret, times)
+    return (folder / "journal.open.jsonl").read_bytes()
+
+
+def says_nothing_of_private_requests(folder, **options):
+    """Whether the record is the same for any private requests between the open ones, and names none of them."""
+    records = [recorded(folder / str(at), secret, **options) for at, secret in enumerate(SECRETS)]
+    lines = [json.loads(line) for line in records[1].splitlines()]
+    named = [line["source"] for line in lines if "source" in line]
+    return records[1] == records[2] and named == OPEN and b"delta" not in b"".join(records)
+
+
+@pytest.mark.parametrize("options", [{}, {"refresh": 3600.0}, {"chain": False}], ids=["asking", "mirror", "no model"])
+def test_private_requests_leave_nothing_in_the_record(tmp_path, options):
+    assert says_nothing_of_private_requests(tmp_path, **options)
+
+
+@pytest.mark.parametrize("fault", ["names them", "counts them"])
+def test_a_record_that_tells_of_private_requests_is_caught(tmp_path, monkeypatch, fault):
+    """The twins: one takes every request for open, one notes each private one."""
+
+    def remember(engine, job, outcome):
+        if not job.private or fault == "names them":
+            engine.record.opened(engine.names[job.wanted])
+        else:
+            engine.record._append({"user": "me", "private": True})
+
+    monkeypatch.setattr(Engine, "_remember", remember)
+    assert not says_nothing_of_private_requests(tmp_path)
+
+
+def test_nothing_is_remembered_before_it_is_allowed_nor_after(tmp_path):
+    with gateway(tmp_path) as local:
+        local.turn(private=False)
+        local.get("/v1/entries/alpha")
+        assert local.get("/v1/learning").json["since"] is None
+        assert put_learning(local, remember=True).json["since"] is not None
+        local.get("/v1/entries/beta")
+        assert local.get("/v1/learning").json["requests"] == 1
+        assert local.get("/v1/state").json["learning"]["requests"] == 1
+        assert "alpha" not in (tmp_path / "journal.open.jsonl").read_text()
+        assert put_learning(local, remember=False).json == {"since": None, "requests": 0, "needed": 100}
+        local.get("/v1/entries/gamma")
+        assert not list(tmp_path.glob("*open*"))
+        assert put_learning(local, remember="yes").status == 422
+        assert local.get("/v1/learning", token=local.app_token).status == 403
+
+
+def learn(capsys, *arguments):
+    code = run(["learn", "--from-gateway", "--json", *map(str, arguments)])
+    found = json.loads(capsys.readouterr().out)
+    return code, found.get("error", found)
+
+
+def test_a_model_is_learnt_from_open_requests_and_the_gateway_says_from_how_many(tmp_path, capsys, monkeypatch):
+    """The model is the same whatever was private."""
+    monkeypatch.setattr("onoff.cli.learn.LEAST_REQUESTS", 12)
+    (tmp_path / "names").write_text("\n".join(NAMES))
+    learnt = []
+    for at, secret in enumerate(SECRETS[1:]):
+        recorded(tmp_path / str(at), secret, times=3, refresh=3600.0)
+        where = ["--journal", tmp_path / str(at) / "journal", "--sources", tmp_path / "names"]
+        code, found = learn(capsys, *where, "-o", tmp_path / f"{at}.json")
+        assert code == 0
+        assert found["names"] == list(NAMES)
+        trace = found["about"]["trace"]
+        assert (trace["requests"], trace["users"], trace["whose"]) == (12, 1, "own")
+        learnt.append((tmp_path / f"{at}.json").read_bytes())
+    assert learnt[0] == learnt[1]
+    about = about_of(tmp_path / "0.json")
+    with gateway(tmp_path / "0", chain=MarkovChain.load(tmp_path / "0.json"), about=about) as local:
+        shown = local.get("/v1/state").json["model"]
+        assert shown["origin"] == "Learnt from 12 requests of your own while OFF since 2023-11-14."
+
+
+def test_what_cannot_be_learnt_from_is_said_in_one_line(tmp_path, capsys):
+    where = ["--journal", tmp_path / "journal"]
+    code, error = learn(capsys, *where)
+    assert (code, error["message"]) == (3, "the gateway was not told to remember what is opened while OFF")
+    with gateway(tmp_path) as local:
+        put_learning(local, remember=True)
+        read_all(local, [])
+    code, error = learn(capsys, *where)
+    assert (code, error["message"]) == (3, "4 open requests were remembered, and a model needs 100")
+    assert learn(capsys, *where, "--include-private")[0] == 3
+    assert learn(capsys, "x.csv", *where)[0] == 3
+    assert learn(capsys)[0] == 3
+    assert run(["learn"]) == 3
