@@ -13,20 +13,53 @@ from onoff.cli import run
 from onoff.cli.demo import news_chain
 
 
-def test_the_demo_shows_what_it_promises(capsys):
-    assert run(["demo", "--exit", "--scheme", "single", "--json"]) == 0
+def shown_by(capsys, *options):
+    assert run(["demo", "--exit", "--scheme", "single", "--json", *options]) == 0
     shown = json.loads(capsys.readouterr().out)
     steps = shown["steps"]
-    assert len(steps) == 20
+    assert [step["t"] for step in steps] == list(range(20))
     assert len(shown["sources"]) == 12
-    for t, step in enumerate(steps):
-        assert step["t"] == t
-        assert step["wanted"] in step["seen"]
-        assert step["cost"] == len(step["seen"])
-        assert step["bits"] == 0
-        assert not step["private"] or step["cost"] == 12
+    assert all(step["bits"] == 0 for step in steps)
     assert sum(step["naive"] for step in steps) > 0.5
+    assert shown["received"] > 0
+    return shown, steps
+
+
+def test_the_demo_shows_what_it_promises(capsys):
+    _, steps = shown_by(capsys)
+    for step in steps:
+        assert step["mirror"] == step["private"]
+        assert [step["cost"]] == [len(seen) for seen in step["seen"]]
+        assert step["mirror"] or step["wanted"] in step["seen"][0]
+    assert 0 < sum(step["cost"] for step in steps) < 15 * 12
+
+
+def test_without_a_mirror_every_request_is_a_query(capsys):
+    _, steps = shown_by(capsys, "--no-mirror")
+    for step in steps:
+        assert step["wanted"] in step["seen"][0]
+        assert step["cost"] == len(step["seen"][0])
+        assert not step["private"] or step["cost"] == 12
     assert sum(step["cost"] for step in steps) < 240
+
+
+def test_with_two_servers_each_sees_a_set_of_its_own_and_both_together_what_was_wanted(capsys):
+    shown, steps = shown_by(capsys, "--servers", "2")
+    assert shown["servers"] == 2
+    for step in steps:
+        first, second = map(set, step["seen"])
+        assert len(first) % 2 == 0
+        assert first ^ second == {step["wanted"]}
+        assert step["cost"] == bool(first) + bool(second)
+    assert sum(step["cost"] for step in steps) <= 40
+
+
+def test_with_two_servers_the_table_has_a_column_for_each_and_says_what_they_know_together(capsys):
+    assert run(["demo", "--exit", "--scheme", "single", "--servers", "2"]) == 0
+    shown = capsys.readouterr().out
+    assert "server 2 saw" in shown
+    assert "told 0 bits" in shown
+    assert "they would know every source that was wanted" in shown
 
 
 def test_the_demo_draws(capsys):
@@ -34,6 +67,7 @@ def test_the_demo_draws(capsys):
     shown = capsys.readouterr().out
     assert "naive switching" in shown.lower()
     assert "█" in shown
+    assert "○" in shown  # read from the mirror: wanted, and not asked for
     assert "told 0 bits" in shown
 
 

@@ -2,93 +2,53 @@
 
 import contextlib
 import itertools
-import json
-import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from tests.support.ports import reserved_port
-from tests.support.waiting import PATIENCE, until
+from tests.support.servers import two_servers
+from tests.support.waiting import PATIENCE
 
 import onoff
-from onoff.client.catalogue import fetch_catalogue
 from onoff.client.publish import publish
 from onoff.errors import OnOffError
 
-ONOFF = str(Path(sys.executable).parent / "onoff")
 NAMES = [f"s{k}" for k in range(24)]
 
 
-class Server:
-    """`onoff serve` on a store and a port of its own, which can be killed and started again."""
-
-    def __init__(self, port, *options):
-        self.url = f"http://127.0.0.1:{port}"
-        self._command = [ONOFF, "serve", "--port", str(port), "--json", *options]
-        self.start()
-
-    def start(self):
-        self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert json.loads(self._process.stdout.readline())["url"] == self.url
-
-    def kill(self):
-        self._process.kill()
-        self._process.communicate()
-
-
-@contextlib.contextmanager
-def two_servers(folder):
-    """A leader, a follower that has caught up, and a publisher's token."""
-    sources = [option for name in NAMES for option in ("--source", name)]
-    leader_store = ["--store", str(folder / "leader.db")]
-    add = [ONOFF, "serve", *leader_store, *sources, "--add-publisher", "p"]
-    token = subprocess.run(add, capture_output=True, text=True, check=True).stdout.strip()
-    with reserved_port() as one, reserved_port() as other:
-        leader = Server(one, *leader_store)
-        follower = Server(other, "--store", str(folder / "follower.db"), "--follow", leader.url)
-        try:
-            until(lambda: holds_all(follower.url))
-            yield leader, follower, token
-        finally:
-            leader.kill()
-            follower.kill()
-
-
-def holds_all(url):
-    with contextlib.suppress(OnOffError):
-        return fetch_catalogue(url).names == tuple(NAMES)
-    return False
-
-
 class Publisher:
-    """Publishes at a steady rate; a message says whose it is and how many came before."""
+    """Publishes at a steady rate, from several threads; a message says whose it is and how many came before."""
+
+    THREADS = 4
 
     def __init__(self, url, token, per_second):
         self._publish = (url, token)
-        self._pause = 1 / per_second
+        self._per_second = per_second
         self.stop = threading.Event()
         self.acknowledged = 0
-        self._thread = threading.Thread(target=self._run)
+        self._lock = threading.Lock()
+        self._threads = [threading.Thread(target=self._run, args=(k,)) for k in range(self.THREADS)]
 
-    def _run(self):
-        for k in itertools.count():
-            if self.stop.wait(self._pause):
+    def _run(self, first):
+        began = time.monotonic()
+        for k in itertools.count(first, self.THREADS):
+            if self.stop.wait(max(0.0, began + k / self._per_second - time.monotonic())):
                 return
             name = NAMES[k % len(NAMES)]
             with contextlib.suppress(OnOffError):
                 publish(*self._publish, name, f"{name} {k} ".encode() * (1 + k % 50), "text/plain")
-                self.acknowledged += 1
+                with self._lock:
+                    self.acknowledged += 1
 
     def __enter__(self):
-        self._thread.start()
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_):
         self.stop.set()
-        self._thread.join()
+        for thread in self._threads:
+            thread.join()
 
 
 def read(urls, folder, seed, stop, outcomes):
@@ -115,7 +75,7 @@ def read(urls, folder, seed, stop, outcomes):
 def run_readers(folder, *, readers, seconds, kills, per_second=50):
     outcomes = {"right": [], "wrong": [], "failed": [], "lost": []}
     stop = threading.Event()
-    with two_servers(folder) as (leader, follower, token), Publisher(leader.url, token, per_second) as publisher:
+    with two_servers(folder, NAMES) as (leader, follower, token), Publisher(leader.url, token, per_second) as publisher:
         urls = [leader.url, follower.url]
         threads = [threading.Thread(target=read, args=(urls, folder, k, stop, outcomes)) for k in range(readers)]
         for thread in threads:

@@ -7,7 +7,8 @@ A log is JSON lines, one object per query as the server saw it, in order:
     step      number of the request within its session: counts up by one; the same step again is a retry
     sources   numbers of the asked sources
     private   the switch, where the writer knows it: true ON, false OFF, absent or null in a server's log
-    cost      messages fetched; where given it must be the number of sources
+    cost      messages fetched; where given it must be the number of sources, unless `servers` says that it was asked in
+              sums from several servers (`sources` is then the set that they were drawn in)
     session   where given: the name of the session that the step belongs to
     note      where given and not null: why everything was asked
     time, and anything else, is passed over
@@ -163,6 +164,8 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
                 f"{where}: line {number} has no step and sources", hint='e.g. {"step": 0, "sources": [0, 1]}'
             )
     private, cost, session = (fields.get(name) for name in ("private", "cost", "session"))
+    if type(fields.get("servers")) is int:
+        cost = None
     if not (private is None or isinstance(private, bool)) or not (cost is None or type(cost) is int):
         raise InvalidInput(
             f"{where}: line {number} has another kind of private or cost",

@@ -1,7 +1,8 @@
 """`onoff demo`: a server, a gateway with its page, a reader who switches privacy ON and OFF, and what the server saw.
 
 Everything is real and on this machine: a message server with SQLite whose sources publish new editions all the time, a
-gateway with its client and journal, and a scripted reader who downloads from the gateway as any app would.
+gateway with its client, journal and mirror, and a scripted reader who downloads from the gateway as any app would. With
+several servers, one leads and the others follow it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ from urllib.parse import quote
 from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
-from cyclopts import Parameter
+from cyclopts import Parameter, validators
 from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
+from onoff.cli.connection import size_text
 from onoff.cli.output import Json, emit, table
+from onoff.client.mirrored import fetch_edition_of
 from onoff.errors import MissingExtra
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -39,7 +42,7 @@ if TYPE_CHECKING:
     from onoff.server import Running
 
 PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
-FRAME_SIZE = 4096
+MOST_SERVERS = 4
 NEW_EDITION_SECONDS = 1.0
 LOOK_SECONDS = 0.02
 SOURCES: dict[str, tuple[str, ...]] = {
@@ -64,6 +67,16 @@ def demo_command(
     *,
     scheme: str = "auto",
     seed: Annotated[int, Parameter(help="For the scripted reader; queries draw from the system.")] = 7,
+    servers: Annotated[
+        int,
+        Parameter(
+            validator=validators.Number(gte=1, lte=MOST_SERVERS),
+            help="How many servers hold the messages. None of several learns alone which source is wanted.",
+        ),
+    ] = 1,
+    mirror: Annotated[
+        bool, Parameter(help="Read from a mirror while ON; without it every request asks for everything then.")
+    ] = True,
     port: Annotated[int, Parameter(help="The port of the page; 0 takes a free one.")] = 0,
     stop: Annotated[bool, Parameter(name="--exit", negative="", help="Stop after the table.")] = False,
     browser: Annotated[bool, Parameter(negative="--no-browser", help="Open the page.")] = True,
@@ -73,6 +86,7 @@ def demo_command(
 
     ```console
     onoff demo
+    onoff demo --servers 2
     onoff demo --exit --scheme greedy --json
     ```
     """
@@ -80,7 +94,7 @@ def demo_command(
     chain = news_chain()
     statuses = parse(PATTERN)
     wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
-    with everything_running(chain, scheme, port) as address:
+    with everything_running(chain, scheme, port, servers=servers, mirror=mirror) as address:
         reader = Reader(address)
         steps: list[dict[str, Any]] = []
         console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
@@ -90,11 +104,12 @@ def demo_command(
                 steps.append(reader.step(chain.names[x], private))
                 if live.is_started:
                     live.update(_steps_table(chain, steps), refresh=True)
+        used = reader.bytes_received()
         emit(
-            {"steps": steps, "sources": list(chain.names), "page": address.page},
+            {"steps": steps, "sources": list(chain.names), "page": address.page, "servers": servers, "received": used},
             json,
             lambda shown: shown.print(
-                Group(_steps_table(chain, steps), *_strip(chain, steps), Text(_sum(chain, steps)))
+                Group(_steps_table(chain, steps), *_strips(chain, steps), Text(_sum(chain, steps, used)))
             ),
         )
         if not stop:
@@ -114,19 +129,22 @@ def news_chain() -> MarkovChain:
 
 @contextlib.contextmanager
 def everything_running(
-    chain: MarkovChain, scheme: str, port: int, *, refresh: float | None = None
+    chain: MarkovChain, scheme: str, port: int, *, servers: int = 1, mirror: bool = True
 ) -> Iterator[Address]:
-    """A server whose messages change, and a gateway before it; thrown away at the end of the block.
+    """Servers whose messages change, and a gateway before them; thrown away at the end of the block.
 
     Parameters
     ----------
     chain, scheme, port
         The reader's chain, how queries are built, and where the gateway listens.
-    refresh
-        Seconds between refreshes of the gateway's mirror. None: no mirror, so that every request is a query to look at.
+    servers
+        How many; all but the first follow the first.
+    mirror
+        Whether the gateway has a mirror; without one every request is a query to look at.
     """
     try:
         from onoff.gateway.engine import Engine
+        from onoff.gateway.refresher import INTERVAL
         from onoff.gateway.run import running as running_gateway
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:
@@ -134,10 +152,22 @@ def everything_running(
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onoff-demo-")))
         first = {name: edition(name, 1) for name in SOURCES}
-        server = stack.enter_context(running_server(first, store=folder / "messages.db", frame_size=FRAME_SIZE))
-        stack.enter_context(_publishing(server))
-        engine = Engine(server.url, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh)
+        leader = stack.enter_context(running_server(first, store=folder / "messages.db"))
+        urls = [leader.url]
+        for number in range(1, servers):
+            follower = running_server([], store=folder / f"follower-{number}.db", follow=leader.url)
+            urls.append(stack.enter_context(follower).url)
+        _wait_for_followers(urls)
+        stack.enter_context(_publishing(leader))
+        refresh = INTERVAL if mirror else None
+        engine = Engine(urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh)
         yield stack.enter_context(running_gateway(engine, port=port))
+
+
+def _wait_for_followers(urls: list[str]) -> None:
+    """Until all servers hold the same edition; nothing is published meanwhile."""
+    while len({fetch_edition_of(url) for url in urls}) > 1:
+        time.sleep(LOOK_SECONDS)
 
 
 def edition(name: str, number: int) -> bytes:
@@ -174,32 +204,39 @@ class Reader:
     def __init__(self, address: Address) -> None:
         self._base, self._token = address.base, address.guard.page
         self._opener = build_opener(ProxyHandler({}))
+        self._made = 0
 
     def step(self, source: str, private: bool) -> dict[str, Any]:
-        """Make one request; what became of it."""
+        """Make one request; what became of it: what each server saw, and what that took and told."""
         self._call("PUT", "/v1/privacy", {"private": private})
-        self._call("GET", f"/v1/sources/{quote(source)}")
-        state = jsons.loads(self._call("GET", "/v1/state"))
+        _, headers = self._call("GET", f"/v1/sources/{quote(source)}")
+        step = {"t": self._made, "private": private, "wanted": source}
+        self._made += 1
+        if headers["X-Mirror"] == "yes":  # no step, and nothing that could tell anything
+            return {**step, "seen": [[]], "cost": 0, "expected": 0.0, "bits": 0.0, "naive": 0.0, "mirror": True}
+        state = self._state()
         while not state["steps"][-1]["weighed"]:  # the message came first
             time.sleep(LOOK_SECONDS)
-            state = jsons.loads(self._call("GET", "/v1/state"))
+            state = self._state()
         names, told = state["names"], state["steps"][-1]
-        return {
-            "t": state["totals"]["requests"] - 1,
-            "private": told["private"],
-            "wanted": source,
-            "seen": [names[s] for s in told["sources"]],
-            "cost": told["cost"],
-            "expected": told["expected"],
-            "bits": told["bits"],
-            "naive": told["naive"],
-        }
+        views = [[at for at, entry in enumerate(view["entries"]) if entry] for view in told.get("views", [])]
+        seen = [[names[x] for x in view] for view in views or [told["sources"]]]
+        kept = {key: told[key] for key in ("cost", "expected", "bits", "naive")}
+        return {**step, "seen": seen, **kept, "mirror": False}
 
-    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> bytes:
+    def bytes_received(self) -> int:
+        """Bytes of answers that came from the servers since the start, those for the mirror among them."""
+        return int(self._state()["bytes"]["received"])
+
+    def _state(self) -> dict[str, Any]:
+        state: dict[str, Any] = jsons.loads(self._call("GET", "/v1/state")[0])
+        return state
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[bytes, Any]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         data = None if body is None else jsons.dumps(body).encode()
         with self._opener.open(Request(self._base + path, data, headers, method=method), timeout=60) as answer:
-            return bytes(answer.read())
+            return bytes(answer.read()), answer.headers
 
 
 def _keep_serving(address: Address, *, browser: bool) -> None:
@@ -222,34 +259,55 @@ def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
             step["t"],
             "ON" if step["private"] else "OFF",
             step["wanted"],
-            "everything" if step["cost"] == chain.n else ", ".join(step["seen"]),
-            step["cost"],
+            *(_seen_text(chain, step, seen) for seen in step["seen"]),
+            round(step["cost"], 2),
             "not known" if step["bits"] is None else step["bits"],
             round(step["naive"], 3),
         )
         for step in steps
     ]
-    columns = ("t", "switch", "wanted", "the server saw", "cost", "bits leaked", "naive leaks")
-    return table(columns, lines)
+    return table(("t", "switch", "wanted", *_who(steps), "cost", "bits leaked", "naive leaks"), lines)
 
 
-def _strip(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
-    yield Text("What the server saw (█ asked for, ● wanted, known only here):")
+def _who(steps: list[dict[str, Any]]) -> list[str]:
+    count = len(steps[0]["seen"])
+    return ["the server saw"] if count == 1 else [f"server {place + 1} saw" for place in range(count)]
+
+
+def _seen_text(chain: MarkovChain, step: dict[str, Any], seen: list[str]) -> str:
+    if step["mirror"]:
+        return "nothing (mirror)"
+    return "everything" if len(seen) == chain.n else ", ".join(seen) or "an empty set"
+
+
+def _strips(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
+    """A picture of what each server saw."""
     width = max(len(name) for name in chain.names)
-    yield Text(" " * width + "  " + "".join("▲" if step["private"] else " " for step in steps) + "  ▲ ON")
-    for name in chain.names:
-        cells = ["●" if s["wanted"] == name else "█" if name in s["seen"] else "·" for s in steps]
-        yield Text(name.rjust(width) + "  " + "".join(cells))
+    for place, who in enumerate(_who(steps)):
+        yield Text(f"What {who} (█ asked for; wanted, which is known only here: ● and asked for, ○ and not):")
+        yield Text(" " * width + "  " + "".join("▲" if step["private"] else " " for step in steps) + "  ▲ ON")
+        for name in chain.names:
+            cells = ["·█○●"[2 * (s["wanted"] == name) + (name in s["seen"][place])] for s in steps]
+            yield Text(name.rjust(width) + "  " + "".join(cells))
 
 
-def _sum(chain: MarkovChain, steps: list[dict[str, Any]]) -> str:
-    total = sum(step["cost"] for step in steps)
+def _sum(chain: MarkovChain, steps: list[dict[str, Any]], received: int) -> str:
+    asked = [step for step in steps if not step["mirror"]]
+    total = sum(step["cost"] for step in asked)
     known = [step["bits"] for step in steps if step["bits"] is not None]
     told = f"{sum(known):g} bits" if len(known) == len(steps) else "what is not worked out here (no tables)"
-    return (
-        f"{total} messages for {len(steps)} requests; asking for everything would take {chain.n * len(steps)}. "
+    here = len(steps) - len(asked)
+    reads = f"; {here} more were read from the mirror, which asks for all that changed" if here else ""
+    parts = [
+        f"{total:g} messages for {len(asked)} requests; "
+        f"asking for everything would take {chain.n * len(asked)}{reads}. "
+        f"{size_text(received)} were received in all.",
         f"The server was told {told} about private requests; "
-        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}. "
+        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}.",
         "That is for a reader who behaves like the model, as this scripted one does; what real readers give away is "
-        "measured by `onoff audit traces`."
-    )
+        "measured by `onoff audit traces`.",
+    ]
+    if len(steps[0]["seen"]) > 1:
+        parts[1] = parts[1].replace("The server was told", "Each server by itself was told")
+        parts.append("If the servers told each other what they saw, they would know every source that was wanted.")
+    return " ".join(parts)

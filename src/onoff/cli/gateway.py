@@ -7,7 +7,7 @@ import logging
 import sys
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -23,12 +23,13 @@ DEFAULT_PORT = 8480
 
 def gateway_command(
     *,
-    server: Annotated[str, Parameter(env_var="ONOFF_SERVER")],
+    server: Annotated[list[str], Parameter(env_var="ONOFF_SERVER", negative=())],
     chain: Annotated[Path | None, Parameter(env_var="ONOFF_CHAIN")] = None,
     journal: Annotated[Path | None, Parameter(env_var="ONOFF_JOURNAL")] = None,
     scheme: Annotated[str, Parameter(env_var="ONOFF_SCHEME")] = "auto",
     everything: bool = False,
     refresh: float = 300.0,
+    on_missing: Literal["error", "everything"] = "error",
     host: str = "127.0.0.1",
     port: int = DEFAULT_PORT,
     keep: str = "full",
@@ -44,6 +45,7 @@ def gateway_command(
     ```console
     onoff gateway --server http://127.0.0.1:8470
     onoff gateway --server https://messages.example --chain chain.json --port 0 --keep counters
+    onoff gateway --server https://one.example --server https://other.example
     ```
 
     Open the printed address in a browser. Apps download below the second one. Both stay the same.
@@ -51,10 +53,11 @@ def gateway_command(
     Parameters
     ----------
     server
-        The address of the message server.
+        The address of the message server; several that hold the same messages if given several times. None of several
+        learns which source is wanted, for about two messages, as long as they do not tell each other what they saw.
     chain
-        A chain or model file; its names are the sources. Without one nothing is asked for one by one: everything is
-        fetched by schedule and read here, with the switch ON or OFF.
+        A chain or model file; its names are the sources. Without one every request is private, with the switch ON or
+        OFF: everything is fetched by schedule and read here; of several servers each is asked for a sum.
     journal
         Where the session is kept; the switch is kept beside it. Default: one per server, in the state directory.
     scheme
@@ -62,7 +65,9 @@ def gateway_command(
     everything
         Ask for all sources whenever privacy is ON, also those that the chain calls impossible.
     refresh
-        Seconds between two refreshes while privacy is ON.
+        Seconds between two refreshes while privacy is ON; with several servers, while programs poll feeds.
+    on_missing
+        Where one of several servers does not answer: fail, or fetch everything from one that does.
     host
         127.0.0.1 or ::1.
     port
@@ -107,6 +112,8 @@ def gateway_command(
     loaded = None if chain is None else load_model(chain)
     options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
     about = None if chain is None else about_of(chain)
+    if loaded is not None or len(server) > 1:
+        options["on_missing"] = on_missing
     with run.listen(host, port) as sock:
         engine = Engine(
             server,

@@ -341,7 +341,7 @@ def message_headers(message: Copy) -> dict[str, str]:
         sent = message.sent
         headers |= {
             "x-privacy-mode": "on" if sent.private else "off",
-            "x-cost-messages": str(sent.cost),
+            "x-cost-messages": f"{message.messages:g}",
             "x-cost-bytes": str(message.received),
             "x-sources": str(sent.n),
             "x-step": str(sent.step),

@@ -12,6 +12,9 @@ may say which position it saw; if the switch stands otherwise nothing happens. A
 Without a model the mirror serves both positions, and nothing is ever asked for one by one. From a server that does not
 tell what changed, everything is asked for while ON.
 
+With several servers a request is a sum from each of them, ON and OFF, and the mirror is for programs that poll feeds:
+it is refreshed when they do, from the first server. Without a model every request is private.
+
 A message is handed over as soon as it is there. What it told the server is worked out afterwards.
 """
 
@@ -22,7 +25,7 @@ import secrets
 import shlex
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict
@@ -45,7 +48,8 @@ from onoff.client.exchange import Transport
 from onoff.client.forecast import frame_sizes
 from onoff.client.open_record import OpenRecord
 from onoff.client.refreshing import NoChanges
-from onoff.client.transport import TIMEOUT, Http
+from onoff.client.setup import transports
+from onoff.client.transport import TIMEOUT, check_url
 from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.board import Board
 from onoff.gateway.estimate import Estimate
@@ -57,6 +61,7 @@ from onoff.gateway.model_evidence import ModelEvidence
 from onoff.gateway.presence import HEARTBEAT, Presence
 from onoff.gateway.refresher import INTERVAL, Refresher
 from onoff.gateway.seen import MOST_ROWS, SeenLog
+from onoff.gateway.several import assess_sums, views_of
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
@@ -78,10 +83,10 @@ class Engine:
     Parameters
     ----------
     url
-        The address of the message server.
+        The address of the message server, or the addresses of several that hold the same messages.
     chain
-        How requests follow one another; its names are the sources. None: no model, and everything is read from the
-        mirror.
+        How requests follow one another; its names are the sources. None: no model. One server: everything is read from
+        the mirror. Several: every request is private.
     journal
         Where the session is kept; the switch and the mirror are kept beside it.
     log
@@ -100,7 +105,7 @@ class Engine:
 
     def __init__(
         self,
-        url: str,
+        url: str | Sequence[str],
         chain: Model | None,
         journal: Path | None = None,
         *,
@@ -109,14 +114,17 @@ class Engine:
         refresh: float | None = INTERVAL,
         about: Mapping[str, Any] | None = None,
         clock: Callable[[], float] = time.time,
-        transport: Transport | None = None,
+        transport: Transport | Sequence[Transport] | None = None,
         timeout: float = TIMEOUT,
         **client_options: Any,
     ) -> None:
-        path = default_journal(url) if journal is None else Path(journal)
-        self.url, self.chain = url, chain
+        self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
+        self.url, self.chain = " ".join(self.urls), chain
+        path = default_journal(self.url) if journal is None else Path(journal)
+        self._on_missing = client_options.get("on_missing", "error")
         place = "" if journal is None else f" --journal {shlex.quote(str(path))}"
-        self._learn_command = f"onoff learn --from-gateway --server {shlex.quote(url)}{place} -o model.json"
+        named = " ".join(f"--server {shlex.quote(each)}" for each in self.urls)
+        self._learn_command = f"onoff learn --from-gateway {named}{place} -o model.json"
         self._about: Mapping[str, Any] = getattr(chain, "about", {}) if about is None else about
         self.start = secrets.token_hex(4)
         self.now = clock
@@ -125,35 +133,38 @@ class Engine:
         self.board = Board()
         self.marks = Marks()
         self.record = OpenRecord(path, clock)
-        self.meter = Meter(Http(url, timeout=timeout) if transport is None else transport)
+        self.meters = tuple(Meter(line) for line in transports(self.urls, transport, timeout))
         mirrored = path.with_name(f"{path.name}.mirror")
-        self._client = None if chain is None else self._new_client(path, mirrored, refresh, client_options)
-        self._evidence = None if self._client is None else self._new_evidence(self._client)
+        by_mirror_alone = chain is None and not self.several
+        self._client = None if by_mirror_alone else self._new_client(path, mirrored, refresh, client_options)
+        self._evidence = None if self._client is None or chain is None else self._new_evidence(self._client)
         self._lock = threading.Lock()
         self._shown: Position = self.switch.position
         self._building: tuple[int, float] | None = None
         self._observing: list[tuple[float, Sent, int]] = []
         self._unweighed: list[Sent] = []
-        last = None if self._client is None else self._client.status()["last"]
+        last = None if self._client is None or chain is None else self._client.status()["last"]
         self._read_here = last is not None and bool(last["mirror"])
-        self.presence = Presence(url, None if chain is None else chain.names, heartbeat, self.board)
-        self._estimate = None if self._client is None else Estimate(self._client, self.board)
+        self.presence = Presence(self.urls, None if chain is None else chain.names, heartbeat, self.board)
+        self._estimate = (
+            None if self._client is None else Estimate(self._client, self.board, always_private=chain is None)
+        )
         self.refresher = self._new_refresher(mirrored, refresh)
         self.jobs = JobQueue(self._run, self._settled, self._weigh, self._ended, self.board)
 
     def _new_client(self, path: Path, mirror: Path, refresh: float | None, options: dict[str, Any]) -> Client:
-        assert self.chain is not None
         client = Client(
-            self.url,
+            self.urls,
             self.chain,
             journal=path,
             observe=self._observed,
             progress=self._progressed,
-            transport=self.meter,
+            transport=self.meters,
             mirror=False if refresh is None else mirror,
             **options,
         )
-        client.status()  # opens the journal, so that a second gateway fails here
+        if self.chain is not None:  # without a model that takes names from a server, which may be down now
+            client.status()  # opens the journal, so that a second gateway fails here
         return client
 
     def _new_evidence(self, client: Client) -> Evidence | ModelEvidence:
@@ -168,16 +179,29 @@ class Engine:
         if self._client is not None and self._client.mirror is not None and interval is not None:
             refresh, mirror = self._client.refresh, self._client.mirror
         elif self._client is None:
-            mirror = MirrorClient(self.url, path, transport=self.meter)
+            mirror = MirrorClient(self.url, path, transport=self.meters[0])
             refresh = mirror.refresh
         else:
             return None
         _ = mirror.mirror  # opens the file, so that a second gateway fails here
-        return Refresher(refresh, mirror, interval or INTERVAL, self._always_private, self._refreshed, self.board)
+        return Refresher(refresh, mirror, interval or INTERVAL, self._mirror_serves, self._refreshed, self.board)
 
-    def _always_private(self) -> bool:
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one server."""
+        return len(self.urls) > 1
+
+    @property
+    def always_private(self) -> bool:
+        """Whether OFF hides as much as ON: without a model nobody knows what an open request would give away."""
+        return self.chain is None
+
+    def _mirror_serves(self) -> bool:
         """Whether the mirror is what serves clicks now."""
-        return self.chain is None or self.position.private
+        return not self.several and (self.always_private or self.position.private)
+
+    def _queries_that_left(self) -> int:
+        return sum(meter.queries_that_left for meter in self.meters)
 
     # -- requests ------------------------------------------------------------------------------------------
 
@@ -189,7 +213,7 @@ class Engine:
             if expected is not None and expected != stands:
                 word = "ON" if stands else "OFF"
                 raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
-            return stands
+            return stands or self.always_private
 
         return self.jobs.submit(self._index(source), key, private)
 
@@ -223,14 +247,15 @@ class Engine:
 
     def _run(self, job: Job) -> Message:
         self._observing = []
-        left_before = self.meter.queries_that_left
+        left_before = self._queries_that_left()
         try:
             return self._read(job)
         finally:
             self._keep_steps(job, left_before)
 
     def _read(self, job: Job) -> Message:
-        if self.refresher is not None and self.refresher.supported and (job.private or self._client is None):
+        by_mirror = not self.several and (job.private or self._client is None)
+        if by_mirror and self.refresher is not None and self.refresher.supported:
             try:
                 self.refresher.wait_for_first()
             except NoChanges:
@@ -239,7 +264,7 @@ class Engine:
             else:
                 return self._read_mirror(job)
         assert self._client is not None
-        return self._client.retry() if job.again else self._client.get(job.wanted, private=job.private)
+        return self._client.retry() if job.again else self._client.get(self.names[job.wanted], private=job.private)
 
     def _read_mirror(self, job: Job) -> Message:
         assert self.refresher is not None
@@ -257,7 +282,7 @@ class Engine:
 
     def _keep_steps(self, job: Job, left_before: int) -> None:
         """Note what was stored for a job and which of it left. A repeated request is the step that it was."""
-        left_now = self.meter.queries_that_left
+        left_now = self._queries_that_left()
         if job.again and job.steps and left_now > left_before:
             job.steps[-1] = Step(job.steps[-1].time, job.steps[-1].sent, left=True)
         ends = [begin for _, _, begin in self._observing[1:]]
@@ -302,16 +327,16 @@ class Engine:
         self.board.changed()
 
     def _assess(self, sent: Sent, wanted: int) -> Assessment:
-        if self._evidence is None:
-            return Assessment()
         try:
-            return self._evidence.add(sent, wanted)
+            if sent.vectors:
+                return assess_sums(sent, wanted, self._evidence)
+            return Assessment() if self._evidence is None else self._evidence.add(sent, wanted)
         except Exception as error:  # what is shown must not stop what is done
             log.warning("a step could not be weighed: %s", type(error).__name__)
             return Assessment()
 
     def _observed(self, sent: Sent) -> None:
-        self._observing.append((self.now(), sent, self.meter.queries_that_left))
+        self._observing.append((self.now(), sent, self._queries_that_left()))
 
     def _progressed(self, progress: Progress) -> None:
         self._building = (progress.sources, self.now()) if progress.state == "building" else None
@@ -336,7 +361,8 @@ class Engine:
         """Turn the switch; see `Switch.turn`."""
         was_private = self.position.private
         self.switch.turn(private=private, seconds=seconds, until=until)
-        if private and not was_private and self.refresher is not None and self.refresher.supported:
+        turned_on = private and not was_private and not self.several
+        if turned_on and self.refresher is not None and self.refresher.supported:
             self.refresher.refresh_soon()
         return self.position
 
@@ -358,28 +384,40 @@ class Engine:
             "start": self.start,
             "revision": revision,
             "now": self.now(),
-            "privacy": position.as_dict(),
+            "privacy": {**position.as_dict(), "always": self.always_private},
             "schedule": self.schedule(),
             "note": self.switch.note,
             "server": self.url,
+            "servers": self._servers(),
+            "on_missing": self._on_missing,
             "connected": self.presence.connected,
             "problem": self.presence.problem,
             "n": len(self.names),
             "model": None if self.chain is None else _shown_model(self.chain, self._about),
             "learning": {**self.record.as_dict(), "command": self._learn_command},
             "mirror": None if self.refresher is None else self.refresher.as_dict(),
-            "bytes": self.meter.as_dict(),
+            "bytes": _total([meter.as_dict() for meter in self.meters]),
             "next": None if self._estimate is None else self._estimate.as_dict(),
             "building": building and {"sources": building[0], "since": building[1]},
             "waiting": self.jobs.waiting,
             "level": self.log.level,
-            "steps": self.log.latest(SHOWN_STEPS),
+            "steps": self.log.latest(SHOWN_STEPS, self._views if self.several else None),
             "totals": asdict(self.log.totals),
             "posterior": self._posterior(),
             "names": list(names) if len(names) <= MOST_ROWS else None,
             "reading": self._reading_key(),
             "forecast": self._forecast(),
         }
+
+    def _servers(self) -> list[dict[str, Any]]:
+        """Each server: whether it is there, and what went to it and came from it, in bytes."""
+        looks = self.presence.as_list()
+        return [{**look, **meter.as_dict()} for look, meter in zip(looks, self.meters, strict=True)]
+
+    def _views(self, sent: Sent) -> list[list[int]]:
+        """What each server saw of a step."""
+        catalogue = self.presence.catalogue
+        return [] if catalogue is None else views_of(sent, self.names, catalogue)
 
     def _posterior(self) -> dict[str, Any] | None:
         return self._evidence.posterior if self._evidence is not None and self.log.level == "full" else None
@@ -422,6 +460,10 @@ class Engine:
             elif self.refresher is not None:
                 self.refresher.mirror.close()
         self.log.close()
+
+
+def _total(meters: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {key: sum(meter[key] for meter in meters) for key in ("sent", "received")}
 
 
 def _shown_model(model: Model, about: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,10 +13,10 @@ from onoff.gateway.board import Board
 
 
 class Estimate:
-    """Keeps both numbers up to date for the page; None where they are not known yet."""
+    """Keeps both numbers up to date for the page; None where they are not known yet. `always_private`: OFF is ON."""
 
-    def __init__(self, client: Client, board: Board) -> None:
-        self._client, self._board = client, board
+    def __init__(self, client: Client, board: Board, *, always_private: bool = False) -> None:
+        self._client, self._board, self._always_private = client, board, always_private
         self._messages: dict[str, float | None] = {"on": None, "off": None}
         self._wake = threading.Event()
         self._wake.set()
@@ -40,7 +40,8 @@ class Estimate:
             self._wake.clear()
             if self._closed:
                 return
-            found = {"on": self._expected(private=True), "off": self._expected(private=False)}
+            on = self._expected(private=True)
+            found = {"on": on, "off": on if self._always_private else self._expected(private=False)}
             if found != self._messages:
                 self._messages = found
                 self._board.changed()

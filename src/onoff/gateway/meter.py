@@ -1,12 +1,14 @@
-"""Meter: what really went over the line, in bytes, and whether anything left at all."""
+"""Meter: what really went over the line to one server, in bytes, and whether anything left at all."""
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import Any, Final
 
 from onoff import wire
 from onoff.client.exchange import Failure, Reply, Request, Transport
+
+QUERY_PATHS: Final = (wire.QUERY_PATH, wire.SUM_PATH)
 
 
 class Meter:
@@ -25,8 +27,8 @@ class Meter:
         with self._lock:
             self.sent += len(request.body) if left else 0
             self.received += len(reply.body) if isinstance(reply, Reply) else 0
-            self.queries_that_left += left and request.path == wire.QUERY_PATH
+            self.queries_that_left += left and request.path in QUERY_PATHS
         return reply
 
     def as_dict(self) -> dict[str, Any]:
-        return {"sent": self.sent, "received": self.received}
+        return {"sent": self.sent, "received": self.received, "queries": self.queries_that_left}

@@ -1,13 +1,15 @@
-"""Presence: whether a server is there that has our sources.
+"""Presence: whether the servers are there, and have our sources.
 
-A thread asks for the catalogue from time to time, always the same way and whatever is wanted, and more often while
-nobody answers.
+A thread asks each of them for the catalogue from time to time, always the same way and whatever is wanted, and more
+often while one does not answer.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 from onoff import wire
 from onoff.client.catalogue import fetch_catalogue, require_sources
@@ -20,15 +22,22 @@ HEARTBEAT_WHILE_GONE: Final = 2.0
 PROBE_TIMEOUT: Final = 5.0
 
 
-class Presence:
-    """Looks for the server at `url` every `heartbeat` seconds; `names` are the sources that it must have."""
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the last look at a server found. connected: None before the first one."""
 
-    def __init__(self, url: str, names: tuple[str, ...] | None, heartbeat: float, board: Board) -> None:
-        self.url, self.names = url, names
-        self.connected: bool | None = None
-        self.problem: str | None = None
-        self.catalogue: wire.Catalogue | None = None
-        self._transport = Http(url, timeout=PROBE_TIMEOUT)
+    connected: bool | None = None
+    problem: str | None = None
+    catalogue: wire.Catalogue | None = None
+
+
+class Presence:
+    """Looks for the servers at `urls` every `heartbeat` seconds; `names` are the sources that they must have."""
+
+    def __init__(self, urls: Sequence[str], names: tuple[str, ...] | None, heartbeat: float, board: Board) -> None:
+        self.urls, self.names = tuple(urls), names
+        self._looks = [Look() for _ in self.urls]
+        self._transports = [Http(url, timeout=PROBE_TIMEOUT) for url in self.urls]
         self._heartbeat = heartbeat
         self._board = board
         self.looked = threading.Event()  # the first look is over
@@ -36,9 +45,33 @@ class Presence:
         self._closed = False
         threading.Thread(target=self._beat, name="onoff-heartbeat", daemon=True).start()
 
+    @property
+    def connected(self) -> bool | None:
+        """Whether all servers are there; None: not known yet."""
+        found = {look.connected for look in self._looks}
+        return False if False in found else None if None in found else True
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with those that are not."""
+        return "; ".join(look.problem for look in self._looks if look.problem is not None) or None
+
+    @property
+    def catalogue(self) -> wire.Catalogue | None:
+        """The catalogue that a server told last."""
+        return next((look.catalogue for look in self._looks if look.catalogue is not None), None)
+
+    def as_list(self) -> list[dict[str, Any]]:
+        """Each server by itself, for the page."""
+        return [
+            {"url": url, "connected": look.connected, "problem": look.problem}
+            for url, look in zip(self.urls, self._looks, strict=True)
+        ]
+
     def report(self, connected: bool, problem: str | None) -> None:
-        """What a request has just found out."""
-        self.connected, self.problem = connected, problem
+        """What a request has just found out. Of several servers a failure does not say which: they are looked at."""
+        if connected or len(self.urls) == 1:
+            self._looks = [Look(connected, problem, look.catalogue) for look in self._looks]
         if not connected:
             self._wake.set()
         self._board.changed()
@@ -49,20 +82,22 @@ class Presence:
 
     def _beat(self) -> None:
         while not self._closed:
-            self._look()
+            for place in range(len(self.urls)):
+                self._look(place)
             self.looked.set()
             gone = self.connected is not True
             self._wake.wait(min(self._heartbeat, HEARTBEAT_WHILE_GONE) if gone else self._heartbeat)
             self._wake.clear()
 
-    def _look(self) -> None:
-        problem, catalogue = None, self.catalogue
+    def _look(self, place: int) -> None:
+        problem, catalogue = None, self._looks[place].catalogue
         try:
-            catalogue = fetch_catalogue(self.url, self._transport)
+            catalogue = fetch_catalogue(self.urls[place], self._transports[place])
             if self.names is not None:
                 require_sources(self.names, catalogue)
         except OnOffError as error:
             problem = error.message
-        if (problem is None, problem, catalogue) != (self.connected, self.problem, self.catalogue):
-            self.connected, self.problem, self.catalogue = problem is None, problem, catalogue
+        found = Look(problem is None, problem, catalogue)
+        if found != self._looks[place]:
+            self._looks[place] = found
             self._board.changed()

@@ -8,6 +8,9 @@ As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, source
 log` reads them. What was wanted is in no line. A step of which nothing left, because nobody answered, has `"sent":
 false` and counts in no total; it is written when the next step is, unless it leaves before.
 
+With several servers `"servers"` says how many, and `"sources"` is the set that the request was hidden in, which none of
+them sees. What each of them saw is on the page only: all of it together tells what was wanted.
+
 `"mirror": true`: since the step before something was read from the mirror, so the step was drawn as after everything.
 
 The file, if there is one, gets each line as it comes and is for its owner only; if it cannot be written any more it
@@ -21,7 +24,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -81,10 +84,15 @@ class SeenStep:
         line = {**seen, "cost": self.sent.cost, "time": moment, "session": self.sent.session}
         if self.after_reading:
             line["mirror"] = True
+        if self.sent.vectors:
+            line["servers"] = len(self.sent.vectors)
         return line if self.left else {**line, "sent": False}
 
-    def shown(self, level: str) -> dict[str, Any]:
-        """The same with what is known only here, for the page; many sources are summed up in bands."""
+    def shown(self, level: str, views: Views | None = None) -> dict[str, Any]:
+        """The same with what is known only here, for the page; many sources are summed up in bands.
+
+        `views` gives what each of several servers saw: lists of entries, or bands of what is not 0.
+        """
         weighed = asdict(self.weighed or Assessment())
         line = {
             **self.line(level),
@@ -96,10 +104,21 @@ class SeenStep:
         line["note"] = self.sent.note
         if level != "full":
             return line
+        if views is not None and self.sent.vectors:
+            line["views"] = [_view(entries) for entries in views(self.sent)]
         if self.sent.n > MOST_ROWS:
             del line["sources"]
             line["bands"] = bands(self.sent.sources, self.sent.n)
         return {**line, "wanted": self.wanted}
+
+
+Views = Callable[[Sent], list[list[int]]]
+
+
+def _view(entries: list[int]) -> dict[str, list[int] | list[float]]:
+    """What one server saw, as the page draws it."""
+    asked = tuple(source for source, entry in enumerate(entries) if entry)
+    return {"bands": bands(asked, len(entries))} if len(entries) > MOST_ROWS else {"entries": entries}
 
 
 def bands(sources: tuple[int, ...], n: int) -> list[float]:
@@ -211,11 +230,11 @@ class SeenLog:
         for step in list(self._steps):
             yield json.dumps(step.line(self.level)) + "\n"
 
-    def latest(self, count: int) -> list[dict[str, Any]]:
-        """The last steps, for the page."""
+    def latest(self, count: int, views: Views | None = None) -> list[dict[str, Any]]:
+        """The last steps, for the page; see `SeenStep.shown`."""
         if self.level == "counters":
             return []
-        return [step.shown(self.level) for step in list(self._steps)[-count:]]
+        return [step.shown(self.level, views) for step in list(self._steps)[-count:]]
 
     def close(self) -> None:
         with self._lock:

@@ -282,17 +282,21 @@ def running(
     host: str = "127.0.0.1",
     port: int = 0,
     feeds: Sequence[Feed] = (),
+    follow: str | None = None,
     **settings: float,
 ) -> Iterator[Running]:
     """A server on a free port of loopback, ready to answer, stopped at the end of the block.
 
-    `sources` are names, or names and their first messages. Without `store` everything is thrown away at the end.
+    `sources` are names, or names and their first messages. Without `store` everything is thrown away at the end. A
+    server that is to `follow` another one gets sources and messages from there; it may take a moment to have them.
     """
     with contextlib.ExitStack() as stack:
         if store is None:
             store = f"{stack.enter_context(tempfile.TemporaryDirectory(prefix='onoff-'))}/messages.db"
-        chosen = Settings(str(store), feeds=tuple(feeds), **settings)  # type: ignore[arg-type]
-        token = asyncio.run(_prepare(chosen.store, sources, frame_size))
+        chosen = Settings(str(store), feeds=tuple(feeds), follow=follow, **settings)  # type: ignore[arg-type]
+        if follow is not None:
+            asyncio.run(prepare_to_follow(chosen.store, follow))
+        token = "" if follow is not None else asyncio.run(_prepare(chosen.store, sources, frame_size))
         sock = stack.enter_context(listen(host, port))
         started: list[uvicorn.Server] = []
         failed: list[BaseException] = []

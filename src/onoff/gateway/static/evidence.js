@@ -1,6 +1,7 @@
 // The evidence: what left this computer, what it cost, and what the server can conclude. Drawn when it is looked at.
 
-import { $, drawn, element, mode, percent, plural, titled, when } from "./ui.js";
+import { showTogether, viewsOf } from "./servers.js";
+import { $, amount, drawn, element, mode, percent, plural, titled, when } from "./ui.js";
 
 const ROW = 24, TOP = 26, SHOWN = 40, MOST_BELIEFS = 8;
 
@@ -9,9 +10,9 @@ const bitsText = (bits) => `${bits === 0 ? "0" : bits.toFixed(3)} bits`;
 export function showEvidence(state, names) {
   const { totals } = state;
   const unsent = totals.unsent ? `, ${plural(totals.unsent, "request")} never left` : "";
-  $("evidence-short").textContent = totals.requests + totals.unsent === 0 ? "nothing yet" : `${plural(totals.requests, "request")}, ${plural(totals.messages, "message")}${unsent}`;
+  $("evidence-short").textContent = totals.requests + totals.unsent === 0 ? "nothing yet" : `${plural(totals.requests, "request")}, ${plural(amount(totals.messages), "message")}${unsent}`;
   if (!$("evidence").open) return;
-  showSeen(state, names); showCost(state); showBelief(state, names); showTable(state);
+  showSeen(state, names); showTogether(state, names); showCost(state); showBelief(state, names); showTable(state);
 }
 
 // How wide one request is drawn: all of them fill the width, within reason; more than fit are scrolled.
@@ -36,15 +37,22 @@ function chart(holder, labels, height, width, shapes, label) {
 }
 
 const why = (step) => (step.note ? `; ${step.note}` : "");
-const about = (step, n) => `request ${step.step}, ${when(step.time)}: privacy ${mode(step.private)}, ${step.cost} of ${n}${step.left ? "" : "; it never left"}${why(step)}`;
+const about = (step, n) => `request ${step.step}, ${when(step.time)}: privacy ${mode(step.private)}, ${amount(step.cost)} of ${n}${step.left ? "" : "; it never left"}${why(step)}`;
 
 function showSeen(state, names) {
-  const steps = state.steps.slice(-SHOWN), n = state.n;
+  const steps = state.steps.slice(-SHOWN);
   if (state.level !== "full" || steps.length === 0) {
     $("seen").replaceChildren(element("p", { class: "hint" }, state.level !== "full" ? "The log keeps no sets." : "Nothing yet."));
     return;
   }
-  const column = columnOf($("seen"), steps.length), bands = steps[0].bands?.length ?? 0;
+  if (state.servers.length === 1) return drawSeen($("seen"), steps, state.n, names, "the server");
+  const views = viewsOf(state, steps);
+  $("seen").replaceChildren(...views.map(({ panel }) => panel));
+  for (const { holder, steps: seen, url } of views) drawSeen(holder, seen, state.n, names, url);
+}
+
+function drawSeen(holder, steps, n, names, who) {
+  const column = columnOf(holder, steps.length), bands = steps[0].bands?.length ?? 0;
   const rows = bands || n, shapes = [];
   steps.forEach((step, t) => {
     const x = t * column;
@@ -57,8 +65,8 @@ function showSeen(state, names) {
   const label = (at) => (bands ? `${Math.floor(at * each) + 1}–${Math.floor((at + 1) * each)}` : names[at] ?? "");
   const labels = [["", 15], ...Array.from({ length: rows }, (_, at) => [label(at), TOP + at * ROW + 16])];
   const noted = steps.filter((step) => step.note).map((step) => `Request ${step.step}: ${step.note}.`).join(" ");
-  const text = `The last ${plural(steps.length, "request")}: which of ${n} sources the server was asked for. ${noted}`;
-  chart($("seen"), labels, TOP + rows * ROW + 24, steps.length * column + 4, shapes, text);
+  const text = `The last ${plural(steps.length, "request")}: which of ${n} sources ${who} was asked for. ${noted}`;
+  chart(holder, labels, TOP + rows * ROW + 24, steps.length * column + 4, shapes, text);
 }
 
 function cells(step, x, column, names) {
@@ -89,10 +97,10 @@ function bandCells(step, x, column, names) {
 }
 
 function showCost(state) {
-  const { totals, n } = state, steps = state.steps.filter((step) => step.left).slice(-SHOWN);
+  const { totals, n } = state, top = state.servers.length > 1 ? 2 : n, steps = state.steps.filter((step) => step.left).slice(-SHOWN);
   if (totals.requests === 0) return;
   const saved = totals.everything - totals.messages;
-  $("cost-text").textContent = `${totals.messages} messages for ${totals.requests} requests: ${percent(saved / totals.everything)} saved against asking for everything.`;
+  $("cost-text").textContent = `${amount(totals.messages)} messages for ${totals.requests} requests: ${percent(saved / totals.everything)} saved against asking for everything.`;
   const lines = [
     ["everything, always", totals.everything, "all", ""], ["onoff", totals.messages, "messages", "ours us"],
     ["lower bound", totals.unweighed === 0 ? totals.lower : null, "lower", ""], ["no privacy", totals.requests, "plain", "naive"],
@@ -100,22 +108,22 @@ function showCost(state) {
   $("totals").replaceChildren(...lines.flatMap(([text, value, id, kind]) => [
     element("span", { class: kind.includes("us") ? "us" : "" }, text),
     element("progress", { class: `bar ${kind}`, max: totals.everything, value: value ?? 0, "aria-label": text }),
-    element("span", { class: kind.includes("us") ? "us" : "", "data-total": id }, value === null ? "not known" : Number.isInteger(value) ? String(value) : value.toFixed(1)),
+    element("span", { class: kind.includes("us") ? "us" : "", "data-total": id }, value === null ? "not known" : amount(value)),
   ]));
   if (steps.length === 0) return $("cost").replaceChildren(element("p", { class: "hint" }, "The log keeps totals only."));
   const column = columnOf($("cost"), steps.length), width = steps.length * column + 4;
-  const high = 110, y = (value) => 10 + high * (1 - value / n);
-  const shapes = [n, 1].map((value) => drawn("line", { class: "rule", x1: 0, x2: width, y1: y(value), y2: y(value) }));
+  const high = 110, y = (value) => 10 + high * (1 - value / top);
+  const shapes = [top, 1].map((value) => drawn("line", { class: "rule", x1: 0, x2: width, y1: y(value), y2: y(value) }));
   steps.forEach((step, t) => {
     const x = t * column;
-    const bar = drawn("rect", { class: "asked", x: x + 4, y: y(step.cost), width: column - 8, height: high * step.cost / n, rx: 3, "data-step": step.step, "data-cost": step.cost });
+    const bar = drawn("rect", { class: "asked", x: x + 4, y: y(step.cost), width: column - 8, height: high * step.cost / top, rx: 3, "data-step": step.step, "data-cost": step.cost });
     const bound = step.lower === null ? "" : `; at least ${step.lower.toFixed(2)} on average`;
     const usual = step.expected === null ? "" : `, ${step.expected.toFixed(2)} expected`;
-    shapes.push(titled(bar, `request ${step.step}: ${step.cost} messages${usual}${bound}${why(step)}`));
+    shapes.push(titled(bar, `request ${step.step}: ${amount(step.cost)} messages${usual}${bound}${why(step)}`));
     if (step.lower !== null) shapes.push(drawn("line", { class: "bound", x1: x + 3, x2: x + column - 3, y1: y(step.lower), y2: y(step.lower), "data-step": step.step, "data-lower": step.lower }));
     shapes.push(drawn("text", { class: "number", x: x + column / 2, y: high + 28, "text-anchor": "middle" }, String(step.step)));
   });
-  chart($("cost"), [[String(n), y(n) + 4], ["1", y(1) + 4]], high + 34, width, shapes, `Messages downloaded in each of the last ${steps.length} requests, of ${n}.`);
+  chart($("cost"), [[String(top), y(top) + 4], ["1", y(1) + 4]], high + 34, width, shapes, `Messages downloaded in each of the last ${steps.length} requests, of ${n}.`);
 }
 
 function showBelief(state, names) {
@@ -151,5 +159,5 @@ function showBelief(state, names) {
 function showTable(state) {
   const cell = (text) => element("td", {}, text);
   $("steps").replaceChildren(...state.steps.slice(-SHOWN).reverse().map((step) => element("tr", {},
-    cell(String(step.step)), cell(when(step.time)), cell(mode(step.private)), cell(step.left ? `${step.cost} of ${state.n}` : "never left"), cell(step.note ?? ""))));
+    cell(String(step.step)), cell(when(step.time)), cell(mode(step.private)), cell(step.left ? `${amount(step.cost)} of ${state.n}` : "never left"), cell(step.note ?? ""))));
 }

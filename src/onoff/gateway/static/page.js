@@ -5,6 +5,7 @@ import { showEvidence } from "./evidence.js";
 import { showLearning, startLearning } from "./learning.js";
 import { leavingDialog } from "./message.js";
 import { names, showReader, startReader } from "./reader.js";
+import { several, severalSentence } from "./servers.js";
 import { $, countdown, mode, when } from "./ui.js";
 
 let state = null; // as the engine told it last
@@ -25,7 +26,7 @@ function showSwitch() {
   knob.disabled = !known;
   knob.setAttribute("aria-checked", known ? String(state.privacy.private) : "mixed");
   $("switch-name").textContent = `Privacy: ${{ on: "ON", off: "OFF", gone: "not connected" }[name]}`;
-  $("word").textContent = { on: "ON", off: "OFF", gone: "Not connected" }[name];
+  $("word").textContent = { on: "ON", off: "OFF", gone: known && several(state) && state.connected === false ? "A server is missing" : "Not connected" }[name];
   $("sentence").textContent = sentence(name, known);
   document.title = { on: "ON · onoff", off: "OFF · onoff", gone: "not connected · onoff" }[name];
   for (const control of ["timer-to", "timer-for", "timer-until", "timer-start", "timer-stop", "schedule-rules", "schedule-save"]) $(control).disabled = !known;
@@ -37,6 +38,7 @@ function showSwitch() {
 function sentence(name, known) {
   if (refused) return "This page has no token, or an old one. Open the address that `onoff gateway` printed.";
   if (!known) return "The gateway does not answer. It may have been stopped; this page looks for it every second.";
+  if (several(state)) return severalSentence(state, name);
   if (name === "on" || (name === "off" && state.model === null)) return "Hidden. The server cannot tell which source you want.";
   if (name === "off") return "Asking openly, the past stays hidden.";
   const why = state.connected === null ? "Looking for the server." : `The server does not answer: ${state.problem}.`;
@@ -96,7 +98,7 @@ function showProgress() {
 async function show() {
   showSwitch();
   if (state === null) return;
-  $("server").textContent = state.server;
+  $("server").textContent = state.servers.map((server) => server.url).join(" and ");
   showLearning(state);
   if (document.activeElement !== $("schedule-rules")) $("schedule-rules").value = state.schedule.rules.join("\n");
   showProgress();

@@ -3,6 +3,7 @@
 
 import { call, put } from "./api.js";
 import { framed, leave } from "./message.js";
+import { several, severalCost } from "./servers.js";
 import { $, ago, bytesText, element, mode, when } from "./ui.js";
 
 const PAGE = 60; // rows that are drawn at a time
@@ -87,15 +88,16 @@ function row(source) {
 
 function showCosts() {
   const { mirror, next, privacy, forecast, model } = state;
-  const inMirror = mirror !== null && mirror.supported && (privacy.private || model === null);
+  const inMirror = !several(state) && mirror !== null && mirror.supported && (privacy.private || model === null);
   $("sources-hint").textContent = inMirror ? "All of them are on this computer: open what you like, nobody is asked."
     : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: asked openly; what was private stays hidden.";
-  $("next-cost").textContent = nextCost(inMirror, next, privacy, forecast);
+  if (several(state)) $("sources-hint").textContent = "Choose one: every server is asked, and none of them learns which.";
+  $("next-cost").textContent = several(state) ? severalCost(state) : nextCost(inMirror, next, privacy, forecast);
   const has = mirror !== null && mirror.supported;
   $("mirror").hidden = !has;
   if (!has) return;
   const age = mirror.refreshed === null ? null : Math.max(0, state.now - mirror.refreshed);
-  const parts = [age === null ? "Not fetched yet" : `As of ${when(mirror.refreshed, state.now)}, ${ago(age)}`, `${bytesText(mirror.used_today)} received today`];
+  const parts = [...(several(state) ? ["Copies for feed readers"] : []), age === null ? "Not fetched yet" : `As of ${when(mirror.refreshed, state.now)}, ${ago(age)}`, `${bytesText(mirror.used_today)} received today`];
   if (mirror.problem !== null) parts.push(`the last refresh failed: ${mirror.problem}`);
   $("mirror-text").textContent = parts.join(" · ");
 }
@@ -155,12 +157,12 @@ function bring() {
 
 async function showMessage(name, answer) {
   const head = (field) => answer.headers.get(field);
-  const on = head("x-privacy-mode") === "on", local = head("x-mirror") === "yes";
+  const on = head("x-privacy-mode") === "on", local = head("x-mirror") === "yes", fetched = local && Number(head("x-cost-messages")) > 0;
   $("message-body").dataset.ready = "false";
   $("message-title").textContent = name;
   const time = head("x-message-time");
   $("message-about").replaceChildren(element("ul", { class: "chips" },
-    element("li", { class: on ? "chip-on" : "chip-off" }, local ? "read here, nobody was asked" : `asked with privacy ${mode(on)}`),
+    element("li", { class: on ? "chip-on" : "chip-off" }, fetched ? "a server is missing: everything was fetched from another" : local ? "read here, nobody was asked" : `asked with privacy ${mode(on)}`),
     ...(local ? [element("li", {}, `fetched ${ago(Number(head("x-age")))}`)] : [element("li", {}, `${head("x-cost-messages")} of ${head("x-sources")} messages downloaded, ${bytesText(Number(head("x-cost-bytes")))}`)]),
     element("li", {}, time === null ? "nothing published yet" : `published ${when(new Date(time) / 1000, state.now)}`),
     ...(head("x-note") ? [element("li", {}, head("x-note"))] : [])));

@@ -26,8 +26,9 @@ export function titled(shape, text) {
 }
 
 export const mode = (isPrivate) => (isPrivate ? "ON" : "OFF");
+export const amount = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(1));
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
-export const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
+export const plural = (count, word) => `${count} ${word}${Number(count) === 1 ? "" : "s"}`;
 
 const two = (number) => String(number).padStart(2, "0");
 

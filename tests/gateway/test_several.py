@@ -1,0 +1,167 @@
+"""A gateway before several servers: each sees a set of its own, all are needed, and the page is told all of it."""
+
+import contextlib
+import json
+
+import pytest
+from tests.support.gateway import QUIET, gateway
+from tests.support.waiting import until
+from tests.support.world import NAMES, World, listening
+
+from onoff import wire
+from onoff.audit.transcript import audit_log, parse_line
+from onoff.client import Sent
+from onoff.client.forecast import cost_of_set
+from onoff.gateway.engine import Engine
+from onoff.gateway.several import assess_sums, views_of
+from onoff.model.chain import MarkovChain
+
+SELDOM = 3600.0
+
+
+class Two:
+    """Two servers that hold the same messages, of which one may be turned away from."""
+
+    def __init__(self, stack):
+        self.worlds, self.down = [World(), World()], set()
+        self.urls, self.sums = [], [[], []]
+        for place, world in enumerate(self.worlds):
+            self.urls.append(stack.enter_context(listening(world, self._deliver(place))).url)
+
+    def refreshes(self):
+        """How often each server was asked what changed."""
+        return [sum(path.startswith(wire.CHANGES_PATH) for _, path, _, _ in world.requests) for world in self.worlds]
+
+    def _deliver(self, place):
+        def deliver(connection, path, raw):
+            if place in self.down:
+                return  # closed without an answer
+            if path == wire.SUM_PATH:
+                self.sums[place].append(raw)
+            connection.sendall(raw)
+
+        return deliver
+
+
+@pytest.fixture
+def two():
+    with contextlib.ExitStack() as stack:
+        yield Two(stack)
+
+
+OPTIONS = {"tick": 0.0, "attempts": 1}
+
+
+def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two):
+    with gateway(tmp_path, url=two.urls, refresh=SELDOM) as local:
+        for name, private in [("beta", True), ("gamma", False), ("alpha", True), ("alpha", False)]:
+            local.turn(private=private)
+            answer = local.get(f"/v1/sources/{name}")
+            assert answer.body == f"first of {name}".encode()
+            assert answer.headers["x-privacy-mode"] == ("on" if private else "off")
+            assert answer.headers["x-mirror"] == "no"
+        until(lambda: local.engine.snapshot()["steps"][-1]["weighed"])
+        state = local.get("/v1/state").json
+        assert [len(sums) for sums in two.sums] == [4, 4]
+        assert [server["url"] for server in state["servers"]] == two.urls
+        assert [server["queries"] for server in state["servers"]] == [4, 4]
+        assert state["bytes"]["received"] == sum(server["received"] for server in state["servers"])
+        assert state["privacy"]["always"] is False
+        for step in state["steps"]:
+            first, second = (view["entries"] for view in step["views"])
+            assert sum(first) % 2 == 0
+            assert [a != b for a, b in zip(first, second, strict=True)] == [x == step["wanted"] for x in range(4)]
+            assert step["cost"] == any(first) + any(second)
+            assert step["expected"] == cost_of_set(len(step["sources"]), 2)
+            assert step["bits"] == 0
+        assert state["totals"]["messages"] == sum(step["cost"] for step in state["steps"])
+        lines = [json.loads(line) for line in local.get("/v1/log").body.splitlines()]
+        assert all(line["servers"] == 2 and "views" not in line and "wanted" not in line for line in lines)
+        assert "vectors" not in local.get("/v1/log").body.decode()
+        assert two.refreshes() == [0, 0]  # nothing polls feeds, so nothing is mirrored
+        audited = audit_log((parse_line(line, 1) for line in local.engine.log.lines()), local.engine.chain, "single")
+        assert (audited.queries, audited.faults) == (4, [])
+
+
+def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_path, two):
+    with gateway(tmp_path, url=two.urls, chain=False, refresh=SELDOM, **OPTIONS) as local:
+        until(lambda: local.engine.names == NAMES)
+        local.turn(private=False)
+        answer = local.get("/v1/sources/delta", X_Privacy_Expected="off")
+        assert (answer.body, answer.headers["x-privacy-mode"]) == (b"first of delta", "on")
+        until(lambda: local.engine.snapshot()["steps"][-1]["weighed"])
+        state = local.get("/v1/state").json
+        assert state["privacy"] == {"private": False, "until": None, "ran_out": None, "always": True}
+        assert [step["private"] for step in state["steps"]] == [True]
+        assert state["model"] is None
+        assert state["posterior"] is None
+        until(lambda: local.engine.snapshot()["next"] == {"on": cost_of_set(4, 2), "off": cost_of_set(4, 2)})
+
+
+@pytest.mark.parametrize("chain", [None, False])
+@pytest.mark.parametrize("down", [0, 1])
+def test_a_server_that_is_down_is_named_and_the_same_request_works_when_it_is_back(tmp_path, two, chain, down):
+    options = {} if chain is None else OPTIONS
+    with gateway(tmp_path, url=two.urls, chain=chain, refresh=SELDOM, heartbeat=0.05, **options) as local:
+        until(lambda: local.engine.presence.connected)
+        assert local.get("/v1/sources/alpha").status == 200
+        two.down = {down}
+        failed = local.get("/v1/sources/beta", Idempotency_Key="mine")
+        assert failed.status == 504
+        assert two.urls[down] in failed.json["title"]
+        assert "all servers are needed" in failed.json["hint"]
+        until(lambda: local.engine.presence.connected is False)
+        state = local.get("/v1/state").json
+        assert [server["connected"] for server in state["servers"]] == [place != down for place in range(2)]
+        assert two.urls[down] in state["problem"]
+        two.down = set()
+        assert local.get("/v1/sources/beta", Idempotency_Key="mine").body == b"first of beta"
+        until(lambda: local.engine.presence.connected)
+
+
+def test_everything_from_the_other_server_where_that_is_allowed(tmp_path, two):
+    with gateway(tmp_path, url=two.urls, refresh=SELDOM, on_missing="everything") as local:
+        assert local.get("/v1/sources/alpha").status == 200
+        two.down = {0}
+        answer = local.get("/v1/sources/gamma")
+        assert (answer.body, answer.headers["x-mirror"]) == (b"first of gamma", "yes")
+        assert answer.headers["x-cost-messages"] == "4"
+        assert local.get("/v1/state").json["on_missing"] == "everything"
+
+
+def test_feeds_come_from_the_mirror_of_the_first_and_are_no_request(tmp_path, two):
+    with gateway(tmp_path, url=two.urls, refresh=SELDOM) as local:
+        for name in NAMES:
+            assert f"first of {name}" in local.get(f"/v1/feeds/{name}").body.decode()
+        assert two.sums == [[], []]
+        assert two.refreshes() == [1, 0]
+
+
+def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
+    two.down = {0, 1}
+    engine = Engine(two.urls, None, tmp_path / "journal", heartbeat=QUIET, refresh=SELDOM, **OPTIONS)
+    try:
+        assert engine.names == ()
+        until(lambda: engine.presence.connected is False)
+        two.down = set()
+        until(lambda: engine.names == NAMES)
+        assert engine.request("beta").result(30) == b"first of beta"
+    finally:
+        engine.close()
+
+
+def test_entries_are_shown_in_the_order_of_the_page_and_not_after_the_catalogue_changed():
+    known = wire.Catalogue(("x", "b", "a"), None)
+    sent = Sent("", 0, (0, 1), 2, True, vectors=(b"\0\1\1", b"\0\0\1"))
+    assert views_of(sent, ("a", "b"), known) == [[1, 1], [1, 0]]
+    assert views_of(sent, ("a", "b"), wire.Catalogue(("a", "b"), None)) == []
+    assert views_of(sent, ("a", "c"), known) == []
+
+
+def test_a_private_step_costs_what_the_best_code_does_and_an_open_one_claims_no_bound():
+    chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
+    assert chain.n == 2
+    on = assess_sums(Sent("", 0, (0, 1), 2, True, vectors=(b"\1\1", b"\0\1")), 0, None)
+    assert (on.expected, on.lower, on.bits) == (1.5, 1.5, 0.0)
+    off = assess_sums(Sent("", 1, (0,), 2, False, vectors=(b"\0\0", b"\1\0")), 0, None)
+    assert (off.expected, off.lower) == (1.0, 1.0)
