@@ -14,6 +14,7 @@ from tests.support.waiting import until
 from tests.support.world import NAMES, World
 
 from onoff import wire
+from onoff.gateway import refresher
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 
@@ -91,6 +92,22 @@ def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
         local.get("/v1/sources/alpha")
         local.get("/v1/sources/beta")
         assert refreshes(local.world) <= before + 1  # one may have been under way
+
+
+def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until_it_has_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(refresher, "FILLING_SECONDS", 0.02)
+    world = World()
+    world.forget("beta")
+    with gateway(tmp_path, refresh=3600.0, world=world) as local:
+        until(lambda: refreshes(world) >= 3)
+        world.publish("beta", b"here now")
+        until(lambda: local.get("/v1/sources/beta").body == b"here now")
+        until(lambda: not local.engine.refresher._wanted())
+        assert local.engine.refresher._pause == 3600.0
+        world.forget("beta")
+        local.engine.refresher._filled_by = 0.0  # two minutes later nobody is waited for
+        local.engine.refresher.wait(local.engine.refresher.refresh_soon())
+        assert local.engine.refresher._pause == 3600.0
 
 
 def test_an_open_request_after_a_private_reading_hides_it(local):

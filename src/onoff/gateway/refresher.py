@@ -1,6 +1,7 @@
 """Refresher: keeps the mirror up to date by schedule, never because of what is read.
 
-    ON        when it is switched on, then every `interval` seconds
+    ON        when it is switched on, then every `interval` seconds; every `FILLING_SECONDS` in the first two minutes
+              while there are sources without a message, as before a server that is fetching its feeds
     OFF       only when a program polls feed addresses and the mirror is older than that
     always    when somebody presses the button
 
@@ -23,6 +24,9 @@ from onoff.gateway.board import Board
 INTERVAL: Final = 300.0
 RETRY_SECONDS: Final = 5.0
 LOOK_SECONDS: Final = 1.0
+FILLING_SECONDS: Final = 5.0
+FILLING_FOR: Final = 120.0
+"""Seconds from the start for which a server may be taken to be filling its store."""
 PATIENCE: Final = 60.0
 """Seconds that a reader waits for the first refresh, or a feed reader for one that is due."""
 
@@ -65,6 +69,8 @@ class Refresher:
         self._asked = 0  # of these, how many somebody waits for
         self._retry_at = 0.0
         self._closed = False
+        self._incomplete = False  # sources without a message
+        self._filled_by = time.monotonic() + FILLING_FOR
         self._thread = threading.Thread(target=self._work, name="onoff-refresh", daemon=True)
         self._thread.start()
 
@@ -125,7 +131,13 @@ class Refresher:
 
     def _due(self) -> bool:
         age = self.mirror.age
-        return age is None or age >= self.interval
+        return age is None or age >= self._pause
+
+    @property
+    def _pause(self) -> float:
+        """Seconds between two refreshes now."""
+        filling = self._incomplete and time.monotonic() < self._filled_by
+        return min(self.interval, FILLING_SECONDS) if filling else self.interval
 
     def _work(self) -> None:
         while True:
@@ -147,13 +159,14 @@ class Refresher:
     def _patience(self) -> float:
         """Seconds until it may be time; what somebody asks for wakes the thread at once."""
         age = self.mirror.age
-        return LOOK_SECONDS if age is None else max(0.01, min(LOOK_SECONDS, self.interval - age))
+        return LOOK_SECONDS if age is None else max(0.01, min(LOOK_SECONDS, self._pause - age))
 
     def _attempt(self) -> None:
         outcome: Refresh | OnOffError
         problem: OnOffError | None = None
         try:
             outcome = self._refresh()
+            self._incomplete = not all(state.version for state in self.mirror.sources())
             self.per_hour = self.mirror.changed_per_hour()  # here, where it cannot tell what is read
         except NoChanges as error:
             outcome = problem = error
