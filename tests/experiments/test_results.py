@@ -45,7 +45,7 @@ def test_the_page_has_every_section_and_figure(small):
     assert re.findall(r"<!-- section (\w+) -->", page) == list(results.SECTIONS)
     shown = set(re.findall(r"\(figures/([\w-]+\.png)\)", page))
     assert shown == {path.name for path in (folder / "docs" / "figures").iterdir()}
-    assert len(shown) == 9
+    assert len(shown) == 10
     assert page.count("* Made by `") == len(shown)
     assert "| ring | 4 |" in page
     assert "900 users" in page

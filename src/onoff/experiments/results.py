@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from onoff import figures
+from onoff.experiments import day as one_day
 from onoff.experiments import msnbc as news_site
 from onoff.experiments import plots, several
 from onoff.experiments import readers as real_readers
@@ -57,6 +58,7 @@ class PageSettings:
     users: int = 2000
     readers: int = 500
     side: int = 5
+    days: int = 5
 
     @property
     def has_data(self) -> bool:
@@ -172,11 +174,17 @@ def servers(settings: PageSettings) -> Section | None:
     return None
 
 
+def day(settings: PageSettings) -> Section:
+    """A day of a reader in bytes, in a module of its own."""
+    return one_day.day_section(settings.days)
+
+
 SECTIONS: dict[str, Callable[[PageSettings], Section | None]] = {
     "paper": paper,
     "msnbc": msnbc,
     "readers": readers,
     "servers": servers,
+    "day": day,
     "families": families,
     "location": location,
 }
@@ -246,7 +254,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     given = parser.parse_args(arguments)
     few = (
-        {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "readers": 200, "side": 3}
+        {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "readers": 200, "side": 3, "days": 1}
         if given.quick
         else {}
     )
