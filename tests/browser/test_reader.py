@@ -233,17 +233,47 @@ def test_without_a_model_the_page_says_so_and_what_off_would_save(visitor, tmp_p
 # -- for everybody -----------------------------------------------------------------------------------------
 
 
-def test_the_keyboard_alone_reads_a_message_and_turns_the_switch(visitor, mirrored):
-    visit = visitor().open(mirrored)
-    keys = visit.page.keyboard
+def by_tab(visit):
+    """Presses Tab until what it is called with has the focus."""
 
     def until_focused(selector):
         for _ in range(40):
             if visit.page.evaluate(f"document.activeElement.matches({json.dumps(selector)})"):
                 return
-            keys.press("Tab")
+            visit.page.keyboard.press("Tab")
         raise AssertionError(f"{selector} is not reached by Tab")
 
+    return until_focused
+
+
+def test_the_keyboard_alone_goes_into_a_message_to_a_link_and_back_on_a_phone(visitor, tmp_path):
+    world = World(frame_size=8192)
+    entries = [
+        {"title": "T", "link": "http://a.example/", "time": 1, "html": "<p><a href='http://b.example/'>b</a></p>"}
+    ]
+    world.messages["gamma"] = wire.WireMessage(2, 1000, wire.ENTRY_TYPE, json.dumps({"entries": entries}).encode())
+    with gateway(tmp_path, world=world, refresh=SELDOM) as local:
+        visit = visitor(**PHONE).open(local)
+        keys, until_focused = visit.page.keyboard, by_tab(visit)
+        until_focused(".tile[data-source=gamma]")
+        keys.press("Space")
+        visit.see("#message-body[data-ready=true]")
+        for place, host in (("#message-body h3 button", "a.example"), ("#message-body iframe", "b.example")):
+            until_focused(place)
+            keys.press("Enter")
+            visit.see("#leaving")
+            assert visit.text("#leaving-host") == host
+            keys.press("Escape")
+            visit.gone("#leaving")
+        until_focused("#back")
+        keys.press("Enter")
+        assert visit.page.evaluate("document.activeElement.dataset.source") == "gamma"
+        visit.check(local)
+
+
+def test_the_keyboard_alone_reads_a_message_and_turns_the_switch(visitor, mirrored):
+    visit = visitor().open(mirrored)
+    keys, until_focused = visit.page.keyboard, by_tab(visit)
     until_focused("#switch")
     keys.press("Space")
     visit.see("#word:text-is('OFF')")
