@@ -132,3 +132,48 @@ def test_every_error_of_the_tree_is_at_the_top() -> None:
     tree = {name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)}
     assert tree <= set(onoff.__all__)
     assert all(getattr(onoff, name) is getattr(errors, name) for name in tree)
+
+
+# Names that several modules may define, and why.
+SHARED_NAMES = {
+    "NAME": "of a scheme: every module of `schemes` has one, and its Scheme record names it",
+    "build": "of a scheme: likewise",
+    "claims": "of a part of the paper: what it states, collected by `experiments.paper`",
+    "log": "the logger of its module",
+}
+
+
+def public_names(tree):
+    """The public classes, functions and values that a module defines at its top level."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found = [node.name]
+        elif isinstance(node, ast.Assign):
+            found = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found = [node.target.id]
+        else:
+            found = []
+        yield from (name for name in found if not name.startswith("_"))
+
+
+def homes_of_names(sources):
+    """The modules that define each public name, from (module, source) pairs."""
+    homes = {}
+    for module, source in sources:
+        for name in public_names(ast.parse(source)):
+            homes.setdefault(name, set()).add(module)
+    return homes
+
+
+def test_a_public_name_has_one_home():
+    homes = homes_of_names((name, path.read_text()) for name, path in modules())
+    shared = {name: sorted(where) for name, where in homes.items() if len(where) > 1}
+    assert {name: where for name, where in shared.items() if name not in SHARED_NAMES} == {}
+    assert set(SHARED_NAMES) <= set(shared)  # the list holds nothing else
+
+
+def test_the_test_of_names_sees_classes_functions_and_values():
+    first = "class A: ...\ndef f(): ...\nasync def g(): ...\nx = 1\ny: int = 2\n_hidden = 3\n"
+    homes = homes_of_names([("one", first), ("two", first), ("three", "def h():\n    x = 1\n")])
+    assert homes == {name: {"one", "two"} for name in ("A", "f", "g", "x", "y")} | {"h": {"three"}}

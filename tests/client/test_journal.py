@@ -307,10 +307,10 @@ def test_an_older_schema_is_migrated_and_its_row_kept(path, monkeypatch):
     def add_a_table(database):
         database.execute("CREATE TABLE more (id)")
 
-    monkeypatch.setattr(journals, "MIGRATIONS", (*journals.MIGRATIONS, add_a_table))
+    monkeypatch.setattr(journals, "JOURNAL_MIGRATIONS", (*journals.JOURNAL_MIGRATIONS, add_a_table))
     journal = Journal(path)
     assert journal.found == RECORD
-    assert journal._database.connection.execute("PRAGMA user_version").fetchone() == (len(journals.MIGRATIONS),)
+    assert journal._database.connection.execute("PRAGMA user_version").fetchone() == (len(journals.JOURNAL_MIGRATIONS),)
     assert journal._database.connection.execute("SELECT count(*) FROM more").fetchone() == (0,)
     journal.close()
 
@@ -323,7 +323,7 @@ def test_a_migration_that_fails_leaves_the_journal_as_it_was(path, monkeypatch):
         raise MemoryError
 
     with monkeypatch.context() as patch:
-        patch.setattr(journals, "MIGRATIONS", (*journals.MIGRATIONS, fail))
+        patch.setattr(journals, "JOURNAL_MIGRATIONS", (*journals.JOURNAL_MIGRATIONS, fail))
         with pytest.raises(MemoryError):
             Journal(path)
     assert reopened(path) == (RECORD, None)

@@ -162,7 +162,7 @@ def test_nothing_to_learn_is_refused(tmp_path, content, how, complaint):
 
 
 def test_too_many_sources_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "MOST_SOURCES", 3)
+    monkeypatch.setattr(module, "MOST_LEARNT_SOURCES", 3)
     with pytest.raises(InvalidInput, match="more than 3"):
         learnt(tmp_path / "t.txt", "a b c d\n")
 

@@ -9,7 +9,7 @@ import pytest
 from onoff.experiments import msnbc, results
 from onoff.experiments.families import browsing
 from onoff.experiments.page import markdown_table
-from onoff.experiments.results import main
+from onoff.experiments.results import write_results
 from onoff.model.chain import MarkovChain
 
 SPEC = 'schemes = ["greedy", "race", "optimal"]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
@@ -40,7 +40,7 @@ def small(tmp_path, monkeypatch):
 @pytest.mark.slow(reason="makes the whole page of results, small")
 def test_the_page_has_every_section_and_figure(small):
     folder, options = small
-    main(options)
+    write_results(options)
     page = (folder / "docs" / "results.md").read_text()
     assert re.findall(r"<!-- section (\w+) -->", page) == list(results.SECTIONS)
     shown = set(re.findall(r"\(figures/([\w-]+\.png)\)", page))
@@ -53,18 +53,18 @@ def test_the_page_has_every_section_and_figure(small):
 
 def test_one_section_is_made_again_and_missing_data_is_said(small, monkeypatch, capsys):
     folder, options = small
-    main([*options, "--only", "location"])
+    write_results([*options, "--only", "location"])
     page = folder / "docs" / "results.md"
     first = page.read_text()
     assert "Not made yet" in first
     monkeypatch.setenv("ONOFF_DATA", str(folder / "nowhere"))
     page.write_text(first.replace("Not made yet", "Kept from before", 1))
-    main([*options, "--only", "msnbc"])
+    write_results([*options, "--only", "msnbc"])
     assert "no data set at" in capsys.readouterr().err
     second = page.read_text()
     assert "Kept from before" in second
     assert "Location on a street grid" in second
-    main([*options, "--only", "location"])
+    write_results([*options, "--only", "location"])
     assert page.read_text() == second
 
 

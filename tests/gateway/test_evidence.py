@@ -6,7 +6,7 @@ from tests.support.world import P4
 
 from onoff.audit.step import plain_request_leak
 from onoff.client import Sent
-from onoff.gateway.evidence import MOST_SOURCES, Assessment, Evidence
+from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, Evidence
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.cache import TableCache
@@ -92,7 +92,7 @@ def test_a_query_drawn_without_a_table_is_not_weighed():
 
 
 def test_too_many_sources_are_not_weighed():
-    n = MOST_SOURCES + 1
+    n = MOST_WEIGHED_SOURCES + 1
     chain = MarkovChain(np.full((n, n), 1 / n))
     evidence = Evidence(chain, TableCache(chain, "single"), None)
     assert evidence.add(Sent("s", 0, tuple(range(n)), n, True), 0) == Assessment()

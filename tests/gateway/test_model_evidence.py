@@ -10,7 +10,7 @@ from tests.support.world import NAMES, P4, World, listening
 
 from onoff.client import Sent
 from onoff.gateway.engine import Engine
-from onoff.gateway.evidence import MOST_SOURCES, Assessment
+from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment
 from onoff.gateway.model_evidence import ModelEvidence
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
@@ -79,7 +79,7 @@ def test_what_is_not_known_is_not_weighed():
     raced = ModelEvidence(MODEL, TableCache(MODEL, "race"))
     raced.add(Sent("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
     assert raced.add(Sent("s", 1, (0, 1), 4, False), 1).expected is None
-    large = RequestModel(np.full((1, 1, MOST_SOURCES + 1), 1 / (MOST_SOURCES + 1)), [()])
+    large = RequestModel(np.full((1, 1, MOST_WEIGHED_SOURCES + 1), 1 / (MOST_WEIGHED_SOURCES + 1)), [()])
     assert ModelEvidence(large, TableCache(large, "race")).add(Sent("s", 0, (0,), 300, True), 0) == Assessment()
 
 

@@ -7,7 +7,7 @@ import pytest
 from onoff import wire
 from onoff.client import Copy
 from onoff.gateway.present import (
-    MOST_ENTRIES,
+    MOST_READABLE_ENTRIES,
     ReadableEntry,
     entries_of,
     for_browser,
@@ -36,8 +36,8 @@ def test_entries_come_in_their_order_with_clean_html():
     assert entries_of(message(wire.ENTRY_TYPE, entry)) == (
         ReadableEntry("<b>T</b>", "https://x.example/1", 7, html="<p>Hi</p>"),
     )
-    many = {"entries": [second] * (MOST_ENTRIES + 1)}
-    assert len(entries_of(message(wire.ENTRY_TYPE, many))) == MOST_ENTRIES
+    many = {"entries": [second] * (MOST_READABLE_ENTRIES + 1)}
+    assert len(entries_of(message(wire.ENTRY_TYPE, many))) == MOST_READABLE_ENTRIES
     assert entries_of(message("text/plain", "", version=0)) == ()
 
 

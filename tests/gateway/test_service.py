@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from onoff.cli import run
-from onoff.gateway.service import UNIT, unit_path
+from onoff.gateway.service import SERVICE_NAME, unit_path
 
 ARGUMENTS = ["--server", "http://127.0.0.1:1", "--log", '/tmp/a "b" 100%$X/seen.jsonl']
 
@@ -32,17 +32,17 @@ def gateway(monkeypatch, *words):
 
 def test_it_is_written_started_and_removed(systemctl, tmp_path, monkeypatch, capsys):
     assert gateway(monkeypatch, *ARGUMENTS, "--install") == 0
-    path = tmp_path / "config" / "systemd" / "user" / UNIT
+    path = tmp_path / "config" / "systemd" / "user" / SERVICE_NAME
     assert path == unit_path()
     text = path.read_text()
     (command,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     assert command.endswith('"gateway" "--server" "http://127.0.0.1:1" "--log" "/tmp/a \\"b\\" 100%%$$X/seen.jsonl"')
     assert f'"{sys.executable}"' in command
     assert "--install" not in text
-    assert systemctl.read_text().splitlines() == ["--user daemon-reload", f"--user enable --now {UNIT}"]
+    assert systemctl.read_text().splitlines() == ["--user daemon-reload", f"--user enable --now {SERVICE_NAME}"]
     assert gateway(monkeypatch, *ARGUMENTS, "--uninstall") == 0
     assert not path.exists()
-    assert f"--user disable --now {UNIT}" in systemctl.read_text()
+    assert f"--user disable --now {SERVICE_NAME}" in systemctl.read_text()
     capsys.readouterr()
     assert gateway(monkeypatch, *ARGUMENTS, "--uninstall") == 3
     assert "there is no such service" in capsys.readouterr().err

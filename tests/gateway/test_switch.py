@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from onoff.errors import InvalidInput, JournalWriteFailed
-from onoff.gateway.switch import LONGEST, UNREADABLE, Position, Switch
+from onoff.gateway.switch import LONGEST_TIMER, UNREADABLE, Position, Switch
 
 
 class Clock:
@@ -78,7 +78,7 @@ def test_turning_ends_a_timer(path, clock):
         {"seconds": float("inf")},
         {"until": 999.0},
         {"until": 1000.0},
-        {"until": 1001 + LONGEST},
+        {"until": 1001 + LONGEST_TIMER},
         {"seconds": 5, "until": 2000},
     ],
 )

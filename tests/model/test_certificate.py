@@ -146,7 +146,7 @@ def test_couplings_are_judged_alike_by_sources_by_rows_and_by_looking(monkeypatc
         worst = max(sum(int(phi[u, x]) for u, x in enumerate(one)) - SCALE * len(set(one)) for one in taken)
         assert row_excess(phi, SCALE) == worst
         with monkeypatch.context() as patched:
-            patched.setattr(module, "MOST_ROWS", 0)
+            patched.setattr(module, "MOST_CERTIFIED_ROWS", 0)
             assert row_excess(phi, SCALE) == worst
         held = np.array(from_coupling(phi / SCALE).phi)
         assert -m < row_excess(held, SCALE) <= 0 if worst > 0 else np.array_equal(held, phi)
@@ -174,7 +174,7 @@ def test_numbers_that_would_overflow_prove_nothing():
 
 
 def test_more_rows_than_can_be_looked_at_prove_nothing():
-    m = module.MOST_ROWS + 1
+    m = module.MOST_CERTIFIED_ROWS + 1
     rows = Rows.of(families.dirichlet(module.FEW_SOURCES + 1, 1.0, np.random.default_rng(1), rows=m))
     nothing = ((0,) * len(rows.columns),) * m
     with pytest.raises(InvalidTable, match="too many"):

@@ -72,7 +72,7 @@ def test_bits_are_the_likelihood_of_whole_people():
 def test_sparse_arguments_are_the_same_model(monkeypatch):
     fitted = fit(RequestTokens.of(two_kinds(), 2), 3, 2)
     dense = RequestModel(**fitted.arguments())
-    monkeypatch.setattr(module, "LARGEST_DENSE", 0)
+    monkeypatch.setattr(module, "MOST_DENSE_ENTRIES", 0)
     sparse = RequestModel(**fitted.arguments())
     assert sparse.is_sparse
     assert not dense.is_sparse

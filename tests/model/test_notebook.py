@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import onoff
-from onoff.model.notebook import MOST_CELLS
+from onoff.model.notebook import MOST_NOTEBOOK_CELLS
 from onoff.session.seeded import SeededEntropy
 
 P = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
@@ -20,8 +20,8 @@ def test_a_chain_shows_its_matrix() -> None:
 
 def test_of_a_large_chain_a_corner_is_shown() -> None:
     shown = onoff.MarkovChain(np.full((40, 40), 1 / 40))._repr_html_()
-    assert f"The first {MOST_CELLS} of 40 sources." in shown
-    assert shown.count("<tr>") == MOST_CELLS + 1
+    assert f"The first {MOST_NOTEBOOK_CELLS} of 40 sources." in shown
+    assert shown.count("<tr>") == MOST_NOTEBOOK_CELLS + 1
 
 
 def test_bounds_show_each_with_its_side() -> None:

@@ -3,12 +3,12 @@
 import pytest
 
 from onoff.errors import InvalidPattern
-from onoff.model.patterns import LONGEST, parse, show
+from onoff.model.patterns import LONGEST_PATTERN, parse, pattern_text
 
 
 def test_patterns_are_read_and_written_back():
     assert parse("ON OFF*3 on off") == (True, False, False, False, True, False)
-    assert show(parse("ON OFF OFF OFF ON OFF")) == "ON OFF*3 ON OFF"
+    assert pattern_text(parse("ON OFF OFF OFF ON OFF")) == "ON OFF*3 ON OFF"
 
 
 @pytest.mark.parametrize(
@@ -31,4 +31,4 @@ def test_anything_else_is_refused_by_place(text, complaint):
 
 
 def test_the_longest_pattern_is_read():
-    assert len(parse(f"ON OFF*{LONGEST - 1}")) == LONGEST
+    assert len(parse(f"ON OFF*{LONGEST_PATTERN - 1}")) == LONGEST_PATTERN

@@ -5,7 +5,7 @@ import pytest
 
 import onoff
 from onoff.errors import InvalidInput
-from onoff.model.templates import MOST_SOURCES, TEMPLATES, from_template
+from onoff.model.templates import MOST_TEMPLATE_SOURCES, TEMPLATES, from_template
 
 NAMES = ["a", "b", "c", "d"]
 
@@ -33,6 +33,6 @@ def test_the_first_sources_are_the_popular_ones() -> None:
 def test_what_cannot_be_made_is_said() -> None:
     with pytest.raises(InvalidInput, match="did you mean 'sticky'"):
         from_template("stiky", NAMES)
-    for names in (["a"], [str(k) for k in range(MOST_SOURCES + 1)]):
+    for names in (["a"], [str(k) for k in range(MOST_TEMPLATE_SOURCES + 1)]):
         with pytest.raises(InvalidInput, match=f"a model of {len(names)} sources"):
             from_template("uniform", names)

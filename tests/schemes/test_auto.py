@@ -19,7 +19,7 @@ def test_every_table_is_exact_and_optimal_while_small():
 def test_the_race_where_no_table_fits(monkeypatch):
     rows = Rows.of(families.dirichlet(20, 1.0, np.random.default_rng(1)))
     assert design(rows, "auto").scheme == "optimal"
-    monkeypatch.setattr(auto, "MOST_CELLS", 399)
+    monkeypatch.setattr(auto, "MOST_SEARCHED_CELLS", 399)
     assert isinstance(design(rows, "auto"), Race)
 
 

@@ -43,7 +43,7 @@ class Served:
     """A server process."""
 
     def __init__(self, where: str) -> None:
-        self.sock = run.listen("127.0.0.1", 0)
+        self.sock = run.listen_for_workers("127.0.0.1", 0)
         self.url = run.address(self.sock)
         ready = context.Event()
         self.process = context.Process(target=_serve, args=(where, self.sock, ready), daemon=True)
@@ -292,7 +292,7 @@ def _serve_limited(where: str, sock: socket.socket, ready) -> None:
 
 class LimitedServed(Served):
     def __init__(self, where: str) -> None:
-        self.sock = run.listen("127.0.0.1", 0)
+        self.sock = run.listen_for_workers("127.0.0.1", 0)
         self.url = run.address(self.sock)
         ready = context.Event()
         self.process = context.Process(target=_serve_limited, args=(where, self.sock, ready), daemon=True)

@@ -110,14 +110,14 @@ def test_who_looks_ahead(chain, scheme, looks):
 
 def test_tables_are_kept_in_the_users_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert tablefile.default_store().is_relative_to(tmp_path)
+    assert tablefile.default_table_folder().is_relative_to(tmp_path)
 
 
 def test_a_file_of_another_version_is_not_read(tmp_path, monkeypatch):
     table = TableCache(CHAIN, "greedy").of(memory(*EVERYTHING))
     tablefile.save_table(tmp_path / "t.npz", table)
     assert tablefile.load_table(tmp_path / "t.npz", table.rows) is not None
-    monkeypatch.setattr(tablefile, "VERSION", tablefile.VERSION + 1)
+    monkeypatch.setattr(tablefile, "TABLE_FILE_VERSION", tablefile.TABLE_FILE_VERSION + 1)
     assert tablefile.load_table(tmp_path / "t.npz", table.rows) is None
 
 

@@ -10,7 +10,7 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.gateway.engine import Engine
-from onoff.gateway.run import running
+from onoff.gateway.run import running_gateway
 from onoff.gateway.seen import SeenLog
 from onoff.model.chain import MarkovChain
 
@@ -84,4 +84,4 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
             heartbeat=heartbeat,
             **{**defaults, **options},
         )
-        yield Local(stack.enter_context(running(engine, port=port)), engine, world)
+        yield Local(stack.enter_context(running_gateway(engine, port=port)), engine, world)

@@ -73,7 +73,7 @@ def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatc
         with monkeypatch.context() as patch:
             patch.setattr(state.changed, "wait_for", lambda over, seconds: waited.append((over(), seconds)))
             shutdown._end()
-        assert waited == [(False, shutdown.GRACE_SECONDS)]
+        assert waited == [(False, shutdown.SHUTDOWN_SECONDS)]
         with pytest.raises(ShuttingDown):
             check_not_shutting_down()
     with pytest.raises(ShuttingDown), uninterrupted():

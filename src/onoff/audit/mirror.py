@@ -22,7 +22,7 @@ from onoff.errors import MirrorEmpty, OnOffError, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session.cache import TableCache
 
-Schedule = tuple[bool, ...]
+RefreshPattern = tuple[bool, ...]
 MIRROR_LIMITS = (Fault.RESTORED,)
 """What is not covered: a folder put back to before a read that, as all reads, nobody heard of."""
 
@@ -31,7 +31,7 @@ MIRROR_LIMITS = (Fault.RESTORED,)
 class MirroredClient(AuditedClient):
     """The client with a mirror. refreshes: at which steps, over and over; None: at every private request."""
 
-    refreshes: Schedule | None = None
+    refreshes: RefreshPattern | None = None
 
     @property
     def _new_run(self) -> Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
@@ -48,7 +48,7 @@ class MirrorRun(ClientRun):
         faults: tuple[Fault, ...],
         recorder: Recorder,
         *,
-        refreshes: Schedule | None,
+        refreshes: RefreshPattern | None,
     ) -> None:
         self.refreshes = refreshes
         self.steps = 0
@@ -103,7 +103,7 @@ def audit_mirror(
     chain: MarkovChain,
     scheme: str,
     pattern: tuple[bool, ...],
-    refreshes: Schedule | None = None,
+    refreshes: RefreshPattern | None = None,
     faults: Sequence[Fault] = (),
     *,
     judging: bool = True,

@@ -9,12 +9,12 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.cli.output import Work
-from onoff.client import Attempt, Progress, default_journal
+from onoff.client import Attempt, BuildProgress, default_journal
 from onoff.client.retrying import ATTEMPTS
 from onoff.client.transport import check_url
 from onoff.errors import InvalidInput
 
-Server = Annotated[
+ServerOption = Annotated[
     list[str] | None,
     Parameter(
         name="--server",
@@ -34,7 +34,7 @@ JournalFile = Annotated[
         help="The journal; unless given, one per server in the user's state directory.",
     ),
 ]
-Scheme = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
+SchemeOption = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
 
 
 def need_server(server: list[str] | None) -> list[str]:
@@ -63,7 +63,7 @@ def journal_path(journal: Path | None, server: list[str] | None) -> Path:
 def told(work: Work, servers: list[str]) -> dict[str, Any]:
     """Options with which a client says through `work` what it is waiting for."""
 
-    def progress(progress: Progress) -> None:
+    def progress(progress: BuildProgress) -> None:
         if progress.state == "building":
             work.now(f"building the table for {progress.sources} sources")
 

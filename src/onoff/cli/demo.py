@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
 MOST_SERVERS = 4
 NEW_EDITION_SECONDS = 1.0
-LOOK_SECONDS = 0.02
+DEMO_LOOK_SECONDS = 0.02
 SOURCES: dict[str, tuple[str, ...]] = {
     "world": ("Talks go on into the night", "A bridge between two shores is opened", "Harbour reopens after the storm"),
     "politics": ("Committee votes on the budget", "Two parties agree to talk", "A long session ends early"),
@@ -145,7 +145,7 @@ def everything_running(
     try:
         from onoff.gateway.engine import Engine
         from onoff.gateway.refresher import INTERVAL
-        from onoff.gateway.run import running as running_gateway
+        from onoff.gateway.run import running_gateway
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
@@ -167,7 +167,7 @@ def everything_running(
 def _wait_for_followers(urls: list[str]) -> None:
     """Until all servers hold the same edition; nothing is published meanwhile."""
     while len({fetch_edition_of(url) for url in urls}) > 1:
-        time.sleep(LOOK_SECONDS)
+        time.sleep(DEMO_LOOK_SECONDS)
 
 
 def edition(name: str, number: int) -> bytes:
@@ -216,7 +216,7 @@ class Reader:
             return {**step, "seen": [[]], "cost": 0, "expected": 0.0, "bits": 0.0, "naive": 0.0, "mirror": True}
         state = self._state()
         while not state["steps"][-1]["weighed"]:  # the message came first
-            time.sleep(LOOK_SECONDS)
+            time.sleep(DEMO_LOOK_SECONDS)
             state = self._state()
         names, told = state["names"], state["steps"][-1]
         views = [[at for at, entry in enumerate(view["entries"]) if entry] for view in told.get("views", [])]

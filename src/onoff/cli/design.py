@@ -24,7 +24,7 @@ from onoff.tables.files import read_table, write_table
 from onoff.tables.picture import check_picture, draw_table
 from onoff.tables.table import QueryTable
 
-MOST_SHOWN = 24
+MOST_QUERIES_SHOWN = 24
 """Queries that the text shows one by one."""
 SHOWN_IN_FULL = 12
 """Queries up to which the text is the whole table, as the paper prints it."""
@@ -193,7 +193,7 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         console.print(str(built))
         return
     likely = sorted(range(len(built)), key=lambda k: (-int(built.mass[k]), k))
-    shown = likely if full else [k for k in likely[:MOST_SHOWN] if built.mass[k] >= WORTH_SHOWING]
+    shown = likely if full else [k for k in likely[:MOST_QUERIES_SHOWN] if built.mass[k] >= WORTH_SHOWING]
     queries = [(float(built.mass[k]) / UNIT, ", ".join(names[x] for x in built.query(k))) for k in shown]
     console.print(table(("probability", "query"), queries))
     if len(shown) < len(built):

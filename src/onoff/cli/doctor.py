@@ -14,8 +14,8 @@ from onoff.audit.measured import measured_of, zero_in_words
 from onoff.cli.connection import (
     ChainFile,
     JournalFile,
-    Scheme,
-    Server,
+    SchemeOption,
+    ServerOption,
     journal_path,
     need_server,
     size_text,
@@ -42,10 +42,10 @@ TINY = 1e-4
 
 def doctor_command(
     *,
-    server: Server = None,
+    server: ServerOption = None,
     chain: ChainFile = None,
     journal: JournalFile = None,
-    scheme: Scheme = "auto",
+    scheme: SchemeOption = "auto",
     mirror: MirrorFile = None,
     json: Json = False,
 ) -> int:

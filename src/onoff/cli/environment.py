@@ -19,7 +19,7 @@ from cyclopts import Token
 if TYPE_CHECKING:
     from cyclopts import App, ArgumentCollection
 
-PREFIX = "ONOFF_"
+VARIABLE_PREFIX = "ONOFF_"
 OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "token-file")
 
 
@@ -30,6 +30,6 @@ def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) 
             continue
         names = {name.removeprefix("--").lower().replace("_", "-") for name in argument.names}
         for option in names.intersection(OPTIONS):
-            variable = PREFIX + option.upper().replace("-", "_")
+            variable = VARIABLE_PREFIX + option.upper().replace("-", "_")
             if value := os.environ.get(variable):
                 argument.append(Token(keyword=variable, value=value, source="environment"))

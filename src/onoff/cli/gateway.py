@@ -18,7 +18,7 @@ from onoff.system.listening import check_port
 if TYPE_CHECKING:
     from onoff.gateway.presence import Presence
 
-DEFAULT_PORT = 8480
+GATEWAY_PORT = 8480
 
 
 def gateway_command(
@@ -31,7 +31,7 @@ def gateway_command(
     refresh: float = 300.0,
     on_missing: Literal["error", "everything"] = "error",
     host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
+    port: int = GATEWAY_PORT,
     keep: str = "full",
     log: Path | None = None,
     heartbeat: float = 20.0,
@@ -114,7 +114,7 @@ def gateway_command(
     about = None if chain is None else about_of(chain)
     if loaded is not None or len(server) > 1:
         options["on_missing"] = on_missing
-    with run.listen(host, port) as sock:
+    with run.listen_on_loopback(host, port) as sock:
         engine = Engine(
             server,
             loaded,
@@ -138,7 +138,7 @@ def gateway_command(
                 flush=True,
             )
         threading.Thread(target=_warn_once, args=(engine.presence,), name="onoff-first-look", daemon=True).start()
-        run.serve_here(engine, sock, address)
+        run.serve_gateway(engine, sock, address)
 
 
 def _told(path: Path, installed: bool) -> str:

@@ -14,8 +14,8 @@ from rich.console import Console
 from onoff.cli.connection import (
     ChainFile,
     JournalFile,
-    Scheme,
-    Server,
+    SchemeOption,
+    ServerOption,
     journal_path,
     need_chain,
     need_server,
@@ -39,10 +39,10 @@ def get_command(
     private: Annotated[
         bool, Parameter(name="--private", negative="--open", help="Hide which source is wanted, or only the past.")
     ] = True,
-    server: Server = None,
+    server: ServerOption = None,
     chain: ChainFile = None,
     journal: JournalFile = None,
-    scheme: Scheme = "auto",
+    scheme: SchemeOption = "auto",
     timeout: Annotated[
         float, Parameter(validator=validators.Number(gt=0), help="Seconds before an attempt is given up.")
     ] = 30.0,

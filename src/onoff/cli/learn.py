@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, Server, journal_path
+from onoff.cli.connection import JournalFile, ServerOption, journal_path
 from onoff.cli.names import read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.client.catalogue import fetch_catalogue
@@ -43,7 +43,7 @@ def learn_command(
     from_gateway: Annotated[
         bool, Parameter(negative="", help="Learn from what was opened while OFF, where the gateway was to remember it.")
     ] = False,
-    server: Server = None,
+    server: ServerOption = None,
     journal: JournalFile = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write it here: .json or .npz.")] = None,
     order: Annotated[int | Auto, Parameter(help="How many of the last requests matter; 1 is a chain.")] = "auto",

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, Server, journal_path, need_server, told
+from onoff.cli.connection import JournalFile, ServerOption, journal_path, need_server, told
 from onoff.cli.output import Json, emit, progress, table
 from onoff.client import Mirror, MirrorClient, SourceState
 from onoff.client.mirror import delete_mirror
@@ -36,7 +36,7 @@ def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | N
 
 @mirror_app.command(name="show")
 def show_mirror(
-    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
     """Show what the mirror holds: its edition, and version, size and age of every message. Asks nobody.
 
@@ -53,7 +53,7 @@ def show_mirror(
 
 @mirror_app.command(name="refresh")
 def refresh_mirror(
-    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
     """Fetch all that changed since the last refresh. The server learns when, and nothing else.
 
@@ -74,7 +74,7 @@ def refresh_mirror(
 
 @mirror_app.command(name="verify")
 def verify_mirror(
-    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> int:
     """Check every message of the mirror. Exit code 1 where it is damaged: the next refresh fetches all of it.
 
@@ -98,7 +98,7 @@ def verify_mirror(
 
 @mirror_app.command(name="forget")
 def forget_mirror(
-    *, server: Server = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
     """Delete the mirror. The next private request fetches all messages.
 

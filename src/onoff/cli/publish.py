@@ -11,11 +11,11 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from onoff.cli.output import progress
-from onoff.cli.serve import DEFAULT_PORT
+from onoff.cli.serve import SERVER_PORT
 from onoff.errors import InvalidInput
 from onoff.wire import ANY_TYPE, check_media_type
 
-DEFAULT_SERVER = f"http://127.0.0.1:{DEFAULT_PORT}"
+DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
 
 
 def publish_command(

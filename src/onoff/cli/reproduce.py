@@ -15,7 +15,7 @@ from onoff.experiments.paper import claims_about, reproduce
 from onoff.experiments.paper.claim import Item
 from onoff.experiments.paper.figures import save_figures
 
-LONGEST_LINE = 100
+LONGEST_CELL = 100
 
 
 def reproduce_command(
@@ -68,7 +68,7 @@ def _show(console: Console, items: list[Item], written: list[Path], *, in_full: 
             lines = [(key, _text(value), _text(item.got.get(key))) for key, value in item.expected.items()]
             console.print(table(("", "expected", "got"), lines))
         else:
-            longest = None if in_full else LONGEST_LINE
+            longest = None if in_full else LONGEST_CELL
             console.print(f"          expected {_text(item.expected, longest)}", markup=False)
             console.print(f"          got      {_text(item.got, longest)}", markup=False)
     right = sum(item.ok for item in items)

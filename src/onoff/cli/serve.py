@@ -24,11 +24,11 @@ from onoff.system.listening import check_port
 if TYPE_CHECKING:
     from onoff.server.feed_list import Feed, ListedFeed
 
-DEFAULT_PORT = 8470
+SERVER_PORT = 8470
 MIN_TOKEN = 16
 
 
-def default_store() -> str:
+def default_message_store() -> str:
     from platformdirs import user_data_path
 
     return str(user_data_path("onoff") / "messages.db")
@@ -45,7 +45,7 @@ def serve_command(
     feeds: Path | None = None,
     feed_seconds: float = 300.0,
     host: str = "127.0.0.1",
-    port: int = DEFAULT_PORT,
+    port: int = SERVER_PORT,
     workers: int = 1,
     per_address: int = MAX_PER_ADDRESS,
     metrics: Literal["loopback", "anyone"] = "loopback",
@@ -128,7 +128,7 @@ def serve_command(
         from onoff.server.feed_list import read_feeds
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
-    where = store or default_store()
+    where = store or default_message_store()
     if "://" not in where and store is not None:
         check_writable(Path(where))  # a folder that is not there is a mistake, and is not made
     listed = read_feeds(feeds) if feeds else ()
@@ -167,7 +167,7 @@ def serve_command(
         access=access,
         follow=follow,
     )
-    with run.listen(host, port, workers=workers) as sock:
+    with run.listen_for_workers(host, port, workers=workers) as sock:
         started = {
             "url": run.address(sock),
             "sources": catalogue.n,

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, Server, journal_path
+from onoff.cli.connection import JournalFile, ServerOption, journal_path
 from onoff.cli.output import Json, emit, table
 from onoff.client.journal import Journal, remove
 from onoff.client.record import Record
@@ -19,7 +19,7 @@ state_app = App(name="state", help="Show, verify or reset the journal in which a
 
 
 @state_app.command(name="show")
-def show_state(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> None:
+def show_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> None:
     """Show where the session stands: what the server saw last, and which chain is pinned.
 
     ```console
@@ -33,7 +33,7 @@ def show_state(*, server: Server = None, journal: JournalFile = None, json: Json
 
 
 @state_app.command(name="verify")
-def verify_state(*, server: Server = None, journal: JournalFile = None, json: Json = False) -> int:
+def verify_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> int:
     """Check that the journal can be relied on.
 
     ```console
@@ -55,7 +55,7 @@ def verify_state(*, server: Server = None, journal: JournalFile = None, json: Js
 @state_app.command(name="reset")
 def reset_state(
     *,
-    server: Server = None,
+    server: ServerOption = None,
     journal: JournalFile = None,
     yes: Annotated[bool, Parameter(negative="", help="Delete without being asked.")] = False,
     json: Json = False,

@@ -21,7 +21,7 @@ publish       put a message
 """
 
 from onoff.client.asynchronous import AsyncClient
-from onoff.client.builder import Progress
+from onoff.client.builder import BuildProgress
 from onoff.client.client import Client
 from onoff.client.doubt import Doubt
 from onoff.client.driver import Attempt
@@ -35,6 +35,7 @@ from onoff.client.setup import default_journal
 __all__ = [
     "AsyncClient",
     "Attempt",
+    "BuildProgress",
     "Client",
     "Copy",
     "Doubt",
@@ -45,7 +46,6 @@ __all__ = [
     "Message",
     "Mirror",
     "MirrorClient",
-    "Progress",
     "Refresh",
     "Sent",
     "SourceState",

@@ -7,22 +7,22 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
-Item = TypeVar("Item")
+_Item = TypeVar("_Item")
 
 
-class Background(Generic[Item]):
+class Background(Generic[_Item]):
     """Calls `work(item, latest)` for every item in order; `latest()` says whether none came since.
 
     The thread starts with the first item, ends with `close`, and never keeps the process alive.
     """
 
-    def __init__(self, name: str, work: Callable[[Item, Callable[[], bool]], None]) -> None:
+    def __init__(self, name: str, work: Callable[[_Item, Callable[[], bool]], None]) -> None:
         self._name = name
         self._work = work
-        self._items: SimpleQueue[Item | None] = SimpleQueue()
+        self._items: SimpleQueue[_Item | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
-    def submit(self, item: Item) -> None:
+    def submit(self, item: _Item) -> None:
         """Have `item` worked on soon."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)

@@ -11,7 +11,7 @@ from onoff.session.memory import Memory
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BuildProgress:
     """The table of the next query: "building" or "ready", for how many sources, and after how many seconds."""
 
     state: str
@@ -23,7 +23,7 @@ class TableBuilder:
     """Builds tables into a cache. A table depends on public state only, so how long it takes tells nothing."""
 
     def __init__(
-        self, tables: TableCache | None, report: Callable[[Progress], None] | None, clock: Callable[[], float]
+        self, tables: TableCache | None, report: Callable[[BuildProgress], None] | None, clock: Callable[[], float]
     ) -> None:
         self.tables = tables
         self._report = report
@@ -40,10 +40,10 @@ class TableBuilder:
             if self.tables is None or self.ready(memory):
                 return
             started = self._clock()
-            self._tell(Progress("building", memory.rows.m))
+            self._tell(BuildProgress("building", memory.rows.m))
             self.tables.of(memory)
-            self._tell(Progress("ready", memory.rows.m, self._clock() - started))
+            self._tell(BuildProgress("ready", memory.rows.m, self._clock() - started))
 
-    def _tell(self, progress: Progress) -> None:
+    def _tell(self, progress: BuildProgress) -> None:
         if self._report is not None:
             self._report(progress)

@@ -11,7 +11,7 @@ from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerUnreachable
 
 LARGEST_CATALOGUE: Final = 64 * 2**20
-TIMEOUT: Final = 10.0
+CATALOGUE_TIMEOUT: Final = 10.0
 NOT_A_SERVER: Final = "is this a message server?"
 CATALOGUE_REQUEST: Final = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
 
@@ -23,7 +23,9 @@ def read_catalogue(server: str, reply: Reply) -> wire.Catalogue:
     return wire.decode_catalogue(reply.body)
 
 
-def fetch_catalogue(server: str, transport: Transport | None = None, *, timeout: float = TIMEOUT) -> wire.Catalogue:
+def fetch_catalogue(
+    server: str, transport: Transport | None = None, *, timeout: float = CATALOGUE_TIMEOUT
+) -> wire.Catalogue:
     """The catalogue of a server, fetched once.
 
     Parameters

@@ -20,7 +20,7 @@ from typing import Any, Literal, cast
 
 from onoff import wire
 from onoff.client.background import Background
-from onoff.client.builder import Progress, TableBuilder
+from onoff.client.builder import BuildProgress, TableBuilder
 from onoff.client.catalogue import fetch_by, require_sources
 from onoff.client.commands import Build, Command, Result, Steps, StoreRecord
 from onoff.client.core import Core
@@ -44,7 +44,7 @@ from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
 from onoff.session.memory import Memory
-from onoff.tables.files import default_store
+from onoff.tables.files import default_table_folder
 
 
 class Client:
@@ -81,7 +81,7 @@ class Client:
     background
         Whether a thread flushes the journal and builds tables ahead of requests.
     observe, progress, waiting
-        Called with every `Sent` before it leaves, every `Progress` of a table, every `Attempt` that begins.
+        Called with every `Sent` before it leaves, every `BuildProgress` of a table, every `Attempt` that begins.
     tables
         Tables to share with other clients of the same chain, instead of `scheme` and `options`.
     entropy, new_session, transport, clock, now, sleep
@@ -111,7 +111,7 @@ class Client:
         tick: float = TICK,
         background: bool = True,
         observe: Callable[[Sent], None] | None = None,
-        progress: Callable[[Progress], None] | None = None,
+        progress: Callable[[BuildProgress], None] | None = None,
         waiting: Callable[[Attempt], None] | None = None,
         tables: TableCache | None = None,
         entropy: Entropy | None = None,
@@ -129,7 +129,7 @@ class Client:
         self._model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
         self.journal = default_journal(self.url) if journal is None else journal
         if tables is None and self._model is not None:
-            options.setdefault("store", default_store() if journal is None else None)
+            options.setdefault("store", default_table_folder() if journal is None else None)
             tables = TableCache(self._model, scheme, **options)
         elif options:
             raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")

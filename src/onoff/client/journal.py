@@ -36,7 +36,7 @@ from onoff.client.doubt import Doubt
 from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
-APPLICATION_ID: Final = 0x6F6E6F66  # "onof"
+JOURNAL_ID: Final = 0x6F6E6F66  # "onof"
 
 _COLUMNS: Final = tuple(column.name for column in fields(Record))
 _FIRST_COLUMNS: Final = 11
@@ -46,7 +46,7 @@ _STORE: Final = (
     f"INSERT INTO request (id, {', '.join(_COLUMNS)}, checksum) VALUES (1{', ?' * (len(_COLUMNS) + 1)}) "
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in (*_COLUMNS, 'checksum'))}"
 )
-ERRORS: Final = FileErrors("journal", JournalBusy, JournalUnusable, JournalWriteFailed, "nothing was sent")
+JOURNAL_ERRORS: Final = FileErrors("journal", JournalBusy, JournalUnusable, JournalWriteFailed, "nothing was sent")
 
 
 class JournalStore(Protocol):
@@ -110,7 +110,7 @@ class Journal:
                 raise JournalUnusable(
                     f"{self.path}: the journal is damaged ({damage})", hint="`onoff state reset` starts a new one"
                 ) from None
-            put_aside(self.path, ERRORS)
+            put_aside(self.path, JOURNAL_ERRORS)
             self._open()
             self.doubt = Doubt.DAMAGED
 
@@ -137,7 +137,9 @@ class Journal:
         self._database.close()
 
     def _open(self) -> None:
-        self._database = PrivateDatabase(self.path, application_id=APPLICATION_ID, migrations=MIGRATIONS, errors=ERRORS)
+        self._database = PrivateDatabase(
+            self.path, application_id=JOURNAL_ID, migrations=JOURNAL_MIGRATIONS, errors=JOURNAL_ERRORS
+        )
         with self._database.closing_on_error():
             self._place = _place(self.path)
             self.found, self.doubt = _read(self._database.connection, self._place)
@@ -212,7 +214,7 @@ def _add_others(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE request ADD COLUMN others BLOB NOT NULL DEFAULT x''")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror, _add_others)
+JOURNAL_MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror, _add_others)
 """Step i takes a journal of schema i to schema i + 1, in one transaction."""
 
 

@@ -26,8 +26,8 @@ from onoff.client.refreshing import Fetched
 from onoff.errors import InvalidWire, MirrorEmpty, MirrorError, UnknownSource
 from onoff.wire import NOTHING, Catalogue, Edition
 
-APPLICATION_ID: Final = 0x6F6E6F6D  # "onom"
-ERRORS: Final = FileErrors("mirror", MirrorError, MirrorError, MirrorError, "the mirror is as it was")
+MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
+MIRROR_ERRORS: Final = FileErrors("mirror", MirrorError, MirrorError, MirrorError, "the mirror is as it was")
 DAY: Final = 86400
 DAYS_KEPT: Final = 31
 
@@ -143,7 +143,9 @@ class Mirror(MemoryMirror):
     def _open(self) -> None:
         self.catalogue = self.edition = self.refreshed = None
         self.entries = {}
-        self._database = PrivateDatabase(self.path, application_id=APPLICATION_ID, migrations=MIGRATIONS, errors=ERRORS)
+        self._database = PrivateDatabase(
+            self.path, application_id=MIRROR_ID, migrations=MIRROR_MIGRATIONS, errors=MIRROR_ERRORS
+        )
         with self._database.closing_on_error():
             connection = self._database.connection
             self._traffic = dict(connection.execute("SELECT day, bytes FROM traffic").fetchall())
@@ -232,7 +234,7 @@ def _create_tables(database: sqlite3.Connection) -> None:
     database.execute("CREATE TABLE traffic (day INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT")
 
 
-MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
+MIRROR_MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
 
 
 def _row(source: int, message: wire.WireMessage, catalogue: Catalogue) -> tuple[int, bytes, bytes]:

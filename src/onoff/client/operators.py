@@ -16,10 +16,10 @@ from typing import Final
 
 from onoff.client.transport import Http
 
-SECONDS: Final = 5.0
+LOOKUP_SECONDS: Final = 5.0
 
 
-def shared_hands(urls: Sequence[str], *, seconds: float = SECONDS) -> list[str]:
+def shared_hands(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> list[str]:
     """What pairs of servers have in common, in words; empty where nothing was found.
 
     Parameters

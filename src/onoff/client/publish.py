@@ -13,7 +13,7 @@ from onoff.client.transport import Http
 from onoff.errors import InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 
 LARGEST_RECEIPT: Final = 64 * 1024
-TIMEOUT: Final = 30.0
+PUBLISH_TIMEOUT: Final = 30.0
 
 
 def publish(server: str, token: str, name: str, body: bytes, media_type: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def publish(server: str, token: str, name: str, body: bytes, media_type: str) ->
         ("content-type", wire.check_media_type(media_type)),
         ("user-agent", "onoff"),
     )
-    reply = Http(server, timeout=TIMEOUT).exchange(Request("PUT", path, headers, body, LARGEST_RECEIPT))
+    reply = Http(server, timeout=PUBLISH_TIMEOUT).exchange(Request("PUT", path, headers, body, LARGEST_RECEIPT))
     if not isinstance(reply, Reply):
         raise ServerUnreachable(f"{server} does not answer: {reply.reason}", hint="is `onoff serve` running?")
     if reply.status != 200:

@@ -17,7 +17,7 @@ ATTEMPTS: Final = 4
 BACKOFF: Final = 0.2
 TRY_LATER: Final = frozenset({408, 425, 429})
 
-Checked = TypeVar("Checked")
+_Checked = TypeVar("_Checked")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Retries:
     attempts: int = ATTEMPTS
     backoff: float = BACKOFF
 
-    def exchange(self, command: Exchange, check: Callable[[Reply], Checked]) -> Steps[Checked]:
+    def exchange(self, command: Exchange, check: Callable[[Reply], _Checked]) -> Steps[_Checked]:
         """The checked reply to a command, which is repeated as it is.
 
         Parameters

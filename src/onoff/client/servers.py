@@ -36,7 +36,7 @@ from onoff.wire import Edition
 
 EDITIONS: Final = 5
 """How often an edition may be gone before the servers are given up."""
-Checked = TypeVar("Checked")
+_Checked = TypeVar("_Checked")
 FOLLOW: Final = "one of them must follow the other: `onoff serve --follow URL`"
 
 
@@ -103,10 +103,10 @@ class SumCore(Core):
         return None
 
     def _each(
-        self, command: Callable[[int], Fetch | Ask | Newest], read: Callable[[str, Reply], Checked]
-    ) -> Steps[tuple[Checked, ...]]:
+        self, command: Callable[[int], Fetch | Ask | Newest], read: Callable[[str, Reply], _Checked]
+    ) -> Steps[tuple[_Checked, ...]]:
         """What every server says to a command; all are asked, whichever is missing."""
-        found: list[Checked] = []
+        found: list[_Checked] = []
         missing: list[ServerUnreachable] = []
         answered: list[int] = []
         for server, retries in enumerate(self.retries):

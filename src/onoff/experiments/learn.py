@@ -31,18 +31,16 @@ from onoff.errors import InvalidInput, InvalidModel
 from onoff.experiments.traces import Run, Trace
 from onoff.model.bounds import bounds
 from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain
-from onoff.model.choosing import Auto, Chosen, about, choose
+from onoff.model.choosing import HELD_OUT, Auto, Chosen, about, choose
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.files import check_json_name, model_document
 from onoff.model.rows import Floats, Integers
 from onoff.model.tokens import RequestTokens
 from onoff.system.atomic import atomic_write
 
-HELD_OUT = 10
-"""Every tenth user is held out for scoring."""
 BATCH = 20_000
 """Runs that are counted together."""
-MOST_SOURCES = 5_000
+MOST_LEARNT_SOURCES = 5_000
 """Sources of a learnt chain at most."""
 MOST_FOR_TRIPLES = 64
 """Sources up to which order 2 is fitted."""
@@ -223,9 +221,10 @@ def learn(
         raise InvalidInput(
             f"{trace.path}: only one source, so there is nothing to hide", hint="name the others with --sources"
         )
-    if len(names) > MOST_SOURCES:
+    if len(names) > MOST_LEARNT_SOURCES:
         raise InvalidInput(
-            f"{trace.path}: {len(names)} sources, more than {MOST_SOURCES}", hint="put rare ones together: --merge-rare"
+            f"{trace.path}: {len(names)} sources, more than {MOST_LEARNT_SOURCES}",
+            hint="put rare ones together: --merge-rare",
         )
     single, first, pairs, _ = everyone.arrays(len(names), renamed)
     if not pairs.any() and kept is not None:

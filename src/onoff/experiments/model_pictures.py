@@ -14,16 +14,16 @@ from onoff.model.rows import Floats
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-MOST_SOURCES = 200
+MOST_DRAWN_LAWS = 200
 """Sources up to which laws are drawn."""
-STEPS = 50
+MIXING_STEPS = 50
 """Requests after which a type's law of sources is drawn: by then the first ones hardly show."""
 
 
 def model_figures(model: RequestModel) -> dict[str, Figure]:
     """Types, transitions after a single known request, and the models that were tried, as far as each can be drawn."""
     found = {}
-    if model.n <= MOST_SOURCES:
+    if model.n <= MOST_DRAWN_LAWS:
         found["types"] = types_figure(model)
         singles = [model.tree.number((x,)) for x in range(model.n)]
         rows = [model.weights @ np.stack([model.law(z, c or 0) for z in range(model.types)]) for c in singles]
@@ -56,7 +56,7 @@ def usage(model: RequestModel, type_: int) -> Floats:
     after = model.next(np.arange(len(laws))[:, None], np.arange(model.n)[None])
     contexts = np.zeros(len(laws))
     contexts[0] = 1
-    for _ in range(STEPS):
+    for _ in range(MIXING_STEPS):
         contexts = np.asarray(
             np.bincount(after.ravel(), (contexts[:, None] * laws).ravel(), minlength=len(laws)), dtype=np.float64
         )

@@ -29,11 +29,11 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats, Integers
 from onoff.schemes import design
 
-STEPS = 10
+OFF_STEPS = 10
 AN_HOUR = 6
 """Requests."""
 COMMAND = "python -m onoff.experiments.results --only msnbc"
-SCHEMES = {
+COMPARED_SCHEMES = {
     "paper": ("greedy", "bayes-filter"),
     "greedy": ("greedy", "last-query"),
     "auto": ("auto", "last-query"),
@@ -82,13 +82,15 @@ def _first(chain: MarkovChain) -> str:
 
 def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[str, Any]:
     """Ten OFF requests after a private one: costs, their ratio to outer bound 2, and the naive leak."""
-    pattern = Pattern((True, *[False] * STEPS))
-    later = step_bounds(chain, STEPS)
+    pattern = Pattern((True, *[False] * OFF_STEPS))
+    later = step_bounds(chain, OFF_STEPS)
     outer, inner = [step.outer for step in later], [step.inner for step in later]
     runs = _runs(chain, pattern, descents, paper_descents)
     bits, hidden = naive_leaks(chain, pattern), entropy_bits([chain.initial])[0]
     assert bits is not None  # 17 sources are few
-    lines: list[tuple[Any, ...]] = [("everything, always", *[float(chain.n)] * 3, STEPS * chain.n / sum(outer), "0")]
+    lines: list[tuple[Any, ...]] = [
+        ("everything, always", *[float(chain.n)] * 3, OFF_STEPS * chain.n / sum(outer), "0")
+    ]
     guarantee = ("paper: its inner bound for each request", inner[0], inner[4], inner[9])
     lines.append((*guarantee, sum(inner) / sum(outer), "0"))
     looking_ahead = States(chain, "auto", look_ahead=True)
@@ -99,7 +101,7 @@ def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[
         lines.append((NAMES[name], float(mean[1]), float(mean[5]), float(mean[10]), ratio, "0"))
     lines.append(("outer bound 2", outer[0], outer[4], outer[9], 1.0, ""))
     told = f"{sum(bits):.2f} of {hidden:.2f}"
-    lines.append(("naive switching", 1.0, 1.0, 1.0, STEPS / sum(outer), told))
+    lines.append(("naive switching", 1.0, 1.0, 1.0, OFF_STEPS / sum(outer), told))
     leaked = "bits leaked, if readers follow the chain"
     columns = ("", "request 1", "request 5", "request 10", "total / sum of outer bound 2", leaked)
     curves = {name: costs.mean(axis=0).tolist() for name, costs in runs.items()}
@@ -149,14 +151,14 @@ def _by_hour(chain: MarkovChain, descents: int, paper_descents: int, hours: int)
 
 def _real(chain: MarkovChain, data: Path, users: int) -> str:
     """The same with the requests that users really made."""
-    requests = _requests(data, users, STEPS + 1)
-    pattern = Pattern((True, *[False] * STEPS))
+    requests = _requests(data, users, OFF_STEPS + 1)
+    pattern = Pattern((True, *[False] * OFF_STEPS))
     run = simulate(chain, "auto", pattern, len(requests), SEED, requests=requests)
     return (
         "### Real requests\n\n"
-        f"The first {len(requests):,} users with {STEPS + 1} requests or more, their real requests through `auto`: "
-        f"{run.total:.2f} ± {run.total_stderr:.2f} messages each over {STEPS + 1} requests "
-        f"(everything: {chain.n * (STEPS + 1)}); {run.impossible} requests were impossible under the chain. "
+        f"The first {len(requests):,} users with {OFF_STEPS + 1} requests or more, their real requests through `auto`: "
+        f"{run.total:.2f} ± {run.total_stderr:.2f} messages each over {OFF_STEPS + 1} requests "
+        f"(everything: {chain.n * (OFF_STEPS + 1)}); {run.impossible} requests were impossible under the chain. "
         "Real readers do not follow the chain (see the fit of order 2); what that gives away is measured in the next "
         "section.\n"
     )
@@ -176,7 +178,7 @@ def _runs(
     chain: MarkovChain, pattern: Pattern, descents: int, paper_descents: int, skip: tuple[str, ...] = ()
 ) -> dict[str, Floats]:
     found = {}
-    for name, (scheme, memory) in SCHEMES.items():
+    for name, (scheme, memory) in COMPARED_SCHEMES.items():
         if name not in skip:
             count = paper_descents if name == "paper" else descents
             states = States(chain, scheme, memory)

@@ -244,7 +244,7 @@ def data_file(root: Path) -> Path:
     return Path(os.environ.get("ONOFF_DATA", root.parent / "shared" / "data")) / DATA_FILE
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def write_results(arguments: Sequence[str] | None = None) -> None:
     """Make the page, or some sections of it."""
     parser = argparse.ArgumentParser(prog="python -m onoff.experiments.results", description="Make docs/results.md.")
     parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), metavar="NAME")
@@ -263,4 +263,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_results()

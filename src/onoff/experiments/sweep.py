@@ -51,7 +51,7 @@ from onoff.session import Session
 from onoff.session.memory import MEMORIES, default_memory
 from onoff.system.atomic import atomic_write
 
-KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
+SPEC_KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
 EXACT_STATES = 200
 """Public states up to which the expected cost is exact."""
@@ -94,8 +94,8 @@ def read_spec(path: Path) -> list[Task]:
 
 def _tasks(spec: Mapping[str, Any], folder: Path) -> Iterator[Task]:
     for key in spec:
-        if key not in KEYS:
-            raise InvalidInput(f"unknown key {key!r}", hint=nearest(key, KEYS))
+        if key not in SPEC_KEYS:
+            raise InvalidInput(f"unknown key {key!r}", hint=nearest(key, SPEC_KEYS))
     chains = spec.get("chain")
     if not isinstance(chains, list) or not chains:
         raise InvalidInput("no [[chain]]", hint='e.g. [[chain]] family = "dirichlet 1", n = [4, 8]')

@@ -50,7 +50,7 @@ class Pattern:
         return float(self.statuses[t])
 
     def __str__(self) -> str:
-        return patterns.show(self.statuses)
+        return patterns.pattern_text(self.statuses)
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,8 @@ class RandomSwitching:
     turn_on: float
 
     def __post_init__(self) -> None:
-        if not 1 <= self.steps <= patterns.LONGEST:
-            raise InvalidPattern(f"{self.steps} steps", hint=f"give 1 to {patterns.LONGEST}")
+        if not 1 <= self.steps <= patterns.LONGEST_PATTERN:
+            raise InvalidPattern(f"{self.steps} steps", hint=f"give 1 to {patterns.LONGEST_PATTERN}")
         for name, value in (("turn_off", self.turn_off), ("turn_on", self.turn_on)):
             if not 0 <= value <= 1:
                 raise InvalidPattern(f"{name} = {value} is not a probability", hint="give a number from 0 to 1")

@@ -43,17 +43,18 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 import onoff
 from onoff.client import Copy, Message
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway import feed, present
 from onoff.gateway.engine import Changed, Engine
-from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, App, Guard, guarded
+from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, Guard, guarded
 from onoff.gateway.jobs import Busy, Superseded
 
 HERE: Final = Path(__file__).parent
-KEEP_ALIVE_SECONDS: Final = 15.0
+STREAM_BEAT_SECONDS: Final = 15.0
 LONGEST_BODY: Final = 4096
 
 STATUS: Final[tuple[tuple[type[OnOffError], int], ...]] = (
@@ -132,7 +133,7 @@ class Streams:
             news.set()
 
 
-def build(engine: Engine, guard: Guard, streams: Streams) -> App:
+def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
     """The application behind its guard."""
     pages = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 
@@ -301,7 +302,7 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
                     state = engine.snapshot()
                     shown = state["revision"]
                     yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
-                patience = KEEP_ALIVE_SECONDS
+                patience = STREAM_BEAT_SECONDS
                 if position.until is not None:
                     patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
                 # No task is made here: whoever closes the page cancels this coroutine, and nothing is left behind.

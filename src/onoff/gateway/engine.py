@@ -34,11 +34,11 @@ from typing import Any, Final
 
 from onoff.audit.measured import measured_of, zero_in_words
 from onoff.client import (
+    BuildProgress,
     Client,
     Copy,
     Message,
     MirrorClient,
-    Progress,
     Refresh,
     Sent,
     SourceState,
@@ -60,7 +60,7 @@ from onoff.gateway.meter import Meter
 from onoff.gateway.model_evidence import ModelEvidence
 from onoff.gateway.presence import HEARTBEAT, Presence
 from onoff.gateway.refresher import INTERVAL, Refresher
-from onoff.gateway.seen import MOST_ROWS, SeenLog
+from onoff.gateway.seen import MOST_DRAWN_SOURCES, SeenLog
 from onoff.gateway.several import assess_sums, views_of
 from onoff.gateway.switch import Position, Switch
 from onoff.model.chain import MarkovChain
@@ -338,7 +338,7 @@ class Engine:
     def _observed(self, sent: Sent) -> None:
         self._observing.append((self.now(), sent, self._queries_that_left()))
 
-    def _progressed(self, progress: Progress) -> None:
+    def _progressed(self, progress: BuildProgress) -> None:
         self._building = (progress.sources, self.now()) if progress.state == "building" else None
         if self._estimate is not None:
             self._estimate.wake()
@@ -404,7 +404,7 @@ class Engine:
             "steps": self.log.latest(SHOWN_STEPS, self._views if self.several else None),
             "totals": asdict(self.log.totals),
             "posterior": self._posterior(),
-            "names": list(names) if len(names) <= MOST_ROWS else None,
+            "names": list(names) if len(names) <= MOST_DRAWN_SOURCES else None,
             "reading": self._reading_key(),
             "forecast": self._forecast(),
         }

@@ -33,7 +33,7 @@ from onoff.session.cache import TableCache
 from onoff.session.last_query import LastQuery
 from onoff.tables.table import QuerySource, QueryTable
 
-MOST_SOURCES: Final = 256
+MOST_WEIGHED_SOURCES: Final = 256
 """Beyond, nothing is weighed: it takes a square of that many numbers, and queries are drawn without a table."""
 
 
@@ -63,7 +63,7 @@ class Evidence:
 
     def add(self, sent: Sent, wanted: int) -> Assessment:
         """Weigh the next step."""
-        if self.chain.n > MOST_SOURCES:
+        if self.chain.n > MOST_WEIGHED_SOURCES:
             return Assessment()
         source = self._drawn_from(sent)
         self._follow(sent, wanted, source)

@@ -26,18 +26,16 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
-App = Callable[[Scope, Receive, Send], Awaitable[None]]
+from starlette.types import ASGIApp, Receive, Scope, Send
+
 Header = tuple[bytes, bytes]
 
 TOKEN_BYTES: Final = 24
-PREFIX: Final = "/t/"
+PATH_PREFIX: Final = "/t/"
 PREFIX_KEY: Final = "onoff.prefix"
 """In the scope that goes on: what was taken off the path, so that a feed can name its own address."""
 PAGES: Final = frozenset({"/", "/limits", "/api"})
@@ -99,8 +97,8 @@ class Guard:
 
     def _credential(self, path: str, found: _Headers) -> tuple[str, str, str]:
         """Where the token was, the path without it, and the token; the empty one if there is none."""
-        if path.startswith(PREFIX):
-            token, slash, rest = path.removeprefix(PREFIX).partition("/")
+        if path.startswith(PATH_PREFIX):
+            token, slash, rest = path.removeprefix(PATH_PREFIX).partition("/")
             return "path", slash + rest, token
         scheme, _, token = (found.one("authorization") or "").partition(" ")
         return "bearer", path, token if scheme.lower() == "bearer" else ""
@@ -142,7 +140,7 @@ class _Headers:
         return any(name in self._values for name in ("sec-purpose", "purpose", "x-moz"))
 
 
-def guarded(app: App, guard: Guard) -> App:
+def guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
     """`app` behind `guard`. Every answer carries `HEADERS`, save those it sets itself, and never one for CORS."""
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from onoff.audit.step import table_leak
 from onoff.client import Sent
-from onoff.gateway.evidence import MOST_SOURCES, Assessment
+from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment
 from onoff.information import mutual_information
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Floats
@@ -38,7 +38,7 @@ class ModelEvidence:
 
     def add(self, sent: Sent, wanted: int) -> Assessment:
         """Weigh the next step."""
-        if self._model.n > MOST_SOURCES:
+        if self._model.n > MOST_WEIGHED_SOURCES:
             return Assessment()
         known = self._memory if self._last in ((sent.session, sent.step - 1), (sent.session, sent.step)) else None
         self._last = (sent.session, sent.step)

@@ -23,7 +23,7 @@ PROBE_TIMEOUT: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ServerLook:
     """What the last look at a server found. connected: None before the first one."""
 
     connected: bool | None = None
@@ -36,7 +36,7 @@ class Presence:
 
     def __init__(self, urls: Sequence[str], names: tuple[str, ...] | None, heartbeat: float, board: Board) -> None:
         self.urls, self.names = tuple(urls), names
-        self._looks = [Look() for _ in self.urls]
+        self._looks = [ServerLook() for _ in self.urls]
         self._transports = [Http(url, timeout=PROBE_TIMEOUT) for url in self.urls]
         self._heartbeat = heartbeat
         self._board = board
@@ -71,7 +71,7 @@ class Presence:
     def report(self, connected: bool, problem: str | None) -> None:
         """What a request has just found out. Of several servers a failure does not say which: they are looked at."""
         if connected or len(self.urls) == 1:
-            self._looks = [Look(connected, problem, look.catalogue) for look in self._looks]
+            self._looks = [ServerLook(connected, problem, look.catalogue) for look in self._looks]
         if not connected:
             self._wake.set()
         self._board.changed()
@@ -97,7 +97,7 @@ class Presence:
                 require_sources(self.names, catalogue)
         except OnOffError as error:
             problem = error.message
-        found = Look(problem is None, problem, catalogue)
+        found = ServerLook(problem is None, problem, catalogue)
         if found != self._looks[place]:
             self._looks[place] = found
             self._board.changed()

@@ -24,7 +24,7 @@ from onoff.wire import ANY_TYPE, ENTRY_TYPE
 from onoff.wire import html as wire_html
 
 LONGEST_TITLE: Final = 120
-MOST_ENTRIES: Final = 500
+MOST_READABLE_ENTRIES: Final = 500
 SHOWN_AS_TEXT: Final = frozenset({"text/plain", "application/json", ENTRY_TYPE})
 SHOWN_AS_IMAGE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
@@ -75,7 +75,7 @@ def _feed_entries(document: Any) -> tuple[ReadableEntry, ...]:
     listed = document.get("entries")
     if listed is None:
         return (_feed_entry(document),)
-    return tuple(_feed_entry(fields) for fields in listed[:MOST_ENTRIES])
+    return tuple(_feed_entry(fields) for fields in listed[:MOST_READABLE_ENTRIES])
 
 
 def _feed_entry(fields: dict[str, Any]) -> ReadableEntry:

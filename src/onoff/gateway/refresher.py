@@ -22,8 +22,8 @@ from onoff.errors import OnOffError, ServerUnreachable
 from onoff.gateway.board import Board
 
 INTERVAL: Final = 300.0
-RETRY_SECONDS: Final = 5.0
-LOOK_SECONDS: Final = 1.0
+REFRESH_RETRY_SECONDS: Final = 5.0
+REFRESHER_LOOK_SECONDS: Final = 1.0
 FILLING_SECONDS: Final = 5.0
 FILLING_FOR: Final = 120.0
 """Seconds from the start for which a server may be taken to be filling its store."""
@@ -159,7 +159,7 @@ class Refresher:
     def _patience(self) -> float:
         """Seconds until it may be time; what somebody asks for wakes the thread at once."""
         age = self.mirror.age
-        return LOOK_SECONDS if age is None else max(0.01, min(LOOK_SECONDS, self._pause - age))
+        return REFRESHER_LOOK_SECONDS if age is None else max(0.01, min(REFRESHER_LOOK_SECONDS, self._pause - age))
 
     def _attempt(self) -> None:
         outcome: Refresh | OnOffError
@@ -176,7 +176,7 @@ class Refresher:
         with self._news:
             self._done += 1
             self.problem = problem
-            self._retry_at = time.monotonic() + RETRY_SECONDS
+            self._retry_at = time.monotonic() + REFRESH_RETRY_SECONDS
             self._news.notify_all()
         self._refreshed(outcome)
         self._board.changed()

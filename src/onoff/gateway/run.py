@@ -14,16 +14,16 @@ from typing import Final
 import uvicorn
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.gateway.app import Streams, build
+from onoff.gateway.app import Streams, build_app
 from onoff.gateway.engine import Engine
-from onoff.gateway.guard import PREFIX, Guard
+from onoff.gateway.guard import PATH_PREFIX, Guard
 from onoff.system import listening
 
-GRACE_SECONDS: Final = 2
-BACKLOG: Final = 128
+STOP_GATEWAY_SECONDS: Final = 2
+GATEWAY_BACKLOG: Final = 128
 
 
-def listen(host: str, port: int) -> socket.socket:
+def listen_on_loopback(host: str, port: int) -> socket.socket:
     """A listening socket on loopback, and nowhere else; port 0 takes a free one."""
     try:
         inside = ipaddress.ip_address(host).is_loopback
@@ -33,7 +33,7 @@ def listen(host: str, port: int) -> socket.socket:
         raise InvalidInput(
             f"{host} is not a loopback address", hint="use 127.0.0.1 or ::1; the gateway is for one machine"
         )
-    return listening.listen(host, port, backlog=BACKLOG)
+    return listening.listen(host, port, backlog=GATEWAY_BACKLOG)
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class Address:
 
     @property
     def apps(self) -> str:
-        return f"{self.base}{PREFIX}{self.guard.app}/v1"
+        return f"{self.base}{PATH_PREFIX}{self.guard.app}/v1"
 
     def as_dict(self) -> dict[str, str]:
         return {"page": self.page, "apps": self.apps, "token": self.guard.page, "app_token": self.guard.app}
 
 
-class Server(uvicorn.Server):
+class GatewayServer(uvicorn.Server):
     """uvicorn that ends the event streams before it waits for connections to end."""
 
     def __init__(self, engine: Engine, address: Address) -> None:
         self.streams = Streams()
         self.up = threading.Event()
         config = uvicorn.Config(
-            build(engine, address.guard, self.streams),
+            build_app(engine, address.guard, self.streams),
             http="h11",
             ws="none",
             lifespan="off",
@@ -78,7 +78,7 @@ class Server(uvicorn.Server):
             server_header=False,
             date_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=GRACE_SECONDS,
+            timeout_graceful_shutdown=STOP_GATEWAY_SECONDS,
         )
         super().__init__(config)
 
@@ -91,21 +91,21 @@ class Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def serve_here(engine: Engine, sock: socket.socket, address: Address) -> None:
+def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None:
     """Serve in this process until a signal comes, and close the engine."""
     try:
         with contextlib.suppress(KeyboardInterrupt):
-            Server(engine, address).run([sock])
+            GatewayServer(engine, address).run([sock])
     finally:
         engine.close()
 
 
 @contextlib.contextmanager
-def running(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
+def running_gateway(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
     """A gateway in a thread of this process, stopped and its engine closed at the end of the block."""
-    with listen(host, port) as sock:
+    with listen_on_loopback(host, port) as sock:
         address = Address.of(sock, engine)
-        server = Server(engine, address)
+        server = GatewayServer(engine, address)
         thread = threading.Thread(
             target=lambda: asyncio.run(server.serve([sock])), name="onoff-gateway-http", daemon=True
         )

@@ -42,8 +42,8 @@ log = logging.getLogger("onoff.gateway")
 
 Level = Literal["full", "costs", "counters"]
 LEVELS: Final[tuple[str, ...]] = get_args(Level)
-MOST_STEPS: Final = 10_000
-MOST_ROWS: Final = 64
+MOST_KEPT_STEPS: Final = 10_000
+MOST_DRAWN_SOURCES: Final = 64
 """Sources that the page draws one by one; of more, it draws bands."""
 BANDS: Final = 24
 
@@ -106,7 +106,7 @@ class SeenStep:
             return line
         if views is not None and self.sent.vectors:
             line["views"] = [_view(entries) for entries in views(self.sent)]
-        if self.sent.n > MOST_ROWS:
+        if self.sent.n > MOST_DRAWN_SOURCES:
             del line["sources"]
             line["bands"] = bands(self.sent.sources, self.sent.n)
         return {**line, "wanted": self.wanted}
@@ -118,7 +118,7 @@ Views = Callable[[Sent], list[list[int]]]
 def _view(entries: list[int]) -> dict[str, list[int] | list[float]]:
     """What one server saw, as the page draws it."""
     asked = tuple(source for source, entry in enumerate(entries) if entry)
-    return {"bands": bands(asked, len(entries))} if len(entries) > MOST_ROWS else {"entries": entries}
+    return {"bands": bands(asked, len(entries))} if len(entries) > MOST_DRAWN_SOURCES else {"entries": entries}
 
 
 def bands(sources: tuple[int, ...], n: int) -> list[float]:
@@ -138,7 +138,7 @@ class SeenLog:
         self.level = level
         self.totals = Totals()
         self._lock = threading.Lock()
-        self._steps: deque[SeenStep] = deque(maxlen=MOST_STEPS if level != "counters" else 1)
+        self._steps: deque[SeenStep] = deque(maxlen=MOST_KEPT_STEPS if level != "counters" else 1)
         self._file = None
         if path is not None:
             try:

@@ -16,8 +16,8 @@ from typing import Final
 
 from onoff.errors import InvalidInput, OnOffError
 
-UNIT: Final = "onoff-gateway.service"
-TIMEOUT: Final = 30.0
+SERVICE_NAME: Final = "onoff-gateway.service"
+SYSTEMCTL_TIMEOUT: Final = 30.0
 TEXT: Final = """[Unit]
 Description=onoff: read without telling the server what you read
 After=network-online.target
@@ -37,7 +37,7 @@ WantedBy=default.target
 def unit_path() -> Path:
     """Where the user's unit is kept."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
-    return Path(home) / "systemd" / "user" / UNIT
+    return Path(home) / "systemd" / "user" / SERVICE_NAME
 
 
 def install(arguments: Sequence[str]) -> Path:
@@ -53,7 +53,7 @@ def install(arguments: Sequence[str]) -> Path:
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of yours") from None
     _systemctl("daemon-reload")
-    _systemctl("enable", "--now", UNIT)
+    _systemctl("enable", "--now", SERVICE_NAME)
     return path
 
 
@@ -62,7 +62,7 @@ def uninstall() -> Path:
     path = unit_path()
     if not path.exists():
         raise InvalidInput(f"{path}: there is no such service", hint="`onoff gateway --install` makes it")
-    _systemctl("disable", "--now", UNIT)
+    _systemctl("disable", "--now", SERVICE_NAME)
     path.unlink()
     _systemctl("daemon-reload")
     return path
@@ -73,9 +73,11 @@ def _systemctl(*words: str) -> None:
     if program is None:
         raise OnOffError(
             "systemctl is not there, so the service was written but not started",
-            hint=f"start {UNIT} with what this system has",
+            hint=f"start {SERVICE_NAME} with what this system has",
         )
-    done = subprocess.run([program, "--user", *words], capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    done = subprocess.run(
+        [program, "--user", *words], capture_output=True, text=True, timeout=SYSTEMCTL_TIMEOUT, check=False
+    )
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise OnOffError(f"systemctl {words[0]}: {said[0] if said else 'failed'}", hint="is this a session of systemd?")

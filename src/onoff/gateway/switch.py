@@ -28,8 +28,8 @@ from onoff.gateway.guard import new_token
 from onoff.gateway.schedule import Schedule
 from onoff.system.atomic import atomic_write
 
-VERSION: Final = 1
-LONGEST: Final = 366 * 86400.0
+SWITCH_FILE_VERSION: Final = 1
+LONGEST_TIMER: Final = 366 * 86400.0
 """Seconds that a timer may run."""
 END_OF_TIME: Final = 253_402_300_800.0
 """The year 10000, which no calendar here can show."""
@@ -91,7 +91,7 @@ class Switch:
         if seconds is not None and until is not None:
             raise InvalidInput("both a duration and a time", hint="give seconds or until")
         end = now + seconds if seconds is not None else until
-        if end is not None and not (math.isfinite(end) and now < end <= now + LONGEST):
+        if end is not None and not (math.isfinite(end) and now < end <= now + LONGEST_TIMER):
             raise InvalidInput("a timer must end in the future, within a year", hint="give seconds, or a later time")
         with self._lock:
             position = Position(private, end)
@@ -132,7 +132,7 @@ class Switch:
 
     def _save(self, position: Position, tokens: SwitchTokens, turned: float) -> None:
         kept = {
-            "version": VERSION,
+            "version": SWITCH_FILE_VERSION,
             "private": position.private,
             "until": position.until,
             "app_token": tokens.app,
@@ -152,7 +152,7 @@ class Switch:
 
 def _position(kept: dict[str, Any]) -> Position:
     private, until = kept["private"], kept["until"]
-    if kept["version"] != VERSION or not isinstance(private, bool):
+    if kept["version"] != SWITCH_FILE_VERSION or not isinstance(private, bool):
         raise ValueError("not the file of a switch")
     if until is not None and not (isinstance(until, int | float) and 0 <= until < END_OF_TIME):
         raise ValueError("not a time")

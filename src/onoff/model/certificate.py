@@ -55,7 +55,7 @@ SCALE = 2**40
 """The usual denominator of the numbers in a certificate."""
 FEW_SOURCES = 20
 """Sources up to which every set of them is looked at."""
-MOST_ROWS = 18
+MOST_CERTIFIED_ROWS = 18
 """Rows of a RowCertificate up to which every partition of them is looked at."""
 SIMPLE = ("outer", "doeblin", "pairs", "pencil")
 LEAF = -1
@@ -306,10 +306,10 @@ def row_excess(phi: Integers, scale: int) -> int:
     Raises InvalidTable where there are too many rows and too many sources to look at all.
     """
     m, columns = phi.shape
-    if m <= MOST_ROWS:
+    if m <= MOST_CERTIFIED_ROWS:
         return int(_best_partition(phi, scale, effort=3**m + 2**m * columns))
     if columns > FEW_SOURCES:
-        raise InvalidTable(f"the certificate is for {m} rows, too many to be checked", hint=f"{MOST_ROWS} at most")
+        raise InvalidTable(f"the certificate is for {m} rows, too many to check", hint=f"{MOST_CERTIFIED_ROWS} at most")
     worst = -FITS
     for high in range(1 << max(columns - 12, 0)):  # 4096 sets at a time
         masks = (high << 12) + np.arange(1 << min(columns, 12))

@@ -6,7 +6,7 @@ is chosen is then fitted to everyone.
 
 With fewer than LEAST_PEOPLE people, or LEAST_SCORED held-out requests, there is nothing to choose by: order 1, one
 type.
-Where enough people made LEAST_REQUESTS requests or more, the others are left out: who somebody is shows over several
+Where enough people made TELLING_REQUESTS requests or more, the others are left out: who somebody is shows over several
 requests, and the first of many are not like the only ones.
 """
 
@@ -23,12 +23,12 @@ from onoff.model.fitting import Fitted, fit
 from onoff.model.tokens import RequestTokens, numbered
 
 HELD_OUT = 10
-"""Every tenth person is held out."""
+"""Every tenth person is held out for scoring."""
 LEAST_PEOPLE = 500
 LEAST_SCORED = 500
-LEAST_REQUESTS = 8
+TELLING_REQUESTS = 8
 ENOUGH_LONG = 20_000
-"""People with LEAST_REQUESTS requests from which the others are left out."""
+"""People with TELLING_REQUESTS requests from which the others are left out."""
 LEAST_GAIN = 0.002
 """Bits per request that a larger model must gain."""
 ORDERS = (1, 2, 3)
@@ -81,7 +81,7 @@ def choose(
         Where no request follows another, where there are fewer people than types, or more contexts than fit.
     """
     _check(tokens, order, types)
-    enough = tokens.requests >= LEAST_REQUESTS
+    enough = tokens.requests >= TELLING_REQUESTS
     wanted = enough if enough.sum() >= ENOUGH_LONG else tokens.requests >= min(2, int(tokens.requests.max()))
     mine = tokens.of_people(wanted)
     people, left_out = int(wanted.sum()), int(((tokens.requests > 0) & ~wanted).sum())

@@ -22,7 +22,7 @@ import numpy as np
 from onoff.errors import InvalidChain, InvalidInput, InvalidModel, nearest
 from onoff.system.atomic import atomic_write
 
-KEYS = ("transition", "names", "initial")
+CHAIN_KEYS = ("transition", "names", "initial")
 OTHER_SUFFIXES = (".csv", ".npy", ".npz")
 """What a file that is not JSON ends in."""
 REMARKS = ("counts", "about", "tried")
@@ -124,16 +124,16 @@ def _read_json(content: bytes) -> dict[str, Any]:
             hint='expected {"transition": [[...]], "names": [...], "initial": [...]}',
         )
     for key in document:
-        if key not in KEYS + REMARKS:
-            raise InvalidChain(f"unknown key {key!r}", hint=nearest(key, KEYS + REMARKS))
-    for key in KEYS:
+        if key not in CHAIN_KEYS + REMARKS:
+            raise InvalidChain(f"unknown key {key!r}", hint=nearest(key, CHAIN_KEYS + REMARKS))
+    for key in CHAIN_KEYS:
         if (
             key in document
             and not isinstance(document[key], list)
             and not (key != "transition" and document[key] is None)
         ):
             raise InvalidChain(f"{key!r} is not a list", hint="write it in square brackets")
-    return {key: document[key] for key in KEYS if key in document}
+    return {key: document[key] for key in CHAIN_KEYS if key in document}
 
 
 def _model_of(document: dict[str, Any]) -> dict[str, Any]:

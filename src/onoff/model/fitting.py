@@ -27,11 +27,11 @@ TO_PARENT = 8.0
 """K and A: requests that the shorter context is worth."""
 TO_POPULATION = 32.0
 """B: requests of a type that the population is worth."""
-TOLERANCE = 1e-5
+FIT_TOLERANCE = 1e-5
 MOST_ROUNDS = 200
 LEAST_WEIGHT = 1e-6
 """A type that fewer people belong to is left out."""
-LARGEST_DENSE = 2**23
+MOST_DENSE_ENTRIES = 2**23
 """Entries of laws up to which they are written out; beyond, they stay as own part and share."""
 
 
@@ -78,7 +78,7 @@ class Fitted:
         """Laws, contexts and weights as RequestModel takes them."""
         types, contexts, n = len(self.weights), len(self.tree.contexts), self.tree.n
         found: dict[str, Any] = {"contexts": self.tree.contexts, "weights": self.weights, "order": self.tree.order}
-        if types * contexts * n <= LARGEST_DENSE:
+        if types * contexts * n <= MOST_DENSE_ENTRIES:
             every = np.indices((contexts, n)).reshape(2, -1)
             laws = self.law_of(every[0], every[1]).reshape(types, contexts, n)
             return {**found, "laws": laws / laws.sum(axis=2, keepdims=True)}
@@ -164,7 +164,7 @@ def _expect_and_maximise(
         bits = -float(found.sum()) / requests / np.log(2)
         if progress is not None:
             progress(round_, bits)
-        if before - bits < TOLERANCE:
+        if before - bits < FIT_TOLERANCE:
             break
         before = bits
     return fitted

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from onoff.model.bounds import Bounds
     from onoff.model.chain import MarkovChain
 
-MOST_CELLS = 12
+MOST_NOTEBOOK_CELLS = 12
 """Rows and columns of a table in a notebook at most."""
 
 
@@ -39,7 +39,7 @@ def _cell(value: Any) -> str:
 
 def chain_html(chain: MarkovChain) -> str:
     """The transition matrix, or its first sources."""
-    shown = chain.names[:MOST_CELLS]
+    shown = chain.names[:MOST_NOTEBOOK_CELLS]
     lines = []
     for x, name in enumerate(shown):
         columns, weights = chain.row(x)

@@ -6,7 +6,7 @@ import re
 
 from onoff.errors import InvalidPattern
 
-LONGEST = 100_000
+LONGEST_PATTERN = 100_000
 _WORD = re.compile(r"(?P<status>on|off)(?:\*(?P<times>\d{1,9}))?", re.IGNORECASE)
 
 
@@ -24,10 +24,10 @@ def parse(text: str) -> tuple[bool, ...]:
                 f"word {place} of the pattern, {word[:40]!r}, is not ON or OFF", hint="e.g. ON OFF*10 ON"
             )
         times = int(found["times"] or 1)
-        if times == 0 or len(statuses) + times > LONGEST:
+        if times == 0 or len(statuses) + times > LONGEST_PATTERN:
             raise InvalidPattern(
                 f"word {place} of the pattern, {word[:40]!r}, repeats too often or never",
-                hint=f"a pattern has 1 to {LONGEST} steps in all",
+                hint=f"a pattern has 1 to {LONGEST_PATTERN} steps in all",
             )
         statuses.extend([found["status"].upper() == "ON"] * times)
     if not statuses:
@@ -35,7 +35,7 @@ def parse(text: str) -> tuple[bool, ...]:
     return tuple(statuses)
 
 
-def show(statuses: tuple[bool, ...]) -> str:
+def pattern_text(statuses: tuple[bool, ...]) -> str:
     """The shortest way to write a pattern."""
     words: list[list[int | str]] = []
     for status in statuses:

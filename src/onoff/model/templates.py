@@ -19,7 +19,7 @@ from onoff.errors import InvalidInput, nearest
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 
-MOST_SOURCES = 2000
+MOST_TEMPLATE_SOURCES = 2000
 """A model is a matrix, and its file grows with the square of the sources."""
 STAY = 0.5
 
@@ -48,10 +48,10 @@ def from_template(template: str, names: Sequence[str]) -> MarkovChain:
     """
     if template not in TEMPLATES:
         raise InvalidInput(f"no template {template!r}", hint=nearest(template, TEMPLATES))
-    if not 2 <= len(names) <= MOST_SOURCES:
+    if not 2 <= len(names) <= MOST_TEMPLATE_SOURCES:
         raise InvalidInput(
             f"a model of {len(names)} sources",
-            hint=f"templates are for 2 to {MOST_SOURCES}; without a model the gateway keeps a mirror",
+            hint=f"templates are for 2 to {MOST_TEMPLATE_SOURCES}; without a model the gateway keeps a mirror",
         )
     P = TEMPLATES[template](len(names))
     return MarkovChain(P, names=tuple(names), initial=P.mean(axis=0))

@@ -14,11 +14,11 @@ from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import SCHEMES, optimal, race
 from onoff.schemes.race import Race
 from onoff.schemes.search.clock import Stop, never
-from onoff.schemes.search.search import Progress
+from onoff.schemes.search.search import Report
 from onoff.tables.table import QueryTable
 
 NAME = "auto"
-MOST_CELLS = 250 * 250
+MOST_SEARCHED_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
@@ -30,14 +30,14 @@ def build(
     budget: float = SCHEMES[NAME].budget or 0.0,
     seed: int = 0,
     future: Rows | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     stop: Stop = never,
 ) -> QueryTable | Race:
     """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
 
     future, progress, stop: as for `optimal`.
     """
-    if isinstance(rows, SparseRows) or rows.weights.size > MOST_CELLS:
+    if isinstance(rows, SparseRows) or rows.weights.size > MOST_SEARCHED_CELLS:
         return race.build(rows, seed=seed)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
     if not table.optimal:

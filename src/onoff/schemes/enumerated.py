@@ -32,15 +32,13 @@ from onoff.model.bounds import simplest
 from onoff.model.certificate import SCALE
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes.search import proofs
-from onoff.schemes.search.hall import TOLERANCE, Sets
+from onoff.schemes.search.hall import NEGLIGIBLE, SOLVER_TOLERANCE, Sets
 from onoff.schemes.search.rebuild import rebuild
 from onoff.tables.table import QueryTable
 
 NAME = "enumerated"
 MOST_UNKNOWNS = 2**16
 """Unknowns p(q, x|u) at most: 10 rows and all subsets of 10 sources have 51200."""
-NEGLIGIBLE = 1e-12
-"""Probabilities below this are left to the rebuild; numbers so small only confuse the solver."""
 
 
 def build(rows: Rows, *, c: int | None = None) -> QueryTable:
@@ -116,7 +114,7 @@ def _solve(rows: Rows, sets: Sets) -> tuple[Floats, Floats]:
     matrix: Any = coo_array(entries, shape=(m * (n + k), len(u) + k)).tocsr()
     cost = np.concatenate([np.zeros(len(u)), sets.sum(axis=1)])
     wanted = np.concatenate([p.ravel(), np.zeros(m * k)])
-    tight: Any = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+    tight: Any = {"primal_feasibility_tolerance": SOLVER_TOLERANCE, "dual_feasibility_tolerance": SOLVER_TOLERANCE}
     for method in ("highs-ipm", "highs-ds"):  # the first is the quicker one
         solved: Any = linprog(cost, A_eq=matrix, b_eq=wanted, method=method, options=tight)
         if solved.status == 0:

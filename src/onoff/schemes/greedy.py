@@ -81,7 +81,7 @@ def is_optimal(rows: Rows) -> bool:
     return lambdas[1] >= UNIT or lambdas[-2] <= UNIT
 
 
-def fits(rows: Rows) -> bool:
+def fits_in_memory(rows: Rows) -> bool:
     """Whether the atoms, a source for each row and atom, take less than MOST_BYTES: about 600 rows over 600 sources."""
     return 4 * rows.distinct**2 * len(rows.columns) <= MOST_BYTES
 

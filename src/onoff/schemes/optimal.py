@@ -26,10 +26,10 @@ from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search import ahead, blocks, proofs
 from onoff.schemes.search.clock import SearchClock, Stop, never
-from onoff.schemes.search.pricing import ALL_SUBSETS
+from onoff.schemes.search.pricing import ALL_SETS_PRICED
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
-from onoff.schemes.search.search import MANY_SOURCES, MET, Progress, Search
+from onoff.schemes.search.search import MANY_SOURCES, MET, Report, Search
 from onoff.schemes.search.successors import SuccessorCost
 from onoff.tables.table import QueryTable
 
@@ -43,7 +43,7 @@ def build(
     gap: float = MET,
     seed: int = 0,
     future: Rows | None = None,
-    progress: Progress | None = None,
+    progress: Report | None = None,
     stop: Stop = never,
 ) -> QueryTable:
     """The cheapest table for `rows` that the budget can find, with a certificate of a lower bound on every table.
@@ -74,7 +74,7 @@ def build(
     if rows.distinct == 1:
         return _plain(rows)
     clock = SearchClock(budget, stop)
-    few = ALL_SUBSETS if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
+    few = ALL_SETS_PRICED if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
     outright = _outright(rows, few, clock)
     if outright is not None and future is None:
         return outright
@@ -103,7 +103,7 @@ def _outright(rows: Rows, few: int, clock: SearchClock) -> QueryTable | None:
     found = [simplest(rows)]
     if greedy.is_optimal(rows):
         table = greedy.build(rows)
-    elif len(rows.columns) > few and blocks.fits(rows):
+    elif len(rows.columns) > few and blocks.solvable_outright(rows):
         sets, masses, phi = blocks.solve(rows)
         table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
         if check_certificate(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:

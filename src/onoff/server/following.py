@@ -45,10 +45,10 @@ from onoff.wire import (
 log = logging.getLogger("onoff.server")
 
 FOLLOW_SECONDS = 0.25
-RETRY_SECONDS = (0.25, 0.5, 1.0)  # after failures in a row; the last for all further ones
-REQUEST_SECONDS = 60.0
+FOLLOW_RETRY_SECONDS = (0.25, 0.5, 1.0)  # after failures in a row; the last for all further ones
+LEADER_SECONDS = 60.0
 MAX_ORDERS = 6
-PIECE_BYTES = 1024 * 1024
+FOLLOWING_PIECE_BYTES = 1024 * 1024
 
 
 class BrokenHistory(Exception):
@@ -105,7 +105,7 @@ class Follower:
         import httpx2
 
         failures = 0
-        timeout = httpx2.Timeout(REQUEST_SECONDS)
+        timeout = httpx2.Timeout(LEADER_SECONDS)
         async with httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as http:
             while self.broken is None:
                 try:
@@ -120,7 +120,7 @@ class Follower:
                         log.warning("cannot follow %s for now: %s", self._leader, error)
                     if isinstance(error, StoreUnavailable):
                         self._have = None  # read it anew: nobody knows what was kept
-                    await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
+                    await asyncio.sleep(FOLLOW_RETRY_SECONDS[min(failures, len(FOLLOW_RETRY_SECONDS) - 1)])
                     failures += 1
                 except BrokenHistory as error:
                     self._metrics.add(Count.FOLLOW_FAILURES)
@@ -188,7 +188,7 @@ class Follower:
 
         try:
             async with (
-                asyncio.timeout(REQUEST_SECONDS),
+                asyncio.timeout(LEADER_SECONDS),
                 http.stream("GET", f"{self._leader}{target}", headers=headers) as response,
             ):
                 if response.status_code != 200:
@@ -196,11 +196,11 @@ class Follower:
                         f"{self._leader} answers with status {response.status_code}", hint="is it a message server?"
                     )
                 unpacking = zlib.decompressobj(31) if response.headers.get("content-encoding") == "gzip" else None
-                async for packed in response.aiter_raw(PIECE_BYTES):
+                async for packed in response.aiter_raw(FOLLOWING_PIECE_BYTES):
                     if unpacking is None:
                         yield packed
                         continue
-                    while piece := unpacking.decompress(packed, PIECE_BYTES):
+                    while piece := unpacking.decompress(packed, FOLLOWING_PIECE_BYTES):
                         yield piece
                         packed = unpacking.unconsumed_tail
                 if unpacking is not None and not unpacking.eof:

@@ -19,7 +19,7 @@ from onoff.server.store import Latest
 from onoff.wire import Edition, strip_padding
 
 MIN_EDITIONS = 64
-SECONDS = 60.0
+RATE_SECONDS = 60.0
 MAX_BYTES = 256 * 1024 * 1024
 
 
@@ -145,5 +145,5 @@ class History:
     def _forget(self) -> None:
         """Let go what nobody may count on any more."""
         now = self._clock()
-        while len(self._past) > MIN_EDITIONS and (now - self._past[0].until > SECONDS or self._bytes > MAX_BYTES):
+        while len(self._past) > MIN_EDITIONS and (now - self._past[0].until > RATE_SECONDS or self._bytes > MAX_BYTES):
             self._bytes -= self._past.popleft().size

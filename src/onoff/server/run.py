@@ -115,7 +115,7 @@ async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
         return await new_publisher(store, name, sources)
 
 
-def listen(host: str, port: int, *, workers: int = 1) -> socket.socket:
+def listen_for_workers(host: str, port: int, *, workers: int = 1) -> socket.socket:
     """A listening socket for so many workers; port 0 takes a free one."""
     return listening.listen(host, port, backlog=BACKLOG, shared=workers > 1)
 
@@ -297,7 +297,7 @@ def running(
         if follow is not None:
             asyncio.run(prepare_to_follow(chosen.store, follow))
         token = "" if follow is not None else asyncio.run(_prepare(chosen.store, sources, frame_size))
-        sock = stack.enter_context(listen(host, port))
+        sock = stack.enter_context(listen_for_workers(host, port))
         started: list[uvicorn.Server] = []
         failed: list[BaseException] = []
         up = threading.Event()

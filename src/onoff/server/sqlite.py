@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 from onoff.errors import StoreFull, StoreUnavailable, UnknownSource
 from onoff.server import sqlite_schema as schema
 from onoff.server.editions import changed_per_hour, check_message, check_total, may_overflow
-from onoff.server.sqlite_writer import BUSY_SECONDS, GroupCommit, Work
+from onoff.server.sqlite_writer import BUSY_SECONDS, GroupCommit, WriteWork
 from onoff.server.steps import StepTable
 from onoff.server.store import (
     PROBE_SECONDS,
@@ -46,7 +46,7 @@ from onoff.wire import (
     next_digest,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
 
@@ -106,7 +106,7 @@ class SQLiteStore:
         db.execute("COMMIT")
         db.execute("PRAGMA busy_timeout=0")  # from here on `GroupCommit` does the waiting
 
-    async def _write(self, work: Work[T]) -> T:
+    async def _write(self, work: WriteWork[_T]) -> _T:
         """The outcome of `work`, durable."""
         try:
             return await self._writer.write(work)

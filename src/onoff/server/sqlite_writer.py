@@ -17,14 +17,14 @@ from typing import Any, TypeVar
 
 from onoff.errors import OnOffError
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 BUSY_SECONDS = 5
 MAX_BATCH = 256
 MANY_QUERIES = 10  # since the last commit: from here on they come first ...
 COMMIT_SECONDS = 0.02  # ... and publishes are committed together, once in this time
 
-Work = Callable[[sqlite3.Connection], T]
+WriteWork = Callable[[sqlite3.Connection], _T]
 
 
 class GroupCommit:
@@ -45,13 +45,13 @@ class GroupCommit:
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)
         self._thread.start()
-        self._queue: deque[tuple[Work[Any], asyncio.Future[Any]]] = deque()
+        self._queue: deque[tuple[WriteWork[Any], asyncio.Future[Any]]] = deque()
         self._committing: asyncio.Task[None] | None = None
         self._last_commit = 0.0
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: WriteWork[_T]) -> _T:
         """The outcome of `work`, durable. Raises what it raises, or `sqlite3.Error` if it could not be committed."""
-        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        done: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
         self._queue.append((work, done))
         if self._committing is None or self._committing.done():
             self._committing = asyncio.create_task(self._commit_queue())
@@ -84,7 +84,7 @@ class GroupCommit:
             await asyncio.sleep(early)
         self._last_commit, self.queries = loop.time(), 0
 
-    async def _commit(self, batch: Sequence[Work[Any]]) -> list[Any]:
+    async def _commit(self, batch: Sequence[WriteWork[Any]]) -> list[Any]:
         """What each returned, or the refusal it raised, in one transaction."""
         db = self.connection
         await self._begin()

@@ -75,7 +75,7 @@ from onoff.wire import (
     next_digest,
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 _PUBLISHERS = "{onoff}:publishers"
 _FEEDS = "{onoff}:feeds"
@@ -464,7 +464,7 @@ def _numbers(items: Sequence[Any]) -> list[tuple[int, int]]:
     return _readable(lambda: [(int(one), int(other)) for one, other in _pairs(items)])
 
 
-def _readable(read: Callable[[], T]) -> T:
+def _readable(read: Callable[[], _T]) -> _T:
     """What `read` gives; values that are not as we write them are the store's failure, not the asker's."""
     try:
         return read()

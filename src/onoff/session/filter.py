@@ -47,7 +47,7 @@ from onoff.tables.table import QueryTable
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-MOST_CELLS = 2**24
+MOST_FILTERED_CELLS = 2**24
 """Hidden values times sources of the rows at most."""
 LARGEST_STORED = 16 * 2**20
 """Bytes of a state that a journal keeps at most."""
@@ -101,10 +101,10 @@ class ModelFilter:
     def rows(self) -> Rows:
         """Worked out when first needed: a query can be sent before the rows of the one after it are known."""
         cells = len(self.us) * self.model.n
-        if cells > MOST_CELLS:
+        if cells > MOST_FILTERED_CELLS:
             raise InvalidModel(
                 f"{len(self.us)} hidden values over {self.model.n} sources take {cells * 16 / 2**30:.1f} GB",
-                hint=f"at most {MOST_CELLS} cells are kept: hide fewer requests, or take fewer sources",
+                hint=f"at most {MOST_FILTERED_CELLS} cells are kept: hide fewer requests, or take fewer sources",
             )
         law = self.model.mixtures(self.belief)
         reached = np.flatnonzero(law.any(axis=0))

@@ -29,7 +29,7 @@ from onoff.schemes.race import Drawn
 
 MOST_TUPLES = 2**20
 """Tuples of last requests that are told apart at most."""
-MOST_CELLS = 2**24
+MOST_CONTEXT_CELLS = 2**24
 """Contexts times sources of the rows at most."""
 
 
@@ -103,7 +103,7 @@ class LastQueries:
     @cached_property
     def rows(self) -> Rows:
         contexts, place = self._hidden_among
-        if len(place) * self.model.n > MOST_CELLS:
+        if len(place) * self.model.n > MOST_CONTEXT_CELLS:
             raise InvalidModel(
                 f"{len(place)} contexts over {self.model.n} sources are too many rows",
                 hint="use memory 'bayes-filter'",

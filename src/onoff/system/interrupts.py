@@ -21,7 +21,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
-GRACE_SECONDS = 0.7
+INTERRUPT_SECONDS = 0.7
 """How long the main thread may take to end in order."""
 
 _Handler = TypeVar("_Handler", bound=Callable[..., object])
@@ -48,7 +48,7 @@ def prompt(handler: _Handler) -> _Handler:
     return handler
 
 
-def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = GRACE_SECONDS) -> None:
+def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTERRUPT_SECONDS) -> None:
     """From now on Ctrl-C ends this process within `grace` seconds. Call it once, from the main thread.
 
     Parameters

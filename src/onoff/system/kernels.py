@@ -24,26 +24,26 @@ WORTH_COMPILING = 20_000
 """Inner-loop steps from which compiling pays."""
 
 Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
+_Result = TypeVar("_Result")
 
 
-class Kernel(Generic[Parameters, Result]):
+class Kernel(Generic[Parameters, _Result]):
     """A function with a plain and, on demand, a compiled form."""
 
-    def __init__(self, function: Callable[Parameters, Result]) -> None:
+    def __init__(self, function: Callable[Parameters, _Result]) -> None:
         self.python = function
         self._spent = 0
         update_wrapper(self, function)
 
-    def __call__(self, *args: Any, effort: int = 0) -> Result:
+    def __call__(self, *args: Any, effort: int = 0) -> _Result:
         """Call it; effort: about how many steps the inner loop takes."""
         self._spent += effort
         if self._spent >= WORTH_COMPILING or "numba" in sys.modules:
             return self.compiled(*args)
-        return cast("Callable[..., Result]", self.python)(*args)
+        return cast("Callable[..., _Result]", self.python)(*args)
 
     @cached_property
-    def compiled(self) -> Callable[..., Result]:
+    def compiled(self) -> Callable[..., _Result]:
         """The compiled function, or the plain one where numba is not installed."""
         try:
             import numba
@@ -54,9 +54,9 @@ class Kernel(Generic[Parameters, Result]):
             compiled = numba.njit(cache=True, nogil=True)(source)
         except RuntimeError:  # nowhere to keep it: a read-only installation, and a user without a home
             compiled = numba.njit(nogil=True)(source)
-        return cast("Callable[..., Result]", compiled)
+        return cast("Callable[..., _Result]", compiled)
 
-    def _calling_compiled(self) -> Callable[Parameters, Result]:
+    def _calling_compiled(self) -> Callable[Parameters, _Result]:
         """The function with the compiled form of every kernel that it calls in the place of the kernel."""
         function = cast("FunctionType", self.python)
         called = {name: function.__globals__.get(name) for name in function.__code__.co_names}
@@ -65,9 +65,9 @@ class Kernel(Generic[Parameters, Result]):
             return self.python
         copy = FunctionType(function.__code__, {**function.__globals__, **kernels}, function.__name__)
         copy.__doc__, copy.__qualname__, copy.__module__ = function.__doc__, function.__qualname__, function.__module__
-        return cast("Callable[Parameters, Result]", copy)
+        return cast("Callable[Parameters, _Result]", copy)
 
 
-def kernel(function: Callable[Parameters, Result]) -> Kernel[Parameters, Result]:
+def kernel(function: Callable[Parameters, _Result]) -> Kernel[Parameters, _Result]:
     """Mark a function of numbers and arrays as a kernel. Of our functions it calls kernels of its own module only."""
     return Kernel(function)

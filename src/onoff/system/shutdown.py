@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from onoff.errors import OnOffError
 
-GRACE_SECONDS = 10.0
+SHUTDOWN_SECONDS = 10.0
 """How long the end of the process waits for work that is under way."""
 
 
@@ -65,4 +65,4 @@ def check_not_shutting_down() -> None:
 def _end() -> None:
     with _state.changed:
         _state.shutting_down = True
-        _state.changed.wait_for(lambda: _state.running == 0, GRACE_SECONDS)
+        _state.changed.wait_for(lambda: _state.running == 0, SHUTDOWN_SECONDS)

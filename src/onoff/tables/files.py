@@ -30,11 +30,11 @@ from onoff.model.rows import Rows
 from onoff.system.atomic import atomic_write
 from onoff.tables.table import QueryTable
 
-VERSION = 2
+TABLE_FILE_VERSION = 2
 ARRAYS = ("offsets", "items", "mass", "starts", "slots", "weights")
 
 
-def default_store() -> Path:
+def default_table_folder() -> Path:
     """Where tables are kept unless told otherwise: the user's cache directory."""
     from platformdirs import user_cache_path
 
@@ -43,7 +43,9 @@ def default_store() -> Path:
 
 def table_path(store: Path, digest: str, scheme: str, options: dict[str, Any]) -> Path:
     """The file for the table of everything of the chain with that digest, built in this way by this version."""
-    made = json.dumps([VERSION, __version__, digest, scheme, sorted((k, repr(v)) for k, v in options.items())])
+    made = json.dumps(
+        [TABLE_FILE_VERSION, __version__, digest, scheme, sorted((k, repr(v)) for k, v in options.items())]
+    )
     return store / f"{hashlib.sha256(made.encode()).hexdigest()[:32]}.npz"
 
 
@@ -51,7 +53,7 @@ def write_table(path: Path, table: QueryTable) -> None:
     """Write `table` and its certificate, all or nothing. Raises OSError where the disk refuses."""
     certificate = None if table.certificate is None else to_json(table.certificate)
     label = {
-        "version": VERSION,
+        "version": TABLE_FILE_VERSION,
         "scheme": table.scheme,
         "certificate": certificate,
         "lower_bound": None if table.proven_bound is None else str(table.proven_bound),
@@ -76,8 +78,8 @@ def read_table(path: Path, rows: Rows) -> QueryTable:
         raise InvalidTable(f"{path}: no such file", hint="`onoff design --save` writes one") from None
     except Exception:  # zipfile, zlib, numpy and its parser each have their own for a damaged file
         raise InvalidTable(f"{path}: not a file of a table", hint="`onoff design --save` writes one") from None
-    if version not in (1, VERSION):
-        raise InvalidTable(f"{path}: a table of version {version!r}", hint=f"1 to {VERSION} are known")
+    if version not in (1, TABLE_FILE_VERSION):
+        raise InvalidTable(f"{path}: a table of version {version!r}", hint=f"1 to {TABLE_FILE_VERSION} are known")
     table = QueryTable(rows, **arrays, scheme=scheme)
     try:
         table.verify()

@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeVar
 from onoff.errors import InvalidWire
 from onoff.wire.catalogue import EPOCH_LIMIT, MAX_SOURCES
 
-VERSION: Final = 1
+WIRE_VERSION: Final = 1
 SESSION_BYTES: Final = 16
 STEP_LIMIT: Final = 1 << 53  # steps are exact in every JSON reader
 
@@ -27,7 +27,7 @@ MAX_QUERY: Final = QUERY_HEAD_BYTES + MAX_SOURCES // 8
 
 _FLAGS = bytes(byte == ord("1") for byte in range(256))
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ def encode_bitmap(sources: Sequence[int], n: int) -> bytes:
     return bytes(bitmap)
 
 
-def select(bitmap: bytes, items: Sequence[T]) -> list[T]:
+def select(bitmap: bytes, items: Sequence[_T]) -> list[_T]:
     """The items whose bits are set, in order; each item has a bit."""
     n = len(items)
     if len(bitmap) != bitmap_length(n):
@@ -96,7 +96,7 @@ def encode_query(query: WireQuery) -> bytes:
         raise InvalidWire("an epoch or step out of range", hint="start a new session")
     if len(query.session) != SESSION_BYTES:
         raise InvalidWire(f"a session id of {len(query.session)} bytes", hint=f"use {SESSION_BYTES} random bytes")
-    head = _QUERY_HEAD.pack(VERSION, query.epoch.to_bytes(6), query.session, query.step)
+    head = _QUERY_HEAD.pack(WIRE_VERSION, query.epoch.to_bytes(6), query.session, query.step)
     return head + encode_bitmap(query.sources, query.n)
 
 
@@ -105,8 +105,8 @@ def decode_query_head(data: bytes) -> QueryHead:
     if len(data) < QUERY_HEAD_BYTES:
         raise InvalidWire(f"a query of {len(data)} bytes", hint=f"its head alone has {QUERY_HEAD_BYTES}")
     version, epoch, session, step = _QUERY_HEAD.unpack_from(data)
-    if version != VERSION:
-        raise InvalidWire(f"a query of version {version}", hint=f"this server speaks version {VERSION}")
+    if version != WIRE_VERSION:
+        raise InvalidWire(f"a query of version {version}", hint=f"this server speaks version {WIRE_VERSION}")
     if step >= STEP_LIMIT:
         raise InvalidWire("a step out of range", hint="start a new session")
     return QueryHead(int.from_bytes(epoch), session, step)

@@ -16,7 +16,7 @@ import numpy as np
 from onoff.audit.exact import audit_exact
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import Claims, same, wrong_and_right
-from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
+from onoff.experiments.paper.tables import EXAMPLE, SECTION_V_CHAIN
 from onoff.experiments.paper.twosources import TableThree, two_source_chain
 from onoff.experiments.querytree import bounds_along
 from onoff.information import mutual_information
@@ -77,7 +77,7 @@ def e6() -> tuple[Any, Any, bool]:
     below, above = [0.2, 0.4, 0.3], [0.5, 0.5, 0.6]  # p(j | u^(j,2)) and p(j | u^(j,3)), sigma = 2
     # j = 1 already has T = b_1 - a_1 = 0.3 > 1 - 0.9, so delta_1 = 1 - (no b) - (a twice), and delta_k = a_k after it
     literal = [1 - sum(below[0] for _ in (2, 3)), below[1], below[2]]
-    found = atoms(THREE_BY_THREE.rows())
+    found = atoms(SECTION_V_CHAIN.rows())
     expected, got, ok = wrong_and_right(literal, [0.3, 0.4, 0.3], [int(d) / UNIT for d in found.delta])
     return expected, got, ok and sum(int(d) for d in found.delta) == UNIT and literal[0] > above[0]
 
@@ -102,7 +102,7 @@ def e7() -> tuple[Any, Any, bool]:
 
 @claims.add("E8: at l = 1 no atoms (the sum of no e_i) would lose the mass lambda_1 = 0.5; one atom ({x}, r) keeps it")
 def e8() -> tuple[Any, Any, bool]:
-    found = atoms(THREE_BY_THREE.rows())
+    found = atoms(SECTION_V_CHAIN.rows())
     return wrong_and_right(0.0, 0.5, sum(int(mass) for mass in found.mass[found.size == 1]) / UNIT)
 
 

@@ -28,7 +28,7 @@ from onoff.tables.table import QueryTable
 claims = Claims()
 
 EXAMPLE = two_source_chain(printed.EXAMPLE_ALPHA, printed.EXAMPLE_BETA)
-THREE_BY_THREE = MarkovChain(printed.THREE_BY_THREE)
+SECTION_V_CHAIN = MarkovChain(printed.THREE_BY_THREE)
 
 
 def show_set(query: tuple[int, ...]) -> str:
@@ -136,22 +136,22 @@ def table_3_scheme() -> tuple[Any, Any, bool]:
 @claims.add("Table 5: the orderings x_0^(j,i) of the 3x3 example")
 def table_5_orderings() -> tuple[Any, Any, bool]:
     expected = [[x + 1 for x in line] for line in printed.ORDERING]
-    return same(expected, (atoms(THREE_BY_THREE.rows()).order + 1).tolist())
+    return same(expected, (atoms(SECTION_V_CHAIN.rows()).order + 1).tolist())
 
 
 @claims.add("Table 5: lambda = (0.5, 0.9, 1.6)")
 def table_5_lambdas() -> tuple[Any, Any, bool]:
-    return same(list(printed.LAMBDAS), list(bounds(THREE_BY_THREE).lambdas))
+    return same(list(printed.LAMBDAS), list(bounds(SECTION_V_CHAIN).lambdas))
 
 
 @claims.add("Table 5: theta = (0.5, 0.4, 0.1)")
 def table_5_thetas() -> tuple[Any, Any, bool]:
-    return same(list(printed.THETAS), list(bounds(THREE_BY_THREE).thetas))
+    return same(list(printed.THETAS), list(bounds(SECTION_V_CHAIN).thetas))
 
 
 @claims.add("Table 4: every cell p(q_1, x_1 | x_0), made by the deterministic specification")
 def table_4() -> tuple[Any, Any, bool]:
-    return same(printed_cells(printed.TABLE_4), cells(design(THREE_BY_THREE.rows(), "greedy"), given_x=False))
+    return same(printed_cells(printed.TABLE_4), cells(design(SECTION_V_CHAIN.rows(), "greedy"), given_x=False))
 
 
 @claims.add("Table 4: as printed, its block sums are equal in integers (tenths) and its rows are the budget")
@@ -167,17 +167,17 @@ def table_4_block_sums() -> tuple[Any, Any, bool]:
 
 @claims.add("Section V-A: E|Q_1| = 1.6, R_1 = 5/8")
 def example_cost() -> tuple[Any, Any, bool]:
-    table = design(THREE_BY_THREE.rows(), "greedy")
+    table = design(SECTION_V_CHAIN.rows(), "greedy")
     return same([printed.EXAMPLE_COST, 5 / 8], [table.cost, table.rate])
 
 
 @claims.add("Section V-A: outer bound 2 is 0.5 + 0.5 + 0.6 = 1.6, so 5/8 is optimal")
 def example_outer_bound() -> tuple[Any, Any, bool]:
-    return same(printed.EXAMPLE_COST, outer_bound_2(THREE_BY_THREE, 1))
+    return same(printed.EXAMPLE_COST, outer_bound_2(SECTION_V_CHAIN, 1))
 
 
 @claims.add("Section V-A: asking for everything is always feasible (cost N)")
 def everything_is_feasible() -> tuple[Any, Any, bool]:
-    table = design(THREE_BY_THREE.rows(), "full")
+    table = design(SECTION_V_CHAIN.rows(), "full")
     table.verify()
     return same(3, table.cost)

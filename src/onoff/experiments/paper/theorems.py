@@ -15,7 +15,7 @@ from onoff.audit.exact import audit_exact
 from onoff.experiments.families import symmetric
 from onoff.experiments.paper import printed
 from onoff.experiments.paper.claim import PROGRAM, Claims, same
-from onoff.experiments.paper.tables import EXAMPLE, THREE_BY_THREE
+from onoff.experiments.paper.tables import EXAMPLE, SECTION_V_CHAIN
 from onoff.experiments.paper.twosources import two_source_chain
 from onoff.experiments.querytree import bounds_along, query_law
 from onoff.model.bounds import bounds, lambda_units, outer_bound_2, symmetric_cost, theta_units, two_source_cost
@@ -60,7 +60,7 @@ def theorem_1() -> tuple[Any, Any, bool]:
         step.cost - step.outer
         for scheme in ("full", "single", "greedy", "enumerated")
         for memory in ("last-query", "bayes-filter")
-        for step in bounds_along(THREE_BY_THREE, parse("ON OFF*3"), scheme, memory)
+        for step in bounds_along(SECTION_V_CHAIN, parse("ON OFF*3"), scheme, memory)
     ]
     return same(0.0, min(spare))
 
@@ -70,7 +70,7 @@ def corollary() -> tuple[Any, Any, bool]:
     spare = [
         step.outer - step.outer2
         for chain in (
-            THREE_BY_THREE,
+            SECTION_V_CHAIN,
             symmetric_chain(3, 0.1),
             MarkovChain([[0.7, 0.3, 0], [0, 0.2, 0.8], [0.5, 0, 0.5]]),
         )
@@ -84,7 +84,7 @@ def theorem_2() -> tuple[Any, Any, bool]:
     spare = [
         step.inner - step.cost
         for chain in (
-            THREE_BY_THREE,
+            SECTION_V_CHAIN,
             symmetric_chain(4, 0.1),
             MarkovChain([[0.7, 0.3, 0], [0, 0.2, 0.8], [0.5, 0, 0.5]]),
         )
@@ -119,7 +119,7 @@ def lemma_algorithm() -> tuple[Any, Any, bool]:
 @claims.add("Algorithm 1: P(|Z| = i) = theta_i in integers, for the 3x3 example and 60 random rows")
 def algorithm_1_sizes() -> tuple[Any, Any, bool]:
     wrong = 0
-    for rows in (THREE_BY_THREE.rows(), *random_rows(60)):
+    for rows in (SECTION_V_CHAIN.rows(), *random_rows(60)):
         found = atoms(rows)
         thetas = theta_units(lambda_units(rows, distinct=True))
         for i, theta in enumerate(thetas, start=1):
@@ -129,7 +129,7 @@ def algorithm_1_sizes() -> tuple[Any, Any, bool]:
 
 @claims.add("Appendix D: the budget matrix Q is all zero at the end, for the 3x3 example and 60 random rows")
 def algorithm_1_budget() -> tuple[Any, Any, bool]:
-    left = sum(int(np.abs(atoms(rows).budget).max()) for rows in (THREE_BY_THREE.rows(), *random_rows(60)))
+    left = sum(int(np.abs(atoms(rows).budget).max()) for rows in (SECTION_V_CHAIN.rows(), *random_rows(60)))
     return same(0, left)
 
 
@@ -268,7 +268,7 @@ def observations_on_rate() -> tuple[Any, Any, bool]:
 
 @claims.add("Section VI: the linear program over all subsets gives 1.6 for the 3x3 example")
 def program_optimum() -> tuple[Any, Any, bool]:
-    table = design(THREE_BY_THREE.rows(), "enumerated")
+    table = design(SECTION_V_CHAIN.rows(), "enumerated")
     table.verify()
     return same(printed.EXAMPLE_COST, table.cost, tolerance=PROGRAM)
 
@@ -276,7 +276,7 @@ def program_optimum() -> tuple[Any, Any, bool]:
 @claims.add("Section VI: with c = 1 the optimum is theta_1 + N (1 - theta_1): the program, the formula, the scheme")
 def program_c_1() -> tuple[Any, Any, bool]:
     expected, got = [], []
-    for rows in (THREE_BY_THREE.rows(), EXAMPLE.rows(), symmetric_chain(4, 0.4).rows()):
+    for rows in (SECTION_V_CHAIN.rows(), EXAMPLE.rows(), symmetric_chain(4, 0.4).rows()):
         theta = bounds(rows).thetas[0]
         expected.append([theta + rows.n * (1 - theta)] * 2)
         got.append([design(rows, "enumerated", c=1).cost, design(rows, "single").cost])
@@ -300,7 +300,7 @@ def privacy(pattern: str) -> tuple[Any, Any, bool]:
     """Zero is decided by equality of rationals; only the paper's filter is allowed its rounding of rows."""
     audits = [
         audit_exact(chain, scheme, parse(pattern), memory)
-        for chain in (EXAMPLE, THREE_BY_THREE)
+        for chain in (EXAMPLE, SECTION_V_CHAIN)
         for scheme in ("full", "single", "greedy", "enumerated")
         for memory in ("last-query", "bayes-filter")
     ]
@@ -314,11 +314,11 @@ def privacy(pattern: str) -> tuple[Any, Any, bool]:
 
 @claims.add("Proposition 1: hiding X_tau hides every private request (3x3 example, ON ON OFF OFF, the paper's memory)")
 def proposition_1() -> tuple[Any, Any, bool]:
-    audit = audit_exact(THREE_BY_THREE, "greedy", parse(PATTERNS[2]), "bayes-filter")
+    audit = audit_exact(SECTION_V_CHAIN, "greedy", parse(PATTERNS[2]), "bayes-filter")
     return same([0.0, 0.0, 0.0, 0.0], [step.bits if step.deviation > audit.tolerance else 0.0 for step in audit.steps])
 
 
 @claims.add("Privacy without conditioning on earlier queries: lost once an ON follows an OFF, and not before")
 def joint_privacy() -> tuple[Any, Any, bool]:
-    audit = audit_exact(THREE_BY_THREE, "greedy", parse("ON OFF OFF ON OFF"))
+    audit = audit_exact(SECTION_V_CHAIN, "greedy", parse("ON OFF OFF ON OFF"))
     return same([False, False, False, True, True], [step.joint > 0 for step in audit.steps])

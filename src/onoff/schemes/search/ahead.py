@@ -25,7 +25,7 @@ SAME_COST = 1e-9
 """Tables whose costs differ by less, relatively, count as equal when the future is looked at."""
 MOST_LOOKS = 400
 """Rounds of looking ahead at most: a number, not a time, so that the same rows give the same table."""
-ALL_SUBSETS = 17
+ALL_SETS_VALUED = 17
 """Columns up to which every set is priced with its value."""
 
 
@@ -34,7 +34,7 @@ def look_ahead(search: Search, table: QueryTable, future: SuccessorCost) -> Quer
     if search.best is None or search.best.value > table.cost * (1 + SAME_COST):
         return table
     program, found = search.program, None
-    values = future.of_all() if program.size <= ALL_SUBSETS else None
+    values = future.of_all() if program.size <= ALL_SETS_VALUED else None
     program.add_sets(systematic(program.p, 8, search.rng))
     program.prefer(future, max(search.best.value, search.lower) * (1 + SAME_COST))
     for _ in range(MOST_LOOKS):

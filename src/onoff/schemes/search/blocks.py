@@ -30,17 +30,16 @@ import numpy as np
 
 from onoff.errors import OnOffError
 from onoff.model.rows import Floats, Rows
-from onoff.schemes.search.hall import TOLERANCE, Sets
+from onoff.schemes.search.hall import NEGLIGIBLE, SOLVER_TOLERANCE, Sets
 
-MOST_ROWS = 8
-MOST_UNKNOWNS = 16_000
-NEGLIGIBLE = 1e-12
+MOST_PARTITIONED_ROWS = 8
+MOST_BLOCK_UNKNOWNS = 16_000
 Block = tuple[int, ...]
 
 
-def fits(rows: Rows) -> bool:
+def solvable_outright(rows: Rows) -> bool:
     """Whether the program is small enough to be solved outright."""
-    return rows.distinct <= MOST_ROWS and 2**rows.distinct * len(rows.columns) <= MOST_UNKNOWNS
+    return rows.distinct <= MOST_PARTITIONED_ROWS and 2**rows.distinct * len(rows.columns) <= MOST_BLOCK_UNKNOWNS
 
 
 def solve(rows: Rows) -> tuple[Sets, Floats, Floats]:
@@ -99,7 +98,7 @@ def _minimise(
     from scipy.sparse import coo_array
 
     matrix: Any = coo_array((value, (row, column)), shape=(len(wanted), len(cost))).tocsr()
-    tight = {"primal_feasibility_tolerance": TOLERANCE, "dual_feasibility_tolerance": TOLERANCE}
+    tight = {"primal_feasibility_tolerance": SOLVER_TOLERANCE, "dual_feasibility_tolerance": SOLVER_TOLERANCE}
     attempts: list[Any] = [tight, {**tight, "presolve": False}, {"presolve": False}]
     for options in attempts:
         solved = linprog(cost, A_eq=matrix, b_eq=wanted, method="highs-ds", options=options)

@@ -49,7 +49,9 @@ Cost: TypeAlias = Callable[[Sets], Floats]
 
 FIRST_CUT = 2
 """The row of the model that holds the first cut; before it the sums of m_S and of m_S |S|."""
-TOLERANCE = 1e-10
+NEGLIGIBLE = 1e-12
+"""Probabilities below this are left to the rebuild; numbers so small only confuse the solver."""
+SOLVER_TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
 EPSILON = 1e-6
 """The weight of a preference beside the cost itself: what it can add to the cost is negligible."""
@@ -91,7 +93,9 @@ class HallProgram:
         self._infinity = highspy.kHighsInf
         self._model: Any = highspy.Highs()
         self._model.silent()
-        self._set_options(threads=1, primal_feasibility_tolerance=TOLERANCE, dual_feasibility_tolerance=TOLERANCE)
+        self._set_options(
+            threads=1, primal_feasibility_tolerance=SOLVER_TOLERANCE, dual_feasibility_tolerance=SOLVER_TOLERANCE
+        )
         # Most sets are equally cheap here: made-up differences in cost only send the simplex from corner to corner.
         self._set_options(dual_simplex_cost_perturbation_multiplier=0.0)
         self._cost: Cost = _sizes
@@ -195,7 +199,7 @@ class HallProgram:
         self._set_options(
             solver="ipm" if central else "choose",
             run_crossover="off" if central else "on",
-            ipm_optimality_tolerance=TOLERANCE,
+            ipm_optimality_tolerance=SOLVER_TOLERANCE,
         )
 
     def _set_options(self, **options: Any) -> None:
@@ -221,7 +225,7 @@ class HallProgram:
         values = np.array(solution.col_value)
         self.masses = np.maximum(values[self._set_columns], 0.0)
         slack = values[self._slack_columns]
-        self.missed = float(slack[slack > TOLERANCE].sum())
+        self.missed = float(slack[slack > SOLVER_TOLERANCE].sum())
         dual = np.array(solution.row_dual)
         # For a cut in the first form y = dual and t gains y; in the second the dual is -y already about A.
         by_cut = dual[FIRST_CUT:]

@@ -23,7 +23,7 @@ from onoff.model.rows import Floats
 from onoff.schemes.search.hall import Sets
 from onoff.system.kernels import kernel
 
-ALL_SUBSETS = 14
+ALL_SETS_PRICED = 14
 """Columns up to which all subsets are looked at."""
 WORTHWHILE = 1e-9
 """Gains from which a set is worth adding."""

@@ -19,7 +19,7 @@ import numpy as np
 from onoff.model.rows import Floats
 from onoff.schemes.search.hall import Sets
 
-MOST_ENTRIES = 4 * 10**8
+MOST_RACED_ENTRIES = 4 * 10**8
 """Entries that some races look at together, at most."""
 
 
@@ -45,7 +45,7 @@ def systematic(p: Floats, orders: int, rng: np.random.Generator) -> Sets:
 
 def affordable(p: Floats, count: int) -> int:
     """How many races of `count` are run: each looks at every entry of p."""
-    return min(count, max(MOST_ENTRIES // p.size, 50))
+    return min(count, max(MOST_RACED_ENTRIES // p.size, 50))
 
 
 def races(p: Floats, count: int, rng: np.random.Generator) -> Sets:

@@ -27,7 +27,11 @@ def repaired(table: QueryTable) -> QueryTable:
     """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1."""
     rows = table.rows
     everything = tuple(rows.columns.tolist())
-    if table.queries[-1] != everything or int(table.mass[-1]) < WORTH_REPAIRING * UNIT or not greedy.fits(rows):
+    if (
+        table.queries[-1] != everything
+        or int(table.mass[-1]) < WORTH_REPAIRING * UNIT
+        or not greedy.fits_in_memory(rows)
+    ):
         return table
     left = table.block(len(table) - 1)
     rest = Rows.from_integers(np.stack([to_units(row) for row in left.tolist()]), rows.n, rows.columns)

@@ -28,7 +28,7 @@ from onoff.schemes.search import proofs, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
-from onoff.schemes.search.pricing import ALL_SUBSETS, WORTHWHILE, Duals, by_all_subsets, by_climbing
+from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
@@ -51,7 +51,7 @@ LARGE = 200 * 200
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
-Progress = Callable[[str], None]
+Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Proposal:
 class Search:
     """One run of the search."""
 
-    def __init__(self, rows: Rows, clock: SearchClock, gap: float, rng: np.random.Generator, progress: Progress | None):
+    def __init__(self, rows: Rows, clock: SearchClock, gap: float, rng: np.random.Generator, progress: Report | None):
         self.rows = rows
         self.clock = clock
         self.gap = gap
@@ -82,7 +82,7 @@ class Search:
         self.program = HallProgram(rows, self.softness, 1 if at_the_outer_bound else size - 1)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
-        self.breeds = at_the_outer_bound and rows.distinct <= transport.MOST_ROWS and size >= MANY_SOURCES
+        self.breeds = at_the_outer_bound and rows.distinct <= transport.MOST_BRED_ROWS and size >= MANY_SOURCES
         self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
@@ -187,7 +187,7 @@ class Search:
     def _price(self) -> int:
         """Add sets that the present duals call cheap, as far as climbing finds any; how many."""
         program = self.program
-        if program.size <= ALL_SUBSETS:
+        if program.size <= ALL_SETS_PRICED:
             return 0
         duals = Duals.of(program.t, program.y, program.cuts)
         starts = self.starts()
@@ -261,7 +261,7 @@ class Search:
             if self.rows.weights.size > LARGE:
                 self._tell("Algorithm 1, as the last resort: ")
             self.offer(greedy.build(self.rows))
-            for tilt in transport.TILTS if greedy.fits(self.rows) else ():
+            for tilt in transport.TILTS if greedy.fits_in_memory(self.rows) else ():
                 found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
                 self.offer(self.made_of(found.sets, found.masses))
         assert self.cheapest is not None

@@ -34,7 +34,7 @@ from onoff.schemes.search.hall import Sets
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.system.kernels import kernel
 
-MOST_ROWS = 24
+MOST_BRED_ROWS = 24
 """Rows up to which sets are bred."""
 SMALLEST_POOL, LARGEST_POOL, SETS_PER_SOURCE = 3000, 8000, 20
 """How many sets a pool that is bred has."""
