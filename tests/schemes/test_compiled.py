@@ -15,10 +15,11 @@ from onoff.model.certificate import SCALE, pair_units, row_excess
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Rows
 from onoff.schemes import design
-from onoff.schemes.search import transport
+from onoff.schemes.search import breeding, transport
+from onoff.schemes.search.breeding import Breeding
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.pricing import Duals, by_climbing
-from onoff.schemes.search.transport import Breeding, raced
+from onoff.schemes.search.transport import raced
 from onoff.session.seeded import SeededEntropy
 from onoff.system.kernels import Kernel
 
@@ -53,9 +54,10 @@ def compared(monkeypatch):
 
 
 def test_compiled_and_plain_agree(compared, monkeypatch):
-    monkeypatch.setattr(transport, "SMALLEST_POOL", 40)
-    monkeypatch.setattr(transport, "SETS_PER_SOURCE", 1)
-    monkeypatch.setattr(transport, "SCALINGS", 2)
+    monkeypatch.setattr(breeding, "SMALLEST_POOL", 40)
+    monkeypatch.setattr(breeding, "SETS_PER_SOURCE", 1)
+    monkeypatch.setattr(breeding, "SCALINGS", 2)
+    monkeypatch.setattr(breeding, "STAGES", ((3, 3),))
     monkeypatch.setattr(transport, "RACED_SCALINGS", 5)
     rng = np.random.default_rng(3)
     for rows in many(3, 12, 6):

@@ -1,13 +1,13 @@
 """The search for the optimum: the program, the cheapest table and the best proof so far.
 
-1. Few rows over many sources: sets are bred first, stage by stage (see `transport`). Each stage gives a table.
+1. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 2. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
 3. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
    pricing of the most promising duals says how far the best table may be off.
 
 Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
-can follow; masses that they cannot, repaired, after the rounds 1, 4, 16, ...; and where none of them is optimal,
+can follow; masses that they cannot, repaired, after the rounds 1, 4, 16, ...; and where none of them is near the bound,
 Algorithm 1 and a table from races. The steps do not depend on the budget but for where they end, so more time never
 gives a dearer table.
 """
@@ -24,7 +24,7 @@ from onoff.model.bounds import simplest
 from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check_certificate
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
-from onoff.schemes.search import proofs, transport
+from onoff.schemes.search import breeding, proofs, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
@@ -42,10 +42,14 @@ SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
 MANY_SOURCES, SMALL_QUERIES = 25, 7.0
 """Full rows over at least so many sources with a lower bound of at most this are solved from the middle; see `hall`."""
+CENTRAL_STAGES = 5
+"""Stages of breeding before the program, where that is solved from the middle and closes the rest quickly."""
 MOST_SYSTEMATIC = 6000
 """Sets from systematic samples to start with, about, at most."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
+NEAR = 2e-3
+"""Relative distance to the bound at which no table from races is tried: none comes so near."""
 LARGE = 200 * 200
 """Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
@@ -82,7 +86,7 @@ class Search:
         self.program = HallProgram(rows, self.softness, 1 if at_the_outer_bound else size - 1)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
-        self.breeds = at_the_outer_bound and rows.distinct <= transport.MOST_BRED_ROWS and size >= MANY_SOURCES
+        self.breeds = at_the_outer_bound and rows.distinct <= breeding.MOST_BRED_ROWS and size >= MANY_SOURCES
         self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
@@ -101,6 +105,7 @@ class Search:
             while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
                 self._tell_now_and_then()
         self.clock.left()
+        self._settle()
         if not self._met() and self.promising is not None:
             self._tell("looking for a better bound: ")
             self._prove_by(self.promising[1])
@@ -136,9 +141,9 @@ class Search:
         """A table from each stage of breeding; what has the most mass goes into the program."""
         first = greedy.build(self.rows)
         self.offer(first)
-        breeding = transport.Breeding(self.program.p, self.sets_of(first), self.rng)
-        stages = 3 if self.central else len(transport.STAGES)  # from the middle the program closes the rest quickly
-        for found in islice(breeding.stages(self.clock.is_over), stages):
+        bred = breeding.Breeding(self.program.p, self.sets_of(first), self.rng)
+        stages = CENTRAL_STAGES if self.central else len(breeding.STAGES)
+        for found in islice(bred.stages(self.clock.is_over), stages):
             self.offer(self.made_of(found.sets, found.masses))
             heaviest = np.argsort(-found.masses, kind="stable")[: 2 * self.program.size]
             self.program.add_sets(found.sets[heaviest])
@@ -253,17 +258,22 @@ class Search:
         if self.cheapest is None or table.exact_cost < self.cheapest.exact_cost:
             self.cheapest = table
 
-    def table(self) -> QueryTable:
-        """The cheapest of all tables met."""
+    def _settle(self) -> None:
+        """A table from the best masses and, where that is not near the bound, the tables that need no search."""
         if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
             self.offer(self.made_of(self.best.sets, self.best.masses))
-        if self.cheapest is None or self.cheapest.cost > self.lower * (1 + OPTIMAL_GAP):
-            if self.rows.weights.size > LARGE:
-                self._tell("Algorithm 1, as the last resort: ")
-            self.offer(greedy.build(self.rows))
-            for tilt in transport.TILTS if greedy.fits_in_memory(self.rows) else ():
-                found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
-                self.offer(self.made_of(found.sets, found.masses))
+        cost = np.inf if self.cheapest is None else self.cheapest.cost
+        if cost <= self.lower * (1 + OPTIMAL_GAP):
+            return
+        if self.rows.weights.size > LARGE:
+            self._tell("Algorithm 1, as the last resort: ")
+        self.offer(greedy.build(self.rows))
+        for tilt in transport.TILTS if greedy.fits_in_memory(self.rows) and cost > self.lower * (1 + NEAR) else ():
+            found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
+            self.offer(self.made_of(found.sets, found.masses))
+
+    def table(self) -> QueryTable:
+        """The cheapest of all tables met."""
         assert self.cheapest is not None
         return self.cheapest
 
