@@ -3,7 +3,8 @@
 For N = 1000 sources of 4 KiB and of 64 KiB and two servers. *Reduction* is `numpy.bitwise_xor.reduce` over contiguous
 rows, as many as a vector asks for on the average and each time others, so that both read the same memory. *Pass* is
 what the server does for one query, and for several that wait. *HTTP* are whole sum queries to a server of its own
-process, 16 connections at a time, driven by wrk. All are interleaved in one run; ratios are medians over the rounds, in
+process, 16 connections at a time, driven by wrk; *processor* is the same by the server's processor time alone, which
+others on the machine and wrk do not change. All are interleaved in one run; ratios are medians over the rounds, in
 bytes of asked rows per second. *Requests*: what a reader of two servers downloads and waits, beside everything
 from one.
 
@@ -16,6 +17,7 @@ import argparse
 import asyncio
 import contextlib
 import json
+import os
 import secrets
 import shutil
 import subprocess
@@ -35,6 +37,7 @@ from onoff.server import running
 from onoff.server.admin import opened
 from onoff.server.matrix import Matrix, Wanted
 from onoff.server.store import Stamp
+from onoff.system.kernels import can_compile
 
 WRK_SCRIPT = """
 local requests, at = {}, 0
@@ -81,6 +84,8 @@ def measure_pass(size: int, rounds: int) -> dict[str, float]:
     """The matrix alone."""
     frames = [secrets.token_bytes(wire.FRAME_OVERHEAD + size) for _ in range(N)]
     matrix = Matrix(frames)
+    while can_compile() and matrix._adding() == matrix._add:
+        time.sleep(0.1)  # compiled in the background, as in a server
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(N, -1)
     rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 64))).view(np.uint64)
     one, many = [], []
@@ -116,17 +121,25 @@ def measure_http(size: int, rounds: int) -> dict[str, float]:
         try:
             assert served.stdout is not None
             url = json.loads(served.stdout.readline())["url"]
-            wrk(at, url, 1)  # the first query makes the matrix
-            ratios, rates = [], []
+            wrk(at, url, 5)  # the first query makes the matrix, and has the kernel compiled
+            ratios, rates, shares = [], [], []
             for _ in range(rounds):
                 starts = [secrets.randbelow(N // 2) for _ in range(32)]
                 plain = sum(seconds_of(np.bitwise_xor.reduce, rows[k : k + N // 2]) for k in starts) / 32
+                before = processor_seconds(served.pid)
                 rates.append(wrk(at, url, 1))
                 ratios.append(plain * rates[-1])
+                shares.append(plain * rates[-1] / (processor_seconds(served.pid) - before))
         finally:
             served.terminate()
             served.wait()
-    return {"size": size, "ratio": median(ratios), "per_second": median(rates)}
+    return {"size": size, "ratio": median(ratios), "per_second": median(rates), "processor": median(shares)}
+
+
+def processor_seconds(pid: int) -> float:
+    """The processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def fill(where: str, messages: dict[str, bytes]) -> wire.Edition:
@@ -203,7 +216,8 @@ def show(report: dict[str, Any]) -> str:
         )
     for case in report["http"]:
         lines.append(
-            f"  {case['size'] // 1024:3} KiB   over HTTP {case['ratio']:.2f}, {case['per_second']:.0f} answers/s"
+            f"  {case['size'] // 1024:3} KiB   over HTTP {case['ratio']:.2f}, {case['per_second']:.0f} answers/s; "
+            f"by the server's processor time {case['processor']:.2f}"
         )
     for case in report["requests"]:
         lines.append(
@@ -211,7 +225,9 @@ def show(report: dict[str, Any]) -> str:
             f"{case['ms']:.0f} ms; everything from one {case['everything_bytes'] / 1e3:.1f} kB, "
             f"{case['everything_ms']:.0f} ms"
         )
-    lines.append(f"passes for {WAITING} at least {report['bar']} of the reduction: {'yes' if report['ok'] else 'NO'}")
+    lines.append(
+        f"passes for one and for {WAITING} at least {report['bar']} of the reduction: {'yes' if report['ok'] else 'NO'}"
+    )
     return "\n".join(lines)
 
 

