@@ -36,6 +36,7 @@ ELSEWHERE = {
     "client/record.py": ("client/test_core.py", "what the core keeps; data only"),
     "client/refreshing.py": ("client/test_mirror.py", "what a refresh asks and reads"),
     "client/retrying.py": ("client/test_core.py", "how often the core asks"),
+    "client/runner.py": ("client/test_client.py", "carries out a client's requests"),
     "client/setup.py": ("client/test_client.py", "what a client is made from"),
     "client/unmodelled.py": ("client/test_servers.py", "a client without a model"),
     "experiments/msnbc.py": ("experiments/test_results.py", "a section of the results page"),

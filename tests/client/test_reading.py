@@ -85,8 +85,8 @@ def test_a_read_causes_no_traffic_and_is_durable_before_the_message_is_there(tmp
         client.refresh()
         asked = len(world.requests)
         order = []
-        mirror, store = client.mirror.mirror, client._durable.open()[1].store
-        client._durable.open()[1].store = lambda record: (order.append(record.wanted), store(record))
+        mirror, store = client.mirror.mirror, client._runner.durable.open()[1].store
+        client._runner.durable.open()[1].store = lambda record: (order.append(record.wanted), store(record))
         read = mirror.message
         mirror.message = lambda name: (order.append(name), read(name))[1]
         message = client.read("gamma")

@@ -1,15 +1,13 @@
 """Client: `get("news", private=True)`, safe across crashes, retries and restores.
 
-A request is carried out by `driver` from the commands of `core`, under one lock, with the journal that `durable` holds
-open. After each answer a thread flushes the journal and builds the table of the next query, so that a request costs
-one draw and one commit.
+What is asked and remembered is for `core` to say; `runner` carries it out, one request at a time. Private requests are
+answered from the mirror where there is one.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -19,10 +17,9 @@ from types import TracebackType
 from typing import Any, Literal, cast
 
 from onoff import wire
-from onoff.client.background import Background
 from onoff.client.builder import BuildProgress, TableBuilder
 from onoff.client.catalogue import fetch_by, require_sources
-from onoff.client.commands import Build, Command, Result, Steps, StoreRecord
+from onoff.client.commands import Steps
 from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Driver, TickClock
 from onoff.client.durable import DurableCore
@@ -34,16 +31,16 @@ from onoff.client.mirror import MemoryMirror
 from onoff.client.mirrored import MirrorClient, Refresh, SourceState
 from onoff.client.refreshing import NoChanges
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
+from onoff.client.runner import RequestRunner
 from onoff.client.servers import SumCore
 from onoff.client.setup import check_servers, default_journal, forbid_core_dumps, randbelow, transports
 from onoff.client.transport import TIMEOUT, check_url
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
-from onoff.errors import InvalidInput, JournalError, OnOffError, ServerMissing, UnknownSource
+from onoff.errors import InvalidInput, ServerMissing, UnknownSource
 from onoff.model.contexts import Model, load_model
 from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
-from onoff.session.memory import Memory
 from onoff.tables.files import default_table_folder
 
 
@@ -135,9 +132,6 @@ class Client:
             raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")
         self.max_age = max_age
         lines = transports(self.urls, transport, timeout)
-        self._observe = observe
-        self._builder = TableBuilder(tables, progress, clock)
-        self._driver = Driver(lines, TickClock(clock, sleep, tick), waiting)
         self._on_missing = on_missing
         self._mirrors = tuple(
             MirrorClient(
@@ -168,9 +162,13 @@ class Client:
                 return Core(session, retries[0], origin=origin, new_session=new_session)
             return SumCore(session, retries, origin=origin, new_session=new_session, randbelow=randbelow(random))
 
-        self._durable = DurableCore(self._open_journal, new_core)
-        self._background = Background("onoff-client", self._after_request) if background else None
-        self._lock = threading.RLock()
+        self._runner = RequestRunner(
+            DurableCore(self._open_journal, new_core),
+            Driver(lines, TickClock(clock, sleep, tick), waiting),
+            TableBuilder(tables, progress, clock),
+            observe=observe,
+            background=background,
+        )
         forbid_core_dumps()
 
     def __repr__(self) -> str:
@@ -181,7 +179,7 @@ class Client:
         """The model; without one, the names in the catalogue of the server, which is asked for them."""
         if self._model is not None:
             return self._model
-        catalogue = self._driver.run(fetch_by(Retries(self.urls[0])))
+        catalogue = self._runner.driver.run(fetch_by(Retries(self.urls[0])))
         return cast("Model", NoModel(catalogue.names))
 
     # -- requests ------------------------------------------------------------------------------------------
@@ -210,14 +208,14 @@ class Client:
         if not private and self._model is None:
             raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")
         if private and len(self.urls) == 1 and self._mirrors and self._tells_changes:
-            with self._lock:
-                self._carry_out(lambda core: core.remember(wanted, pending=True))
+            with self._runner.lock:
+                self._runner.run(lambda core: core.remember(wanted, pending=True))
                 return self._read_mirror(wanted, self.max_age if max_age is None else max_age)
         return self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private))
 
     def retry(self) -> Message:
         """The message of the last request, by repeating it as it was. Raises what `get` raises."""
-        with self._lock:
+        with self._runner.lock:
             record = self.core.record
             if record is not None and record.mirror and len(self.urls) == 1 and self._mirrors:
                 return self._read_mirror(self.core.waiting().wanted, 0.0)
@@ -245,16 +243,10 @@ class Client:
         """
         wanted = self._index(source)
         mirror = self._need_mirror()
-        with self._lock:
-            self._carry_out(lambda core: core.remember(wanted, pending=True))
-            core, journal = self._durable.open()
-            try:
+        with self._runner.lock:
+            self._runner.run(lambda core: core.remember(wanted, pending=True))
+            with self._runner.answering() as core:
                 message = mirror.copy_as(Message, self.chain.names[wanted])
-            except OnOffError:
-                self._defer(core, journal.checkpoint)
-                raise
-            core.answered()
-            self._defer(core, journal.complete)
             return message.after(_sent(core), messages=0, received=0)
 
     def copy(self, source: str | int) -> Copy:
@@ -277,31 +269,26 @@ class Client:
 
     def forecast(self) -> Forecast:
         """What requests will cost, in bytes. Asks the server how much changes in an hour, and nothing else."""
-        with self._lock:
+        with self._runner.lock:
             core = self.core
             session = core.session.fork(SystemEntropy())
             doubtful = core.doubt is not None or core.record is None
         if not doubtful:
-            self._builder.build(session.memory)
+            self._runner.builder.build(session.memory)
         return forecast(self._need_mirror(), None if doubtful else session, self.chain.names)
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
         mirror = self._need_mirror(place)
-        core, journal = self._durable.open()
         try:
-            refreshed = mirror.refresh_if_older(max_age)
-            if refreshed is not None and mirror.mirror.catalogue is not None:
-                require_sources(self.chain.names, mirror.mirror.catalogue)
-            message = mirror.copy_as(Message, self.chain.names[wanted])
+            with self._runner.answering() as core:
+                refreshed = mirror.refresh_if_older(max_age)
+                if refreshed is not None and mirror.mirror.catalogue is not None:
+                    require_sources(self.chain.names, mirror.mirror.catalogue)
+                message = mirror.copy_as(Message, self.chain.names[wanted])
         except NoChanges:
             self._tells_changes = False  # until the client is made anew
             return self._ask(lambda core: core.ask_everything(wanted))
-        except OnOffError:
-            self._defer(core, journal.checkpoint)
-            raise
-        core.answered()
-        self._defer(core, journal.complete)
         changed, received = ((), 0) if refreshed is None else (refreshed.changed, refreshed.received)
         return message.after(_sent(core), messages=len(changed), received=received)
 
@@ -326,13 +313,13 @@ class Client:
     @property
     def tables(self) -> TableCache:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
-        if self._builder.tables is None:
+        if self._runner.builder.tables is None:
             raise InvalidInput("a client without a model has no tables", hint="give a chain or a model")
-        return self._builder.tables
+        return self._runner.builder.tables
 
     def status(self) -> dict[str, Any]:
         """Where the session stands, as the server knows it: nothing of which source was wanted."""
-        with self._lock:
+        with self._runner.lock:
             core = self.core
             record = core.record
             sent = None if record is None or core.doubt is not None else core.sent(record).as_dict()
@@ -340,27 +327,25 @@ class Client:
 
     def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """How many messages the next request will download, on average; None if that takes building and not `wait`."""
-        with self._lock:
+        with self._runner.lock:
             core = self.core
             if core.doubt is not None or core.record is None:
                 return cost_of_set(self.chain.n, len(self.urls))
             session = core.session.fork(SystemEntropy())  # as it stands now, whatever is asked meanwhile
-        if not private and not wait and not self._builder.ready(session.memory):
+        if not private and not wait and not self._runner.builder.ready(session.memory):
             return None
         if not private:
-            self._builder.build(session.memory)
+            self._runner.builder.build(session.memory)
         return expected_messages(session, len(self.urls), private=private)
 
     # -- life ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Flush the journal, and let go of it and of the mirror. A second call does nothing."""
-        with self._lock:
-            closed_now = self._durable.close()
+        self._runner.close()
+        with self._runner.lock:
             for mirror in self._mirrors:
                 mirror.close()
-        if closed_now and self._background is not None:
-            self._background.close()
 
     def __enter__(self) -> Client:
         return self
@@ -375,8 +360,7 @@ class Client:
     @property
     def core(self) -> Core:
         """The state machine as the journal has it, opened if need be. For audits and tests: it holds what is secret."""
-        with self._lock:
-            return self._durable.open()[0]
+        return self._runner.core
 
     def _open_journal(self) -> JournalStore:
         journal = self.journal
@@ -384,63 +368,22 @@ class Client:
 
     def _ask_or_mirror(self, wanted: int | None, steps: Callable[[Core], Steps[Message]]) -> Message:
         """A request; where one of several servers is missing and that is allowed, everything from one that is not."""
-        with self._lock:
+        with self._runner.lock:
             try:
                 return self._ask(steps)
             except ServerMissing as error:
                 if self._on_missing != "everything" or not error.answered or wanted is None or not self._mirrors:
                     raise
-                self._carry_out(lambda core: core.remember(wanted, pending=True))
+                self._runner.run(lambda core: core.remember(wanted, pending=True))
                 return self._read_mirror(wanted, 0.0, error.answered[0])
 
     def _ask(self, steps: Callable[[Core], Steps[Message]]) -> Message:
         """A request that the server answers."""
-        with self._lock:
-            message = self._carry_out(steps)
-            core, journal = self._durable.open()
-            self._defer(core, journal.complete)
+        with self._runner.lock:
+            message = self._runner.ask(steps)
             for mirror in self._mirrors[:1]:
                 mirror.count_traffic(message.received)
             return message
-
-    def _carry_out(self, steps: Callable[[Core], Steps[Result]]) -> Result:
-        core, journal = self._durable.open()
-
-        def perform(command: Command) -> None:
-            match command:
-                case Build():
-                    self._builder.build(core.session.memory)
-                case StoreRecord(record):
-                    journal.store(record)
-                    if self._observe is not None:
-                        self._observe(core.sent(record))
-
-        try:
-            return self._driver.run(steps(core), perform)
-        except JournalError:
-            self._durable.drop()
-            raise
-        except OnOffError:
-            self._defer(core, journal.checkpoint)
-            raise
-        except BaseException:  # an interrupt, or a fault of ours: go back to what the journal holds
-            self._durable.drop()
-            raise
-
-    def _defer(self, core: Core, work: Callable[[], None]) -> None:
-        self._durable.defer(work)
-        if self._background is None:
-            self._durable.flush()
-        else:
-            self._background.submit(core.session.memory)
-
-    def _after_request(self, memory: Memory, latest: Callable[[], bool]) -> None:
-        """In the background: flush the journal, and build the next table unless the state has moved on."""
-        with self._lock:
-            self._durable.flush()
-        if latest():
-            with suppress(OnOffError):  # whoever needs the table will meet the same error
-                self._builder.build(memory)
 
     def _index(self, source: str | int) -> int:
         """The number of a source. The error names nothing that is near it: the name is somebody's request."""

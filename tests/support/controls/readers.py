@@ -29,7 +29,7 @@ class ShowsFirst(Client):
 
     def read(self, source):
         message = self.mirror.copy_as(Message, self.chain.names[source])
-        observe, self._observe = self._observe, None
+        observe, self._runner._observe = self._runner._observe, None
         try:
             record = self.core.record
             if record is not None and observe is not None:
@@ -38,7 +38,7 @@ class ShowsFirst(Client):
                 observe(replace(self.core.sent(record), mirror=True))
             super().read(source)
         finally:
-            self._observe = observe
+            self._runner._observe = observe
         return message
 
 
@@ -66,10 +66,8 @@ class FetchesAlone(Client):
     """A source that changed since the refresh is fetched alone when it is opened."""
 
     def read(self, source):
-        catalogue = self.mirror.mirror.catalogue
-        if self._driver._transports[0].versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
+        catalogue, transport = self.mirror.mirror.catalogue, self._runner.driver._transports[0]
+        if transport.versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
             query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
-            self._driver._transports[0].exchange(
-                Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20)
-            )
+            transport.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20))
         return super().read(source)
