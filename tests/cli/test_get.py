@@ -9,6 +9,7 @@ import pytest
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
+from onoff import wire
 from onoff.cli import run
 
 
@@ -46,6 +47,18 @@ def test_get_prints_the_message_as_it_is(capfd, world):
     assert "raw" in captured.readouterr().out
     assert run(["get", "beta", "--open"]) == 0
     assert "the server does not know this session: everything was asked" in captured.readouterr().err
+
+
+@pytest.mark.parametrize("mode", ["--private", "--open"])
+def test_entries_of_a_feed_are_printed_as_text_and_raw_if_asked(capfd, world, mode):
+    entry = {"title": "New", "link": "https://a.example/", "time": 0, "html": "<p>One\x1b[2J <b>two</b></p>"}
+    body = json.dumps({"entries": [entry]}).encode()
+    world.publish("beta", b"")
+    world.messages["beta"] = wire.WireMessage(3, 1000, wire.ENTRY_TYPE, body)
+    text = "New\nhttps://a.example/\n1970-01-01 00:00 UTC\n\nOne[2J two\n"
+    assert out_of(capfd, "get", "beta", mode).out == text
+    assert out_of(capfd, "get", "beta", mode, "--raw").out == body.decode()
+    assert json.loads(out_of(capfd, "get", "beta", mode, "--json").out)["body"] == body.decode()
 
 
 def test_get_as_json_tells_the_message_and_what_was_seen(capfd):

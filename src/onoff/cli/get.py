@@ -22,11 +22,11 @@ from onoff.cli.connection import (
     show_forecast,
     told,
 )
+from onoff.cli.entry_text import entries_text, printable
 from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, emit, progress
 from onoff.client import Client, Message
-
-VISIBLE_CONTROLS = "\n\t"
+from onoff.wire import ENTRY_TYPE
 
 
 def get_command(
@@ -58,6 +58,9 @@ def get_command(
     dry_run: Annotated[
         bool, Parameter(negative="", help="Say what it would cost in bytes; ask for no message.")
     ] = False,
+    raw: Annotated[
+        bool, Parameter(negative="", help="Write the bytes as they were published, also those of a feed's entries.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Fetch the latest message of a source and print it.
@@ -73,6 +76,9 @@ def get_command(
 
     With several servers none of them learns which source is wanted, for about two messages and without a mirror.
     Without a chain every request is private.
+
+    Entries of a feed are printed as text: title, link, time, and what they say. Anything else is written to a pipe or
+    file as it was published.
     """
     address = need_server(server)
     if not private:
@@ -102,11 +108,12 @@ def get_command(
         print(f"onoff: {message.sent.note}", file=sys.stderr)
     if message.version == 0:
         print("onoff: nothing was published there yet", file=sys.stderr)
-    if not json and not sys.stdout.isatty():
+    entries = entries_text(message) if message.media_type.partition(";")[0] == ENTRY_TYPE and message.version else None
+    if not json and (raw or (entries is None and not sys.stdout.isatty())):
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
         return
-    emit(_as_dict(message, client.chain.names), json, lambda console: _show(console, message))
+    emit(_as_dict(message, client.chain.names), json, lambda console: _show(console, message, entries))
 
 
 def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
@@ -128,7 +135,7 @@ def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, message: Message) -> None:
-    """The message on a terminal, which must not obey what a publisher wrote."""
-    text = message.decode(errors="replace")
-    console.print("".join(c for c in text if c.isprintable() or c in VISIBLE_CONTROLS), markup=False, highlight=False)
+def _show(console: Console, message: Message, entries: str | None) -> None:
+    """The message on a terminal, which must not obey what a publisher wrote; entries of a feed as text, anywhere."""
+    shown = printable(message.decode(errors="replace")) if entries is None else entries
+    console.print(shown, markup=False, highlight=False, emoji=False)
