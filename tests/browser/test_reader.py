@@ -130,6 +130,29 @@ def test_a_link_says_where_it_leads_and_opens_beside_the_message_without_referre
             elsewhere.requests.clear()
 
 
+def test_entries_have_a_history_newest_first_and_the_older_ones_behind_a_button(visitor, tmp_path):
+    def feed(numbers):
+        entries = [{"title": f"E{k}", "link": f"http://a.example/{k}", "time": 1000 * k, "text": "x"} for k in numbers]
+        return wire.WireMessage(2 + max(numbers), 1000, wire.ENTRY_TYPE, json.dumps({"entries": entries}).encode())
+
+    world = World(frame_size=8192)
+    world.messages["beta"] = feed(range(15))
+    with gateway(tmp_path, world=world, refresh=SELDOM) as local:
+        visit = visitor().open(local)
+        visit.choose("beta")
+        world.publish("beta", b"")
+        world.messages["beta"] = feed(range(10, 25))
+        visit.page.click("#refresh")
+        visit.see(".tile.new[data-source=beta]")
+        visit.choose("beta")
+        visit.see("#message-body[data-ready=true]")
+        heads = visit.page.locator("#message-body h3")
+        assert heads.all_inner_texts() == [f"E{k}" for k in reversed(range(5, 25))]
+        visit.page.click("#earlier:text-is('Show earlier entries (5 left)')")
+        assert heads.all_inner_texts() == [f"E{k}" for k in reversed(range(25))]
+        visit.check(local)
+
+
 def test_what_never_left_is_shown_as_such(visitor, tmp_path):
     from onoff.client.exchange import Failure
     from onoff.client.transport import Http

@@ -12,7 +12,7 @@ seen      what the server saw, at the level of detail that the user chose
 evidence  what each request cost, and what it told the server
 board     a number that grows with every change, and whoever wants to hear of it
 engine    all of these around one client
-present   a message as it may be shown
+present   a message as it may be shown; history: entries of earlier messages
 feed      a message as an Atom feed
 app       the HTTP side
 run       starting and stopping

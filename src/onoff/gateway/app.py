@@ -159,7 +159,7 @@ def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
         found = await fetch(request)
         engine.marks.opened(found.source, found.version, engine.now())
         engine.board.changed()
-        listed = await asyncio.to_thread(present.entries_of, found)  # cleaning takes time, and others are served
+        listed = await asyncio.to_thread(engine.entries, found)  # cleaning takes time, and others are served
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 

@@ -54,11 +54,13 @@ from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.board import Board
 from onoff.gateway.estimate import Estimate
 from onoff.gateway.evidence import Assessment, Evidence
+from onoff.gateway.history import EarlierEntries
 from onoff.gateway.jobs import Job, JobQueue, Step
 from onoff.gateway.marks import Marks
 from onoff.gateway.meter import Meter
 from onoff.gateway.model_evidence import ModelEvidence
 from onoff.gateway.presence import HEARTBEAT, Presence
+from onoff.gateway.present import ReadableEntry
 from onoff.gateway.refresher import INTERVAL, Refresher
 from onoff.gateway.seen import MOST_DRAWN_SOURCES, SeenLog
 from onoff.gateway.several import assess_sums, views_of
@@ -132,6 +134,7 @@ class Engine:
         self.log = SeenLog() if log is None else log
         self.board = Board()
         self.marks = Marks()
+        self.history = EarlierEntries()
         self.record = OpenRecord(path, clock)
         self.meters = tuple(Meter(line) for line in transports(self.urls, transport, timeout))
         mirrored = path.with_name(f"{path.name}.mirror")
@@ -183,7 +186,7 @@ class Engine:
             refresh = mirror.refresh
         else:
             return None
-        _ = mirror.mirror  # opens the file, so that a second gateway fails here
+        mirror.mirror.replaced = self.history.replaced  # opens the file, so that a second gateway fails here
         return Refresher(refresh, mirror, interval or INTERVAL, self._mirror_serves, self._refreshed, self.board)
 
     @property
@@ -230,6 +233,14 @@ class Engine:
         except NoChanges:
             return None
         return self.refresher.mirror.copy(source)
+
+    def entries(self, message: Message) -> tuple[ReadableEntry, ...]:
+        """The entries of a message, and earlier ones of its source that the mirror has had, newest first."""
+        before = None
+        if not message.sent.mirror and self.refresher is not None:
+            with suppress(OnOffError):
+                before = self.refresher.mirror.copy(message.source)
+        return self.history.with_earlier(message, before)
 
     @property
     def names(self) -> tuple[str, ...]:

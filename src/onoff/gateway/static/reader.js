@@ -7,6 +7,7 @@ import { several, severalCost } from "./servers.js";
 import { $, ago, bytesText, element, mode, when } from "./ui.js";
 
 const PAGE = 60; // rows that are drawn at a time
+const ENTRIES = 20; // entries that are drawn at a time
 const DAY = 86400;
 
 let state = null;
@@ -167,13 +168,26 @@ async function showMessage(name, answer) {
     element("li", {}, time === null ? "nothing published yet" : `published ${when(new Date(time) / 1000, state.now)}`),
     ...(head("x-note") ? [element("li", {}, head("x-note"))] : [])));
   const { entries } = await answer.json();
-  const shown = entries.sort((a, b) => (b.time ?? 0) - (a.time ?? 0)).map((entry) => shownEntry(entry, entries.length > 1));
-  const frames = shown.flatMap((article) => [...article.querySelectorAll("iframe")]);
-  const loaded = Promise.all(frames.map((frame) => new Promise((done) => frame.addEventListener("load", done))));
-  $("message-body").replaceChildren(...shown);
+  entries.sort((a, b) => (b.time ?? 0) - (a.time ?? 0));
+  $("message-body").replaceChildren();
+  const loaded = showEntries(entries, entries.length > 1);
   bring();
   await loaded;
   $("message-body").dataset.ready = "true";
+}
+
+// Draw the first of these entries, and a button for the rest; resolves when all that was drawn is there.
+function showEntries(entries, many) {
+  const shown = entries.slice(0, ENTRIES).map((entry) => shownEntry(entry, many)), rest = entries.slice(ENTRIES);
+  const frames = shown.flatMap((article) => [...article.querySelectorAll("iframe")]);
+  const loaded = Promise.all(frames.map((frame) => new Promise((done) => frame.addEventListener("load", done))));
+  $("message-body").append(...shown);
+  if (rest.length > 0) {
+    const more = element("button", { type: "button", class: "button", id: "earlier" }, `Show earlier entries (${rest.length} left)`);
+    more.addEventListener("click", () => { more.remove(); showEntries(rest, many); });
+    $("message-body").append(more);
+  }
+  return loaded;
 }
 
 function shownEntry(entry, many) {

@@ -1,0 +1,86 @@
+"""Entries of earlier messages: kept for every source alike, once each, newest first, and not without end."""
+
+import json
+
+from tests.support.gateway import gateway
+from tests.support.world import World
+
+from onoff.client import Copy
+from onoff.gateway import history as module
+from onoff.gateway.history import EarlierEntries
+from onoff.wire import ENTRY_TYPE, WireMessage
+
+
+def feed(*numbers, version=1, say="entry"):
+    entries = [
+        {"title": f"{say} {k}", "link": f"https://a.example/{k}", "time": 1000 * k, "text": "x"} for k in numbers
+    ]
+    return WireMessage(version, 1000, ENTRY_TYPE, json.dumps({"entries": entries}).encode())
+
+
+def shown(history, message, before=None):
+    return [entry.title for entry in history.with_earlier(Copy.of("a", message), before)]
+
+
+def test_entries_that_fell_out_of_the_message_are_kept_newest_first():
+    history = EarlierEntries()
+    history.replaced("a", feed(2, 1), feed(4, 3, 2))
+    history.replaced("a", feed(4, 3, 2), feed(6, 5))
+    assert shown(history, feed(6, 5)) == [f"entry {k}" for k in (6, 5, 4, 3, 2, 1)]
+    assert shown(EarlierEntries(), feed(6, 5), Copy.of("a", feed(5, 4))) == ["entry 6", "entry 5", "entry 4"]
+
+
+def test_an_entry_that_was_changed_stands_there_once_as_it_is_now():
+    history = EarlierEntries()
+    history.replaced("a", feed(2, 1, say="old"), feed(3, 2, say="new"))
+    assert shown(history, feed(3, 2, say="new")) == ["new 3", "new 2", "old 1"]
+    history.replaced("a", feed(3, 2, say="new"), feed(1, say="back"))
+    assert shown(history, feed(1, say="back")) == ["new 3", "new 2", "back 1"]
+
+
+def test_entries_of_one_message_that_lead_to_one_place_are_all_shown():
+    entries = [{"title": title, "link": "https://a.example/", "time": 1, "text": title} for title in ("one", "two")]
+    message = WireMessage(1, 1000, ENTRY_TYPE, json.dumps({"entries": entries}).encode())
+    assert shown(EarlierEntries(), message) == ["one", "two"]
+
+
+def test_other_messages_have_a_history_too():
+    history = EarlierEntries()
+    texts = [WireMessage(k, 1000 * k, "text/plain", f"text {k}".encode()) for k in (1, 2)]
+    history.replaced("a", *texts)
+    assert shown(history, texts[1]) == ["text 2", "text 1"]
+
+
+def test_it_is_bounded_for_a_source_and_for_all(monkeypatch):
+    monkeypatch.setattr(module, "MOST_OF_SOURCE", 3)
+    history = EarlierEntries()
+    for k in range(1, 8):
+        history.replaced("a", feed(k), feed(k + 1))
+    assert shown(history, feed(8)) == ["entry 8", "entry 7", "entry 6", "entry 5"]
+    monkeypatch.setattr(module, "MOST_EARLIER_BYTES", 100)
+    for name in "bcdefgh":
+        history.replaced(name, feed(1), feed(2))
+    assert 1 <= len(history._entries) < 8
+    assert "h" in history._entries
+    assert sum(history._bytes.values()) <= 100
+
+
+def test_the_gateway_keeps_it_from_refreshes_whatever_is_read(tmp_path):
+    """And nothing of it is on disk."""
+    world = World(frame_size=2048)
+    world.messages["beta"] = feed(2, 1)
+    with gateway(tmp_path, world=world, refresh=3600.0) as local:
+        refresher = local.engine.refresher
+        refresher.wait(1)
+        for version, numbers in ((2, (3,)), (3, (4,))):
+            world.publish("beta", b"")
+            world.messages["beta"] = feed(*numbers, version=version + 1)
+            refresher.wait(refresher.refresh_soon())
+        told = local.get("/v1/entries/beta").json["entries"]
+        assert [entry["title"] for entry in told] == ["entry 4", "entry 3", "entry 2", "entry 1"]
+        assert [entry["title"] for entry in local.get("/v1/entries/alpha").json["entries"]] == ["first of alpha"]
+        world.messages["beta"] = feed(5, version=5)
+        local.turn(private=False)
+        told = local.get("/v1/entries/beta").json["entries"]
+        assert [entry["title"] for entry in told] == [f"entry {k}" for k in (5, 4, 3, 2, 1)]
+    assert not any(b"entry 2" in path.read_bytes() for path in tmp_path.iterdir())
