@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from benchmarks import client
 
 
@@ -14,6 +16,7 @@ def test_it_times_both_in_turns_and_imports_nothing_heavy(monkeypatch, tmp_path)
     assert result["heavy_imports"] == []
     assert json.loads(json.dumps(result)) == result
     assert "draw and commit of a request" in client.show(result)
-    assert result["model_step_cpu_ms"] > 0
+    ratio = result["model_step_cpu_ms"] / result["model_greedy_step_cpu_ms"]
+    assert result["model_step_ratio"] == pytest.approx(ratio)
     assert "24 types of order 2, 17 sources" in client.show(result)
     assert list(tmp_path.iterdir()) == []

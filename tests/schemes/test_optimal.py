@@ -22,6 +22,7 @@ from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
+from onoff.schemes.search.search import Search
 from onoff.schemes.search.successors import RUN, SuccessorCost
 from onoff.tables.table import OPTIMAL_GAP
 
@@ -175,6 +176,16 @@ def test_never_dearer_than_greedy_nor_than_with_less_time(shape, monkeypatch):
     assert costs[0] <= simple
     assert all(later <= earlier * (1 + Fraction(SAME_COST)) for earlier, later in pairwise(costs))
     assert costs[-1] < costs[0] or table.optimal
+
+
+def test_a_small_search_that_ends_makes_one_table(monkeypatch):
+    """Tables of what was found on the way cost as much time as the search itself, and are no better."""
+    made, make = [], Search.made_of
+    monkeypatch.setattr(Search, "made_of", lambda self, *proposed: made.append(1) or make(self, *proposed))
+    table = design(families.dirichlet(12, 0.3, np.random.default_rng(0)), "optimal")
+    assert table.details["rounds"] > 4
+    assert table.optimal
+    assert len(made) == 1
 
 
 def test_adversarial_masses_cost_more_and_never_breach():

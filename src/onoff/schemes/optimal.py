@@ -80,7 +80,7 @@ def build(
         return outright
     search = Search(rows, clock, gap, np.random.default_rng(seed), progress)
     if outright is None:
-        search.run()
+        search.run(only_table=future is None)
     elif search.central and rows.distinct > 2:  # few rows give few cuts a round: looking ahead would take too long
         return outright
     else:

@@ -14,8 +14,9 @@ def all_subsets(n):
     return (np.arange(1, 1 << n)[:, None] >> np.arange(n)) & 1 == 1
 
 
-def solved(rows, **options):
+def solved(rows, *, primal=False, **options):
     program = HallProgram(rows, **options)
+    program.walk(primal=primal)
     program.add_sets(all_subsets(program.size))
     program.add_cuts(np.eye(program.size, dtype=bool))
     while True:
@@ -46,6 +47,12 @@ def test_duals_are_feasible_and_have_the_value(seed):
 def test_soft_cuts_end_at_the_same_value(seed):
     rows = Rows.of(families.dirichlet(6, 5.0, np.random.default_rng(seed)))
     assert solved(rows, softness=0.1).value == pytest.approx(solved(rows).value, abs=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_both_simplex_methods_end_at_the_same_value(seed):
+    rows = Rows.of(families.dirichlet(6, 5.0, np.random.default_rng(seed)))
+    assert solved(rows, primal=True).value == pytest.approx(solved(rows).value, abs=1e-8)
 
 
 def test_the_middle_has_the_value_of_the_corners_and_uses_every_set_it_may():

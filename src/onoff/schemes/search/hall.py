@@ -55,6 +55,10 @@ SOLVER_TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
 EPSILON = 1e-6
 """The weight of a preference beside the cost itself: what it can add to the cost is negligible."""
+SMALL_PROGRAM = 20 * 20
+"""Rows times columns up to which solving takes a few milliseconds: no longer than making a table of what was found."""
+DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
+"""As the solver numbers them."""
 NOTICED = 1e-11
 """Missing mass from which a row counts as short."""
 
@@ -100,7 +104,10 @@ class HallProgram:
         self._set_options(dual_simplex_cost_perturbation_multiplier=0.0)
         self._cost: Cost = _sizes
         self._is_over: Callable[[], bool] = lambda: False
-        for event in (self._model.cbSimplexInterrupt, self._model.cbIpmInterrupt):
+        events = (self._model.cbSimplexInterrupt, self._model.cbIpmInterrupt)
+        for event in (
+            events if self.p.size > SMALL_PROGRAM else ()
+        ):  # asking at every step takes a tenth of a small program
             event.subscribe(lambda event: event.interrupt() if self._is_over() else None)
         for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
             self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
@@ -201,6 +208,10 @@ class HallProgram:
             run_crossover="off" if central else "on",
             ipm_optimality_tolerance=SOLVER_TOLERANCE,
         )
+
+    def walk(self, *, primal: bool) -> None:
+        """Which simplex method goes on from the last basis: in a small program the primal one needs fewer cuts."""
+        self._set_options(simplex_strategy=PRIMAL_SIMPLEX if primal else DUAL_SIMPLEX)
 
     def _set_options(self, **options: Any) -> None:
         for option, setting in options.items():

@@ -27,7 +27,7 @@ from onoff.schemes import greedy
 from onoff.schemes.search import breeding, proofs, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import SearchClock
-from onoff.schemes.search.hall import NOTICED, HallProgram, Sets
+from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
 from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.rebuild import rebuild
@@ -91,19 +91,25 @@ class Search:
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
         self._told = 0.0
+        self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        """Search until the bound is met, the optimum proved, or the time up."""
+    def run(self, *, only_table: bool = False) -> None:
+        """Search until the bound is met, the optimum proved, or the time up.
+
+        only_table: no other use will be made of the program, so that it need not find many cuts.
+        """
         if self.rows.weights.size > LARGE:
             self._tell("starting: ")
         if self.breeds:
             self._breed()
         if not self._met() and not self._searched():
             self.start()
+            self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
             while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
                 self._tell_now_and_then()
+            self.program.walk(primal=False)
         self.clock.left()
         self._settle()
         if not self._met() and self.promising is not None:
@@ -165,7 +171,7 @@ class Search:
             used = program.masses > 0
             self.best = Proposal(program.value, program.sets[used], program.masses[used])
         elif not feasible and self.best is None and self.rounds.bit_count() == 1 and self.rounds.bit_length() % 2:
-            self.offer(self.made_of(program.sets[: len(program.masses)], program.masses))
+            self._remember(program.sets[: len(program.masses)], program.masses)
         if self._met():
             return True
         if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
@@ -258,6 +264,13 @@ class Search:
         if self.cheapest is None or table.exact_cost < self.cheapest.exact_cost:
             self.cheapest = table
 
+    def _remember(self, sets: Sets, masses: Floats) -> None:
+        """Offer the table of these masses; for few sources only once no better one is found, as it takes a moment."""
+        if self.rows.weights.size <= SMALL_PROGRAM:
+            self._remembered.append((sets, masses))
+        else:
+            self.offer(self.made_of(sets, masses))
+
     def _settle(self) -> None:
         """A table from the best masses and, where that is not near the bound, the tables that need no search."""
         if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
@@ -265,6 +278,8 @@ class Search:
         cost = np.inf if self.cheapest is None else self.cheapest.cost
         if cost <= self.lower * (1 + OPTIMAL_GAP):
             return
+        for sets, masses in self._remembered:
+            self.offer(self.made_of(sets, masses))
         if self.rows.weights.size > LARGE:
             self._tell("Algorithm 1, as the last resort: ")
         self.offer(greedy.build(self.rows))
