@@ -15,6 +15,7 @@ from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
+from onoff import wire
 from onoff.cli import run
 
 
@@ -235,6 +236,16 @@ def test_get_without_a_chain_is_private(capfd, tmp_path):
         worlds[0].tells_changes = worlds[1].tells_changes = None
 
 
+def test_a_dry_run_says_what_several_servers_would_send(capfd, tmp_path):
+    with two_servers() as (worlds, servers):
+        arguments = ["get", "delta", *servers, "--journal", str(tmp_path / "journal"), "--dry-run"]
+        told = json.loads(said_by(capfd, *arguments, "--json"))
+        longest = len(b"first of alpha") + wire.FRAME_OVERHEAD
+        assert told["private_now"] == told["open_now"] == 1.875 * longest
+        assert f"a private request now: {1.875 * longest:.0f} bytes" in said_by(capfd, *arguments)
+        assert [world.queries for world in worlds] == [[], []]
+
+
 def test_everything_from_one_server_where_that_is_allowed(capfd, tmp_path):
     with two_servers() as (_, servers):
         gone = [*servers[:2], "--server", "http://127.0.0.1:9", "--journal", str(tmp_path / "journal")]
@@ -251,6 +262,8 @@ def test_doctor_says_whether_servers_look_like_one_operator(capsys, chain, tmp_p
         assert "same address 127.0.0.1" in found["operators"]["detail"]
         assert found["editions"]["detail"] == "edition 4"
         assert "1.875 for a private one" in found["expected cost"]["detail"]
+        longest = len(b"first of alpha") + wire.FRAME_OVERHEAD
+        assert f"a private request: {1.875 * longest:.0f} bytes; an open" in found["expected bytes"]["detail"]
         worlds[0].publish("beta", b"more")
         assert checks(capsys, 5, *arguments)["editions"]["detail"] == "edition 4, and up to 5 at others"
         worlds[1].begin_life()

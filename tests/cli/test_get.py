@@ -89,7 +89,7 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_for_no_message(capfd, world)
     out_of(capfd, "get", "beta")
     world.requests.clear()
     told = json.loads(out_of(capfd, "get", "beta", "--dry-run", "--json").out)
-    assert told.keys() == {"hour_on", "refresh_now", "open_now", "everything", "used_today"}
+    assert told.keys() == {"hour_on", "refresh_now", "private_now", "open_now", "everything", "used_today"}
     assert told["hour_on"] == 3600
     assert told["everything"] == 4 * 256
     assert [path for _, path, _, _ in world.requests] == ["/v1/edition"]

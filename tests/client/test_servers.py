@@ -410,6 +410,28 @@ def test_expected_costs_are_those_of_the_code():
         assert client.expected_cost(private=False) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("count", [2, 3])
+def test_expected_bytes_are_messages_times_the_longest_frame_and_known_before_anything_is_asked(count):
+    servers = Several(count)
+    servers.publish("delta", b"x" * 500)
+    chunk = wire.chunk_length(500 + wire.FRAME_OVERHEAD, count)
+    with servers.client(scheme="greedy") as client:
+        ahead = client.expected_bytes(private=True)
+        assert ahead == pytest.approx(float(wire.expected_cost(4, count)) * (count - 1) * chunk)
+        assert all(world.queries == [] for world in servers.worlds)
+        for name, private in [("alpha", True), ("beta", False), ("delta", True)]:
+            message = client.get(name, private=private)
+            assert message.received == message.messages * (count - 1) * chunk
+        expected = client.expected_cost(private=False) * (count - 1) * chunk
+        assert client.expected_bytes(private=False) == pytest.approx(expected)
+        told = client.forecast()
+        assert (told.private_now, told.open_now) == pytest.approx((ahead, expected))
+    with servers.client(model=None) as client:
+        assert client.expected_bytes(private=False) == client.expected_bytes(private=True) == pytest.approx(ahead)
+        told = client.forecast()
+        assert (told.private_now, told.open_now) == pytest.approx((ahead, ahead))
+
+
 def test_addresses_are_checked():
     for urls in ([], ["http://a.test", "http://a.test/"], [f"http://{n}.test" for n in range(17)]):
         with pytest.raises(InvalidInput):

@@ -61,7 +61,10 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
             assert answer.headers["x-privacy-mode"] == ("on" if private else "off")
             assert answer.headers["x-mirror"] == "no"
         until(lambda: local.engine.snapshot()["steps"][-1]["weighed"])
+        longest = len(b"first of alpha") + wire.FRAME_OVERHEAD
+        until(lambda: (local.engine.snapshot()["forecast"]["request"] or {}).get("off") is not None)
         state = local.get("/v1/state").json
+        assert state["forecast"]["request"]["on"] == cost_of_set(4, 2) * longest
         assert [len(sums) for sums in two.sums] == [4, 4]
         assert [server["url"] for server in state["servers"]] == two.urls
         assert [server["queries"] for server in state["servers"]] == [4, 4]

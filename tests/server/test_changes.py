@@ -274,6 +274,7 @@ def test_a_reader_follows_a_server(server):
     report = wire.decode_edition(get(server, wire.EDITION_PATH)[1])
     assert report.edition == have
     assert report.changed_per_hour == 7 * (600 + wire.FRAME_OVERHEAD)
+    assert report.longest == 600 + wire.FRAME_OVERHEAD
     response, body = get(server, wire.changes_target(have), **dict(wire.CHANGES_HEADERS))
     assert (len(body), read(known, body, have)) == (96, ({}, have, False))
     assert "content-encoding" not in response.headers

@@ -123,7 +123,8 @@ class World:
             if path.startswith(wire.CHANGES_PATH) and self.tells_changes:
                 return self._changes(path.partition("?")[2])
             if path == wire.EDITION_PATH and self.tells_changes:
-                report = wire.encode_edition(wire.EditionReport(self.editions[-1], 3600))
+                longest = max(len(message.body) for message in self.messages.values()) + wire.FRAME_OVERHEAD
+                report = wire.encode_edition(wire.EditionReport(self.editions[-1], 3600, longest))
                 return Reply(200, (("content-type", "application/json"),), report)
             return self._problem(wire.Problem(404, "no such path"))
 

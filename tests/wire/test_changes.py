@@ -71,10 +71,10 @@ def test_every_part_of_a_publish_changes_the_digest():
 
 
 def test_the_newest_edition_comes_back_and_has_one_form():
-    report = EditionReport(REACHED, 12345)
+    report = EditionReport(REACHED, 12345, 678)
     data = wire.encode_edition(report)
     assert wire.decode_edition(data) == report
-    assert list(json.loads(data)) == ["epoch", "life", "edition", "digest", "changed_per_hour"]
+    assert list(json.loads(data)) == ["epoch", "life", "edition", "digest", "changed_per_hour", "longest"]
     fields = json.loads(data)
     for change in [
         {"epoch": 1 << 48},
@@ -87,6 +87,9 @@ def test_the_newest_edition_comes_back_and_has_one_form():
         {"digest": "00" * 31},
         {"changed_per_hour": -1},
         {"changed_per_hour": 1.5},
+        {"longest": -1},
+        {"longest": True},
+        {"longest": 1 << 53},
         {"more": 1},
     ]:
         with pytest.raises(InvalidWire):
@@ -275,7 +278,9 @@ def fuzz_reply(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 
 
 def fuzz_edition(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    data = wire.encode_edition(EditionReport(replace(REACHED, number=rng.randrange(99)), rng.randrange(99)))
+    data = wire.encode_edition(
+        EditionReport(replace(REACHED, number=rng.randrange(99)), rng.randrange(99), rng.randrange(99))
+    )
     return mutate(rng, data), lambda data: wire.encode_edition(wire.decode_edition(data))
 
 

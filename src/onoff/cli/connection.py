@@ -77,7 +77,7 @@ def show_forecast(console: Console, forecast: dict[str, Any]) -> None:
     """What requests will cost, for people."""
     names = {
         "hour_on": "an hour of ON",
-        "refresh_now": "a private request now",
+        "private_now": "a private request now",
         "open_now": "an open request now",
         "everything": "all messages once",
         "used_today": "received today",

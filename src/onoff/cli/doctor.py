@@ -23,7 +23,7 @@ from onoff.cli.connection import (
 from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
 from onoff.client.catalogue import fetch_catalogue
-from onoff.client.forecast import cost_of_set, frame_sizes, table_bytes, table_messages
+from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
 from onoff.client.mirror import Mirror
 from onoff.client.mirrored import MirrorClient, fetch_edition_of
@@ -112,6 +112,10 @@ def _examine(
     if tables and names and mirrored["ok"] and len(servers) == 1:
         work.now(f"waiting for {servers[0]}")
         yield _checked("expected bytes", lambda: _bytes(servers[0], mirror, loaded[0], tables[0]))
+    if len(servers) > 1 and len(names) == len(servers):
+        work.now(f"waiting for {servers[0]}")
+        n = loaded[0].n if loaded else len(names[0])
+        yield _checked("expected bytes", lambda: _sum_bytes(servers, n, tables[0] if tables else None))
 
 
 def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
@@ -197,6 +201,17 @@ def _bytes(server: str, path: Path, chain: Model, table: QuerySource) -> str:
         sizes = frame_sizes(client.mirror, chain.names)
         request = None if sizes is None else table_bytes(table, sizes)
         return f"{hour}; an open request: {size_text(request)}; received today: {size_text(client.used_today)}"
+
+
+def _sum_bytes(servers: list[str], n: int, table: QuerySource | None) -> str:
+    with MirrorClient(servers[0]) as client:
+        longest = client.newest().longest
+    count = len(servers)
+    private = f"a private request: {size_text(sum_bytes(cost_of_set(n, count), longest, count))}"
+    if table is None:
+        return private
+    opened = sum_bytes(table_messages(table, count), longest, count)
+    return f"{private}; an open request after it: {size_text(opened)}"
 
 
 def _cost(chain: Model, scheme: str, tables: list[QuerySource], servers: int) -> str:

@@ -24,7 +24,7 @@ from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Driver, TickClock
 from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
-from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast
+from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
 from onoff.client.mirror import MemoryMirror
@@ -275,7 +275,8 @@ class Client:
             doubtful = core.doubt is not None or core.record is None
         if not doubtful:
             self._runner.builder.build(session.memory)
-        return forecast(self._need_mirror(), None if doubtful else session, self.chain.names)
+        known = None if doubtful or self._model is None else session
+        return forecast(self._need_mirror(), known, self.chain.names, len(self.urls))
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
@@ -337,6 +338,21 @@ class Client:
         if not private:
             self._runner.builder.build(session.memory)
         return expected_messages(session, len(self.urls), private=private)
+
+    def expected_bytes(self, *, private: bool, wait: bool = True) -> float | None:
+        """Of several servers: how many bytes their answers to the next request will have, on average.
+
+        None if that takes building and not `wait`. Asks the first server how long messages are, unless that is known
+        from a request. Raises ServerUnreachable, or InvalidInput where there is one server: see `forecast`.
+        """
+        messages = self.expected_cost(private=private or self._model is None, wait=wait)
+        core = self.core
+        if not isinstance(core, SumCore):
+            raise InvalidInput("one server answers at the messages' own lengths", hint="see `Client.forecast`")
+        longest = core.longest
+        if longest is None:
+            longest = core.longest = self._need_mirror().newest().longest
+        return None if messages is None else sum_bytes(messages, longest, len(self.urls))
 
     # -- life ----------------------------------------------------------------------------------------------
 

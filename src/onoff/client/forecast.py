@@ -21,7 +21,8 @@ class Forecast:
     """Expected bytes, uncompressed; None where nothing is known yet of how long messages are.
 
     hour_on      an hour of ON with a refresh at its end, at the present rate of publishing
-    refresh_now  a refresh, or a private request, now
+    refresh_now  a refresh of the mirror now
+    private_now  a private request now: such a refresh, or with several servers their sums
     open_now     an open request now
     everything   all messages once
     used_today   received since midnight UTC
@@ -29,12 +30,13 @@ class Forecast:
 
     hour_on: float
     refresh_now: float | None
+    private_now: float | None
     open_now: float | None
     everything: float | None
     used_today: int
 
 
-def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]) -> Forecast:
+def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str], servers: int = 1) -> Forecast:
     """What requests will cost. Asks the server how much changes in an hour.
 
     Parameters
@@ -45,14 +47,37 @@ def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]
         As it stands; None: in doubt, so that an open request asks for everything.
     names
         The sources that can be asked for.
+    servers
+        How many are asked; with several, a private request is one for everything that they sum up.
     """
-    per_hour = mirror.changed_per_hour()
+    newest = mirror.newest()
+    per_hour = newest.changed_per_hour
     sizes = frame_sizes(mirror.mirror, names)
     everything = None if sizes is None else sum(sizes)
     open_now = everything if session is None or sizes is None else expected_bytes(session, sizes)
     age = mirror.age
     refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
-    return Forecast(per_hour, refresh, open_now, everything, mirror.used_today)
+    if servers == 1:
+        return Forecast(per_hour, refresh, refresh, open_now, everything, mirror.used_today)
+    private = sum_bytes(cost_of_set(len(names), servers), newest.longest, servers)
+    hidden = None if session is None else expected_messages(session, servers, private=False)
+    opened = private if hidden is None else sum_bytes(hidden, newest.longest, servers)
+    return Forecast(per_hour, refresh, private, opened, everything, mirror.used_today)
+
+
+def sum_bytes(messages: float, longest: int, servers: int) -> float:
+    """The bytes of answers of several servers that come to so many messages.
+
+    Parameters
+    ----------
+    messages
+        Expected; each is K - 1 answers of one chunk.
+    longest
+        Bytes of the longest frame, which all are padded to.
+    servers
+        K, at least two.
+    """
+    return messages * (servers - 1) * wire.chunk_length(longest, servers)
 
 
 def frame_sizes(mirror: MemoryMirror, names: Sequence[str]) -> list[int] | None:

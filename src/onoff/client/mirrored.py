@@ -23,7 +23,7 @@ from onoff.client.refreshing import fetch_changes, fetch_edition
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.transport import TIMEOUT, Http, check_url
 from onoff.errors import MirrorError
-from onoff.wire import Edition
+from onoff.wire import Edition, EditionReport
 
 CopyKind = TypeVar("CopyKind", bound=Copy)
 
@@ -139,9 +139,13 @@ class MirrorClient:
         age = self.age
         return self.refresh() if age is None or age >= max_age else None
 
+    def newest(self) -> EditionReport:
+        """What the server tells of its newest edition. Raises what `refresh` raises."""
+        return self._driver.run(fetch_edition(self._retries))
+
     def changed_per_hour(self) -> int:
         """Bytes of messages that change in an hour, as the server tells it. Raises what `refresh` raises."""
-        return self._driver.run(fetch_edition(self._retries)).changed_per_hour
+        return self.newest().changed_per_hour
 
     def get(self, source: str, *, max_age: float = 0.0) -> Copy:
         """The message of `source`, from a mirror that is at most `max_age` seconds old."""

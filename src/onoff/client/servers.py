@@ -56,6 +56,8 @@ class SumCore(Core):
         super().__init__(session, retries[0], origin=origin, new_session=new_session, name=name)
         self.retries = tuple(retries)
         self.edition: Edition | None = None
+        self.longest: int | None = None
+        """Bytes of the longest frame, as the servers told last."""
         self._randbelow = randbelow
 
     def sent(self, record: Record) -> Sent:
@@ -78,7 +80,9 @@ class SumCore(Core):
 
     def _agree(self) -> Steps[Edition]:
         """The newest edition that all servers hold."""
-        editions = yield from self._each(Newest, _read_edition)
+        reports = yield from self._each(Newest, _read_edition)
+        self.longest = max(report.longest for report in reports)
+        editions = [report.edition for report in reports]
         if len({(edition.epoch, edition.life) for edition in editions}) > 1:
             raise BadAnswer("the servers do not hold the same messages", hint=FOLLOW)
         oldest = min(editions, key=lambda edition: edition.number)
@@ -230,10 +234,10 @@ class _EditionGone(Exception):
     """A server does not hold the edition any more."""
 
 
-def _read_edition(server: str, reply: Reply) -> Edition:
+def _read_edition(server: str, reply: Reply) -> wire.EditionReport:
     if reply.status != 200:
         raise BadAnswer(f"{server}: no edition, but HTTP {reply.status}", hint="it may be of an older version")
-    return wire.decode_edition(reply.body).edition
+    return wire.decode_edition(reply.body)
 
 
 def _read_sum(reply: Reply) -> bytes:

@@ -438,13 +438,18 @@ class Engine:
         edition = None if self.refresher is None else self.refresher.mirror.mirror.edition
         return f"{self.start}-{len(self.names)}-{edition and edition.digest.hex()[:12]}-{self.marks.revision}"
 
-    def _forecast(self) -> dict[str, float | None] | None:
-        """Bytes that an hour of ON takes, and of a message on average; worked out when the mirror is refreshed."""
+    def _forecast(self) -> dict[str, Any] | None:
+        """Bytes that an hour of ON takes, and of a message on average; worked out when the mirror is refreshed.
+
+        With several servers also those of the next request, ON and OFF.
+        """
         if self.refresher is None:
             return None
         mirror = self.refresher.mirror.mirror
         sizes = frame_sizes(mirror, self.names)
-        return {"hour": self.refresher.per_hour, "message": sum(sizes) / len(sizes) if sizes else None}
+        request = None if self._estimate is None else self._estimate.bytes
+        message = sum(sizes) / len(sizes) if sizes else None
+        return {"hour": self.refresher.per_hour, "message": message, "request": request}
 
     def reading(self) -> dict[str, Any]:
         """The sources as a reader sees them: what is new, when it was published. For the page alone."""

@@ -1,4 +1,4 @@
-"""Estimate: how many messages the next request will download, ON and OFF, before anybody asks.
+"""Estimate: how many messages the next request will download, ON and OFF, and of several servers how many bytes.
 
 Worked out in a thread of its own: a client that is busy with a request answers only after it.
 """
@@ -18,6 +18,8 @@ class Estimate:
     def __init__(self, client: Client, board: Board, *, always_private: bool = False) -> None:
         self._client, self._board, self._always_private = client, board, always_private
         self._messages: dict[str, float | None] = {"on": None, "off": None}
+        self.bytes: dict[str, float | None] | None = None
+        """The same in bytes; None with one server, whose messages have lengths of their own."""
         self._wake = threading.Event()
         self._wake.set()
         self._closed = False
@@ -42,9 +44,16 @@ class Estimate:
                 return
             on = self._expected(private=True)
             found = {"on": on, "off": on if self._always_private else self._expected(private=False)}
-            if found != self._messages:
-                self._messages = found
+            in_bytes = None if len(self._client.urls) == 1 else self._bytes()
+            if (found, in_bytes) != (self._messages, self.bytes):
+                self._messages, self.bytes = found, in_bytes
                 self._board.changed()
+
+    def _bytes(self) -> dict[str, float | None]:
+        try:
+            return {mode: self._client.expected_bytes(private=mode == "on", wait=False) for mode in ("on", "off")}
+        except OnOffError:
+            return {"on": None, "off": None}
 
     def _expected(self, *, private: bool) -> float | None:
         try:

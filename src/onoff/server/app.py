@@ -77,8 +77,8 @@ class MessageServer:
         self.store = store
         self.metrics = metrics
         self.answerer = Answerer(store)
-        self.changes = ChangesBuilder(store, self.answerer.shelf)
         self.sums = Sums(store, self.answerer.shelf)
+        self.changes = ChangesBuilder(store, self.answerer.shelf, lambda: self.sums.longest)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._leader = leader  # who alone takes messages, if this server follows
         self._in_flight = 0

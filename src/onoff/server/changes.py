@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from onoff.server.shelf import Shelf
@@ -51,9 +51,10 @@ class ChangesReply:
 class ChangesBuilder:
     """Replies to readers of a store, from a shelf that is never older than the store."""
 
-    def __init__(self, store: Store, shelf: Shelf) -> None:
+    def __init__(self, store: Store, shelf: Shelf, longest: Callable[[], int] = lambda: 0) -> None:
         self._store = store
         self._shelf = shelf
+        self._longest = longest  # bytes of the longest frame on the shelf, without padding
         self._pieces: dict[int, _Piece] = {}
         self._replies: dict[tuple[int, bool], ChangesReply] = {}
         self._edition: Edition | None = None  # of which the replies are
@@ -61,9 +62,10 @@ class ChangesBuilder:
         self._packing = asyncio.Lock()
 
     async def edition(self) -> EditionReport:
-        """The newest edition, and how much changes in an hour."""
+        """The newest edition, how much changes in an hour, and the longest frame."""
         edition = await self._refresh()
-        return EditionReport(edition, await self._store.changed_per_hour())
+        longest = self._longest()
+        return EditionReport(edition, await self._store.changed_per_hour(), longest)
 
     async def reply(self, since: Since, *, gzip: bool) -> ChangesReply:
         """All that changed since, or everything if the store does not know that edition.

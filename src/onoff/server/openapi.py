@@ -51,6 +51,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
         "edition": _INTEGER,
         "digest": _STRING,
         "changed_per_hour": {"type": "integer", "description": "bytes of frames, as a mean over the last day"},
+        "longest": {"type": "integer", "description": "bytes of the longest frame, without padding"},
     },
     "Seen": {"step": {"type": ["integer", "null"]}, "sha256": {"type": ["string", "null"]}},
     "Receipt": {

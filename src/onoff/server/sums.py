@@ -56,6 +56,11 @@ class Sums:
         self._looking: asyncio.Task[None] | None = None
         self._last_query = 0.0
 
+    @property
+    def longest(self) -> int:
+        """The bytes of the longest frame of the newest edition."""
+        return self._history.width
+
     async def answer(self, body: bytes) -> bytes | Problem:
         """The answer to the query in `body`, or why there is none."""
         history = self._history

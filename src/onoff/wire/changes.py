@@ -80,10 +80,14 @@ class Since(NamedTuple):
 
 
 class EditionReport(NamedTuple):
-    """What `GET /v1/edition` tells: the newest edition, and how many bytes of frames change in an hour."""
+    """What `GET /v1/edition` tells: the newest edition, how many bytes of frames change in an hour, the longest frame.
+
+    All answers to sum queries are as long as the longest frame, without padding: `longest` in bytes.
+    """
 
     edition: Edition
     changed_per_hour: int
+    longest: int = 0
 
 
 # Digests.
@@ -123,6 +127,7 @@ def encode_edition(report: EditionReport) -> bytes:
         "edition": edition.number,
         "digest": edition.digest.hex(),
         "changed_per_hour": report.changed_per_hour,
+        "longest": report.longest,
     }
     return json.dumps(fields, separators=(",", ":")).encode()
 
@@ -140,12 +145,13 @@ def decode_edition(data: bytes) -> EditionReport:
             "edition": int(number),
             "digest": str(digest),
             "changed_per_hour": int(changed),
-        } if 0 <= changed < EDITION_LIMIT:
+            "longest": int(longest),
+        } if 0 <= changed < EDITION_LIMIT and 0 <= longest < EDITION_LIMIT:
             try:
                 edition = Edition(int(epoch), bytes.fromhex(life), int(number), bytes.fromhex(digest))
             except ValueError as error:  # InvalidWire is one of them
                 raise InvalidWire(f"not an edition: {error}", hint="is this a message server?") from None
-            report = EditionReport(edition, int(changed))
+            report = EditionReport(edition, int(changed), int(longest))
         case _:
             raise InvalidWire("not the members of an edition", hint="is this a message server?")
     if encode_edition(report) != data:
