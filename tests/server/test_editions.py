@@ -116,7 +116,7 @@ async def test_an_edition_outlives_the_process(store, where):
 )
 def test_messages_read_in_many_pieces_are_of_one_moment(monkeypatch, happens, expected):
     """While a redis is read piece by piece, another publishes what was read, or drops what was not read yet."""
-    monkeypatch.setattr("onoff.server.valkey._BATCH_BYTES", 10)
+    monkeypatch.setattr("onoff.server.valkey.BATCH_BYTES", 10)
 
     async def body(url):
         async with opened(url) as store, opened(url) as other:

@@ -15,11 +15,10 @@ All keys begin with `{onoff}`, so that a cluster keeps them together:
     {onoff}:feeds                hash, address of a feed -> name of its source
     {onoff}:steps                hash, bucket -> slots as in `steps`: the last step of up to 262144 sessions
 
-Each method is one script, so versions, editions and steps are atomic over all servers. A publish computes the next
-digest here and is accepted only if the edition is still the one that it was computed from; publishes that wait go
-together. A new session in a full bucket takes the slot that was seen longest ago, so strangers cannot fill the store;
-a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself is set to
-write its log; `promise()` asks it and says so.
+Each method is one script, so versions, editions and steps are atomic over all servers; `valkey_publishing` says how
+messages are published. A new session in a full bucket takes the slot that was seen longest ago, so strangers cannot
+fill the store; a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself
+is set to write its log; `promise()` asks it and says so.
 
 A store that was restarted, or replaced by its replica, may have lost its last moments and count them again. So
 every connection asks for the id of the store's run, and copies of another run are read anew, whole.
@@ -27,28 +26,22 @@ every connection asks for the id of the store's run, and copies of another run a
 
 from __future__ import annotations
 
-import asyncio
 import json
 import struct
 import time
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any
 
 from valkey.asyncio import BlockingConnectionPool, Valkey
 from valkey.exceptions import ConnectionError as ValkeyConnectionError
 from valkey.exceptions import OutOfMemoryError, ResponseError, ValkeyError
 from valkey.exceptions import TimeoutError as ValkeyTimeoutError
 
-from onoff.errors import InvalidInput, OnOffError, StoreFull, StoreUnavailable, UnknownSource
+from onoff.errors import InvalidInput, StoreFull, StoreUnavailable
 from onoff.server import valkey_scripts as scripts
 from onoff.server.editions import (
     changed_per_hour,
-    check_message,
-    check_total,
     current_hour,
-    may_overflow,
     new_life,
 )
 from onoff.server.steps import BUCKETS, bucket_number, find_slot
@@ -64,6 +57,8 @@ from onoff.server.store import (
     Stamp,
     check_fits,
 )
+from onoff.server.valkey_publishing import BATCH_BYTES, PublishQueue
+from onoff.server.valkey_values import pack_message, pairs, readable, unpack_message
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -72,29 +67,15 @@ from onoff.wire import (
     decode_catalogue,
     encode_catalogue,
     first_digest,
-    next_digest,
 )
-
-_T = TypeVar("_T")
 
 _PUBLISHERS = "{onoff}:publishers"
 _FEEDS = "{onoff}:feeds"
 _PROBE = "{onoff}:probed"
 _OLD_STEP = b"{onoff}:step:"  # version 0.1 had a key for each session
-_HEAD = struct.Struct(">QB")
 _LAST = struct.Struct(">Q32s")
-_BATCH_BYTES = 4 * 1024 * 1024
 _CONNECTIONS = 16
 _SECONDS = 5
-
-
-@dataclass(slots=True)
-class _Waiting:
-    """A publish that waits for its turn."""
-
-    name: str
-    message: WireMessage  # its version is not known yet
-    done: asyncio.Future[WireMessage]
 
 
 class ValkeyStore:
@@ -107,8 +88,7 @@ class ValkeyStore:
         self._buckets = buckets
         self._run = b""
         self._known = (b"", Catalogue(()))
-        self._queue: deque[_Waiting] = deque()
-        self._publishing: asyncio.Task[None] | None = None
+        self._publishing = PublishQueue(self._run_script, self._read_state, lambda: self._known[1])
         self._probed = -PROBE_SECONDS
         self._scripts = {
             text: client.register_script(text)
@@ -192,7 +172,7 @@ class ValkeyStore:
 
     def _read_catalogue(self, text: bytes) -> Catalogue:
         if text != self._known[0]:
-            self._known = (text, _readable(lambda: decode_catalogue(text)))
+            self._known = (text, readable(lambda: decode_catalogue(text)))
         return self._known[1]
 
     def _stamp(self, life: bytes, number: int) -> Stamp:
@@ -212,21 +192,21 @@ class ValkeyStore:
         while True:  # until all that was read is of the moment of the last script
             if run != self._run:  # the store was restarted
                 run, known, number = self._run, b"", -1
-            got = await self._run_script(scripts.LATEST, _BATCH_BYTES, known, number)
+            got = await self._run_script(scripts.LATEST, BATCH_BYTES, known, number)
             edition, catalogue, names = self._read_state(got)
             if edition.life != known or number < 0:
                 known, whole = edition.life, True
                 messages, changed = {}, {}
             found, now = got[5:], got[:2]
             while 2 * len(names) > len(found) and now[1] == known:
-                more = await self._run_script(scripts.BODIES, _BATCH_BYTES, *list(names)[len(found) // 2 :])
+                more = await self._run_script(scripts.BODIES, BATCH_BYTES, *list(names)[len(found) // 2 :])
                 now = more[:2]
                 found += more[2:]
             if now[1] != known or run != self._run:
                 continue
-            for (name, at), (version, packed) in zip(names.items(), _pairs(found), strict=True):
+            for (name, at), (version, packed) in zip(names.items(), pairs(found), strict=True):
                 changed[name.decode()] = at
-                messages[name.decode()] = _unpack(version, packed)
+                messages[name.decode()] = unpack_message(version, packed)
             number = edition.number
             if now == got[:2]:
                 return Latest(self._stamp(known, number), catalogue, messages, whole, edition, changed)
@@ -235,9 +215,9 @@ class ValkeyStore:
         def read() -> tuple[Edition, Catalogue, dict[bytes, int]]:
             catalogue = self._read_catalogue(got[3])
             edition = Edition(catalogue.epoch, got[1], int(got[0]), got[2])
-            return edition, catalogue, {name: int(at) for name, at in _pairs(got[4])}
+            return edition, catalogue, {name: int(at) for name, at in pairs(got[4])}
 
-        return _readable(read)
+        return readable(read)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
         number, life, *held = await self._run_script(
@@ -248,8 +228,8 @@ class ValkeyStore:
             time.time_ns() // 1_000_000,
             more_keys=[_OLD_STEP + session.hex().encode()],
         )
-        conflict = _readable(lambda: LastStep(*_LAST.unpack(held[0]))) if held else None
-        return Admission(self._stamp(life, _readable(lambda: int(number))), conflict)
+        conflict = readable(lambda: LastStep(*_LAST.unpack(held[0]))) if held else None
+        return Admission(self._stamp(life, readable(lambda: int(number))), conflict)
 
     async def last_step(self, session: bytes) -> LastStep | None:
         bucket = await self._ask(self._client.hget(scripts.STORE_KEYS[9], str(bucket_number(session, self._buckets))))
@@ -258,71 +238,12 @@ class ValkeyStore:
             held = await self._ask(self._client.get(_OLD_STEP + session.hex().encode()))
         else:
             held = bucket[offset + 16 : offset + 56]
-        return _readable(lambda: LastStep(*_LAST.unpack(held))) if held else None
+        return readable(lambda: LastStep(*_LAST.unpack(held))) if held else None
 
     # Publishing.
 
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
-        waiting = _Waiting(
-            name, WireMessage(0, published, media_type, body), asyncio.get_running_loop().create_future()
-        )
-        self._queue.append(waiting)
-        if self._publishing is None or self._publishing.done():
-            self._publishing = asyncio.create_task(self._publish_queue())
-        return await waiting.done
-
-    async def _publish_queue(self) -> None:
-        while self._queue:
-            batch, size = [self._queue.popleft()], 0
-            while self._queue and size < _BATCH_BYTES:
-                batch.append(self._queue.popleft())
-                size += len(batch[-1].message.body)
-            try:
-                await self._publish_batch([one for one in batch if not one.done.done()])
-            except Exception as error:
-                for one in batch:
-                    if not one.done.done():
-                        one.done.set_exception(error)
-
-    async def _publish_batch(self, batch: list[_Waiting]) -> None:
-        """Publish all that can be, in order; tell each its message, or why it is refused."""
-        outcomes: dict[int, WireMessage | OnOffError] = {}
-        accepted = 0
-        while not accepted and batch:  # until the edition that was looked at is the one that holds
-            names = list(dict.fromkeys(one.name for one in batch))
-            want_total = "1" if may_overflow(self._known[1]) else "0"
-            got = await self._run_script(scripts.STATE, want_total, *names)
-            edition, catalogue, _ = self._read_state([*got[:4], []])
-            if may_overflow(catalogue) and want_total == "0":
-                continue
-            held = dict(zip(names, _numbers(got[5:]), strict=True))
-            args: list[Any] = []
-            outcomes, digest, total = {}, edition.digest, int(got[4])
-            for k, one in enumerate(batch):
-                version, size = held[one.name]
-                message = WireMessage(version + 1, one.message.published, one.message.media_type, one.message.body)
-                try:
-                    _check(catalogue, one.name, message, total - size if want_total == "1" else 0)
-                except OnOffError as refusal:
-                    outcomes[k] = refusal
-                    continue
-                packed = _pack(message)
-                digest = next_digest(digest, catalogue.index[one.name], message)
-                args += [one.name, packed, message.version, digest, FRAME_OVERHEAD + len(message.body)]
-                total += len(packed) - size
-                held[one.name] = (message.version, len(packed))
-                outcomes[k] = message
-            accepted = not args or await self._run_script(
-                scripts.PUBLISH, edition.number, edition.life, current_hour(), *args
-            )
-        for k, one in enumerate(batch):
-            outcome = outcomes[k]
-            if one.done.done():
-                continue
-            if isinstance(outcome, WireMessage):
-                one.done.set_result(outcome)
-            else:
-                one.done.set_exception(outcome)
+        return await self._publishing.publish(name, WireMessage(0, published, media_type, body))
 
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:
         latest = await self.latest(Stamp())
@@ -337,12 +258,12 @@ class ValkeyStore:
         digest = first_digest(catalogue.epoch, life)
         args: list[Any] = [encode_catalogue(catalogue), life, digest, catalogue.n, *catalogue.names]
         for name, message in messages.items():
-            args += [name, _pack(message), message.version]
+            args += [name, pack_message(message), message.version]
         await self._run_script(scripts.RESTORE, *args)
 
     async def leader(self) -> str | None:
         held = await self._ask(self._client.hget(scripts.STORE_KEYS[6], "leader"))
-        return None if held is None else _readable(held.decode)
+        return None if held is None else readable(held.decode)
 
     async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
         edition, names = step.edition, step.catalogue.names if step.whole else ()
@@ -351,7 +272,7 @@ class ValkeyStore:
         args += [edition.number, edition.life, edition.digest, step.leader, int(step.whole), current_hour(), size]
         args += [encode_catalogue(step.catalogue), len(names), *names]
         for name, message in step.messages.items():
-            args += [name, _pack(message), message.version]
+            args += [name, pack_message(message), message.version]
         return bool(await self._run_script(scripts.ADOPT, *args))
 
     # Publishers, editions, and what the store is good for.
@@ -366,7 +287,7 @@ class ValkeyStore:
                 found.append(Publisher(name.decode(), bytes.fromhex(fields["digest"]), tuple(fields["sources"])))
             return found
 
-        return _readable(read)
+        return readable(read)
 
     async def add_publisher(self, publisher: Publisher) -> None:
         text = json.dumps({"digest": publisher.digest.hex(), "sources": publisher.sources})
@@ -374,7 +295,7 @@ class ValkeyStore:
 
     async def feed_names(self) -> Mapping[str, str]:
         rows = await self._ask(self._client.hgetall(_FEEDS))
-        return _readable(lambda: {url.decode(): name.decode() for url, name in rows.items()})
+        return readable(lambda: {url.decode(): name.decode() for url, name in rows.items()})
 
     async def replace_feed_names(self, names: Mapping[str, str]) -> None:
         both = self._client.pipeline(transaction=True).delete(_FEEDS)
@@ -387,7 +308,7 @@ class ValkeyStore:
     async def changed_per_hour(self) -> int:
         born = await self._ask(self._client.hget(scripts.STORE_KEYS[6], "born"))
         hours = await self._ask(self._client.hgetall(scripts.STORE_KEYS[8]))
-        return _readable(
+        return readable(
             lambda: changed_per_hour({int(hour): int(size) for hour, size in hours.items()}, int(born or 0))
         )
 
@@ -430,45 +351,5 @@ class ValkeyStore:
                 )
 
     async def close(self) -> None:
-        if self._publishing is not None:
-            await self._publishing
+        await self._publishing.close()
         await self._client.aclose()
-
-
-def _check(catalogue: Catalogue, name: str, message: WireMessage, others: int) -> None:
-    if name not in catalogue.index:
-        raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
-    check_message(catalogue, message.body)
-    if may_overflow(catalogue):
-        check_total(catalogue, others, message.body)
-
-
-def _pack(message: WireMessage) -> bytes:
-    return _HEAD.pack(message.published, len(message.media_type)) + message.media_type.encode() + message.body
-
-
-def _unpack(version: bytes, packed: bytes) -> WireMessage:
-    def read() -> WireMessage:
-        published, length = _HEAD.unpack_from(packed)
-        start = _HEAD.size + length
-        return WireMessage(int(version), published, packed[_HEAD.size : start].decode("ascii"), packed[start:])
-
-    return _readable(read)
-
-
-def _pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    return zip(items[::2], items[1::2], strict=True)
-
-
-def _numbers(items: Sequence[Any]) -> list[tuple[int, int]]:
-    return _readable(lambda: [(int(one), int(other)) for one, other in _pairs(items)])
-
-
-def _readable(read: Callable[[], _T]) -> _T:
-    """What `read` gives; values that are not as we write them are the store's failure, not the asker's."""
-    try:
-        return read()
-    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
-        raise StoreUnavailable(
-            f"the store holds values that cannot be read: {error}", hint="is it used by something else, or damaged?"
-        ) from error

@@ -1,0 +1,49 @@
+"""How messages and numbers stand in Valkey, and how they are read back without trusting them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+from onoff.errors import StoreUnavailable
+from onoff.wire import WireMessage
+
+_T = TypeVar("_T")
+_HEAD = struct.Struct(">QB")
+
+
+def readable(read: Callable[[], _T]) -> _T:
+    """What `read` gives; values that are not as we write them are the store's failure, not the asker's."""
+    try:
+        return read()
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
+        raise StoreUnavailable(
+            f"the store holds values that cannot be read: {error}", hint="is it used by something else, or damaged?"
+        ) from error
+
+
+def pack_message(message: WireMessage) -> bytes:
+    """A message without its version: published 8 | length of media type 1 | media type | body."""
+    return _HEAD.pack(message.published, len(message.media_type)) + message.media_type.encode() + message.body
+
+
+def unpack_message(version: bytes, packed: bytes) -> WireMessage:
+    """The message that was packed. Raises StoreUnavailable."""
+
+    def read() -> WireMessage:
+        published, length = _HEAD.unpack_from(packed)
+        start = _HEAD.size + length
+        return WireMessage(int(version), published, packed[_HEAD.size : start].decode("ascii"), packed[start:])
+
+    return readable(read)
+
+
+def pairs(items: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
+    """A flat list of a script, two by two."""
+    return zip(items[::2], items[1::2], strict=True)
+
+
+def number_pairs(items: Sequence[Any]) -> list[tuple[int, int]]:
+    """The same as numbers. Raises StoreUnavailable."""
+    return readable(lambda: [(int(one), int(other)) for one, other in pairs(items)])
