@@ -66,7 +66,6 @@ ELSEWHERE = {
     "server/docs_page.py": ("server/test_openapi.py", "the page that shows the description of the server"),
     "server/shelf.py": ("server/test_answer.py", "the messages that answers are made of"),
     "server/sqlite.py": ("server/test_store.py", "every store passes the tests of the one contract"),
-    "server/sqlite_schema.py": ("server/test_store.py", "every store passes the tests of the one contract"),
     "server/sqlite_writer.py": ("server/test_store.py", "commits are tested through the store that makes them"),
     "server/valkey_publishing.py": ("server/test_store.py", "every store passes the tests of the one contract"),
     "server/valkey_scripts.py": ("server/test_store.py", "every store passes the tests of the one contract"),

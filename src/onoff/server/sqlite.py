@@ -228,16 +228,16 @@ class SQLiteStore:
 
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
         def work(db: sqlite3.Connection) -> WireMessage:
-            text, count, digest = schema.read_meta(db, "catalogue", "count", "digest")
+            text, count, digest, total = schema.read_meta(db, "catalogue", "count", "digest", "bytes")
             _, catalogue = self._read_catalogue(text)
             if name not in catalogue.index:
                 raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
             check_message(catalogue, body)
+            row = db.execute("SELECT version, length(body) FROM messages WHERE name = ?", (name,)).fetchone()
+            version, length = row or (0, 0)
             if may_overflow(catalogue):
-                (others,) = db.execute("SELECT total(length(body)) FROM messages WHERE name != ?", (name,)).fetchone()
-                check_total(catalogue, int(others), body)
-            row = db.execute("SELECT version FROM messages WHERE name = ?", (name,)).fetchone()
-            message = WireMessage(row[0] + 1 if row else 1, published, media_type, body)
+                check_total(catalogue, total - length, body)
+            message = WireMessage(version + 1, published, media_type, body)
             _insert(db, name, message, count + 1)
             digest = next_digest(digest, catalogue.index[name], message)
             schema.advance(db, count + 1, digest, FRAME_OVERHEAD + len(body))

@@ -1,12 +1,15 @@
 """The tables of the SQLite store: how they are made, and how those of an earlier version are brought up to date.
 
     meta        catalogue (JSON as on the wire), schema, and of the edition: count (its number), life, digest,
-                born (the hour since 1970 in which counting of change began)
+                born (the hour since 1970 in which counting of change began), bytes (of all bodies together)
     messages    name, version, published, media_type, body, count (the edition of its publish)
     digests     number, digest: of the last `KEPT_DIGESTS` editions of this life
     hours       hour since 1970, bytes of frames published in it
     publishers  name, digest, sources (JSON)
     feeds       url, name: what the source of each feed is called; made where it is missing
+
+`bytes` is kept by triggers, so that it holds whoever writes, and no publish has to add up all messages. Where they are
+missing, opening makes them.
 
 Schema 1 (version 0.1) had no editions: count, and nothing of life, digest, digests and hours. Opening brings it up
 to date in one transaction: its content becomes the first edition of a new life.
@@ -37,6 +40,14 @@ _EDITIONS = """
 CREATE TABLE digests (number INTEGER PRIMARY KEY, digest BLOB NOT NULL);
 CREATE TABLE hours (hour INTEGER PRIMARY KEY, bytes INTEGER NOT NULL);
 """
+
+_BYTES = (  # a row that REPLACE takes the place of fires no trigger of its own: the first one counts it
+    """CREATE TRIGGER bytes_of_new BEFORE INSERT ON messages BEGIN
+        UPDATE meta SET value = value + length(NEW.body)
+            - coalesce((SELECT length(body) FROM messages WHERE name = NEW.name), 0) WHERE key = 'bytes'; END""",
+    """CREATE TRIGGER bytes_of_old AFTER DELETE ON messages BEGIN
+        UPDATE meta SET value = value - length(OLD.body) WHERE key = 'bytes'; END""",
+)
 
 _FEEDS = "CREATE TABLE IF NOT EXISTS feeds (url TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
@@ -75,6 +86,10 @@ def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None
             f"{path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
         )
     db.execute(_FEEDS)
+    if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'bytes_of_new'").fetchone():
+        db.execute("REPLACE INTO meta SELECT 'bytes', coalesce(sum(length(body)), 0) FROM messages")
+        for statement in _BYTES:
+            db.execute(statement)
 
 
 def _run(db: sqlite3.Connection, statements: str) -> None:
