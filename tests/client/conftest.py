@@ -1,4 +1,4 @@
-"""Folders for journals."""
+"""Folders for journals, and the process that kills clients."""
 
 import os
 import shutil
@@ -6,6 +6,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from tests.support.killing import Killer
 
 
 @pytest.fixture
@@ -18,3 +19,10 @@ def quick_folder(tmp_path):
     folder = Path(tempfile.mkdtemp(dir=memory, prefix="onoff-"))
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def killer():
+    killer = Killer()
+    yield killer
+    killer.close()

@@ -9,13 +9,13 @@ for alpha, gamma is always asked alone, and a second draw would go unnoticed).
 """
 
 import errno
-import platform
 import random
 import shutil
 
 import pytest
 from tests.support.chains import request_model
-from tests.support.killing import WRITING, Killer
+from tests.support.killing import WRITING
+from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.progress import progress
 from tests.support.world import NAMES, P4, World, listening
 
@@ -23,25 +23,12 @@ import onoff
 from onoff import wire
 from onoff.client import Client, Journal
 
-pytestmark = [
-    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
-    pytest.mark.skipif(
-        platform.machine() != "x86_64",
-        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
-    ),
-]
+pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 MODEL = request_model(P4, NAMES)
 KINDS = ("first", "on", "off", "retry", "rolled back", "damaged", "new epoch")
 KILLS_OF_A_ROUND = 300
 """At least so many system calls count in one run of each kind."""
-
-
-@pytest.fixture(scope="module")
-def killer():
-    killer = Killer()
-    yield killer
-    killer.close()
 
 
 class Scene:

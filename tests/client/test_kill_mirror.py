@@ -5,35 +5,22 @@ is what the server had; one byte string per (session, step), on disk before it i
 """
 
 import errno
-import platform
 import shutil
 
 import pytest
-from tests.support.killing import WRITING, Killer
+from tests.support.killing import WRITING
+from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff.client import Client, Journal, Mirror
 from onoff.errors import MirrorError
 
-pytestmark = [
-    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
-    pytest.mark.skipif(
-        platform.machine() != "x86_64",
-        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
-    ),
-]
+pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 EVERYTHING = (0, 1, 2, 3)
 WANTED = 2  # gamma; the request before is for beta, so that a stale row shows
 KINDS = ("first refresh", "refresh", "read", "get", "first get", "retry", "off")
-
-
-@pytest.fixture(scope="module")
-def killer():
-    killer = Killer()
-    yield killer
-    killer.close()
 
 
 class Scene:

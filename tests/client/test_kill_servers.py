@@ -3,32 +3,18 @@
 After each kill one restart makes another request of both servers, or repeats the last one with the same bytes.
 """
 
-import platform
 import shutil
 
 import pytest
-from tests.support.killing import Killer
+from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff import wire
 from onoff.client import Client
 
-pytestmark = [
-    pytest.mark.slow(reason="a process is started, traced and killed for each of hundreds of system calls"),
-    pytest.mark.skipif(
-        platform.machine() != "x86_64",
-        reason="a kill at each system call needs its number, which the tracer reads from the registers of x86-64",
-    ),
-]
+pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
-
-
-@pytest.fixture(scope="module")
-def killer():
-    killer = Killer()
-    yield killer
-    killer.close()
 
 
 class Scene:

@@ -410,7 +410,7 @@ def test_a_store_that_an_earlier_version_left_open_to_others_is_closed_to_them(t
 
 def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, monkeypatch):
     """Reads go on; readiness says that publishes are not kept."""
-    monkeypatch.setattr("onoff.server.sqlite.PROBE_SECONDS", 0.0)
+    monkeypatch.setattr("onoff.server.store.PROBE_SECONDS", 0.0)
 
     async def body():
         path = tmp_path / "m.db"

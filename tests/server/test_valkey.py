@@ -83,7 +83,7 @@ def test_the_session_seen_longest_ago_is_forgotten_first_and_starts_afresh(redis
 
 
 def test_ready_means_that_a_publish_is_kept_and_a_query_answered(redis, monkeypatch):
-    monkeypatch.setattr("onoff.server.valkey.PROBE_SECONDS", 0.0)
+    monkeypatch.setattr("onoff.server.store.PROBE_SECONDS", 0.0)
     with running({"a": b"1"}, store=redis.url) as server, httpx2.Client(base_url=server.url) as http:
 
         def publish():

@@ -5,8 +5,9 @@ it was. `{u}` stands for the address.
 """
 
 import json
-import socket
 import threading
+
+from tests.support.accepting import Accepting
 
 WAYS = [
     "<iframe src='{u}'></iframe>",
@@ -119,33 +120,25 @@ def document(listener, ways):
     return "\n".join(way.format(u=listener.address(scheme)) for way in ways for scheme in ("http", "https"))
 
 
-class Listener:
+class Listener(Accepting):
     """Counts connections, and says of each whether it began a TLS handshake. `address` makes a host name each time."""
 
     def __init__(self):
         self.first_bytes = []
         self.names = 0
         self.news = threading.Condition()
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.port = self.socket.getsockname()[1]
-        self.thread = threading.Thread(target=self._accept, daemon=True)
-        self.thread.start()
+        super().__init__()
 
     def address(self, scheme="http"):
         self.names += 1
         return f"{scheme}://t{self.names}.example:{self.port}/"
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            with self.news:  # counted when it comes, whether or not anything is said
-                self.first_bytes.append(b"")
-                at = len(self.first_bytes) - 1
-                self.news.notify_all()
-            threading.Thread(target=self._hear, args=(connection, at), daemon=True).start()
+    def accepted(self, connection):
+        with self.news:  # counted when it comes, whether or not anything is said
+            self.first_bytes.append(b"")
+            at = len(self.first_bytes) - 1
+            self.news.notify_all()
+        threading.Thread(target=self._hear, args=(connection, at), daemon=True).start()
 
     def _hear(self, connection, at):
         with connection:
@@ -170,11 +163,6 @@ class Listener:
         """Until somebody asked for that host in plain text."""
         with self.news:
             assert self.news.wait_for(lambda: any(host.encode() in said for said in self.first_bytes), timeout=60)
-
-    def close(self):
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self.thread.join()
 
 
 def names_in(netlog, *, suffixes=(".example", "looked-up.localhost")):

@@ -4,27 +4,21 @@ import contextlib
 import socket
 import threading
 
+from tests.support.accepting import Accepting
 
-class Relay:
+
+class Relay(Accepting):
     """Listens on a free port and passes everything on to `port`, counting what comes back."""
 
     def __init__(self, port):
         self.target, self.received = port, 0
         self.lock = threading.Lock()
-        self.socket = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        self.thread = threading.Thread(target=self._accept, daemon=True)
-        self.thread.start()
+        super().__init__()
 
-    def _accept(self):
-        while True:
-            try:
-                near, _ = self.socket.accept()
-            except OSError:
-                return
-            far = socket.create_connection(("127.0.0.1", self.target))
-            threading.Thread(target=self._pass, args=(near, far, False), daemon=True).start()
-            threading.Thread(target=self._pass, args=(far, near, True), daemon=True).start()
+    def accepted(self, connection):
+        far = socket.create_connection(("127.0.0.1", self.target))
+        threading.Thread(target=self._pass, args=(connection, far, False), daemon=True).start()
+        threading.Thread(target=self._pass, args=(far, connection, True), daemon=True).start()
 
     def _pass(self, source, sink, counted):
         with contextlib.suppress(OSError), source:
@@ -35,8 +29,3 @@ class Relay:
                 sink.sendall(piece)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)
-
-    def close(self):
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self.thread.join()

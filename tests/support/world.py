@@ -6,9 +6,10 @@ without sockets) or over TCP (`Listening`). It records every query, and what was
 
 import gzip
 import hashlib
-import socket
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+
+from tests.support.accepting import Accepting
 
 from onoff import wire
 from onoff.client.exchange import Failure, Reply
@@ -253,29 +254,18 @@ def read_request(connection):
     return head + b"\r\n\r\n" + body, method, path, headers, body
 
 
-class Listening:
+class Listening(Accepting):
     """A world on a free port. `deliver(connection, path, raw)` may send the answer in its own way."""
 
     def __init__(self, world, deliver=None):
         self.world = world
         self.deliver = deliver or (lambda connection, path, raw: connection.sendall(raw))
         self.raw = []  # every request as it came, byte by byte
-        self.socket = socket.create_server(("127.0.0.1", 0))
-        self.url = f"http://127.0.0.1:{self.socket.getsockname()[1]}"
-        self.thread = threading.Thread(target=self._accept, daemon=True)
-        self.thread.start()
+        super().__init__()
 
-    def _accept(self):
-        while True:
-            try:
-                connection, _ = self.socket.accept()
-            except OSError:
-                return
-            with connection:
-                try:
-                    self._serve(connection)
-                except OSError:
-                    continue  # the client is gone
+    def accepted(self, connection):
+        with connection, suppress(OSError):  # the client is gone
+            self._serve(connection)
 
     def _serve(self, connection):
         connection.settimeout(30)
@@ -286,11 +276,6 @@ class Listening:
         self.raw.append(raw)
         reply = self.world.answer(method, path, headers, body)
         self.deliver(connection, path, encode_reply(reply))
-
-    def close(self):
-        self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
-        self.thread.join()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from onoff import wire
 from onoff.client.exchange import Failure, Reply, Request
@@ -25,6 +25,7 @@ from onoff.errors import InvalidWire, PrivacyBreach
 RECORDER_FRAME_SIZE = 256
 URL = "http://audit.invalid"
 LIFE = b"one life of many"
+_Decoded = TypeVar("_Decoded")
 
 
 class SeenExchange(NamedTuple):
@@ -104,21 +105,22 @@ class Recorder:
             reply = self._answer(request.body)
         return Failure("lost on the way back") if query and self.fault(request, True) else reply
 
-    def _answer(self, body: bytes) -> Reply:
+    def _canonical(self, decode: Callable[[bytes, int], _Decoded], body: bytes) -> _Decoded:
+        """A query, which must be the one form of what it says."""
         try:
-            query = wire.decode_query(body, self.catalogue.n)
+            return decode(body, self.catalogue.n)
         except InvalidWire as error:
             raise PrivacyBreach(f"a query that is not canonical: {error.message}") from None
+
+    def _answer(self, body: bytes) -> Reply:
+        query = self._canonical(wire.decode_query, body)
         self.asked += len(query.sources)
         refused = self._judge(body, query.session, query.step, hashlib.sha256(body).hexdigest())
         frames = (self._frame(source) for source in query.sources)
         return refused or Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
 
     def _sum(self, body: bytes) -> Reply:
-        try:
-            query = wire.decode_sum_query(body, self.catalogue.n)
-        except InvalidWire as error:
-            raise PrivacyBreach(f"a query that is not canonical: {error.message}") from None
+        query = self._canonical(wire.decode_sum_query, body)
         self.asked += any(query.vector)
         self.sums += 1
         refused = self._judge(body, query.session, query.step, wire.sum_step_digest(body).hex())

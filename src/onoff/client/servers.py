@@ -107,7 +107,7 @@ class SumCore(Core):
         return None
 
     def _each(
-        self, command: Callable[[int], Fetch | Ask | Newest], read: Callable[[str, Reply], _Checked]
+        self, command: Callable[[int], Fetch | Ask | Newest | SendSum], read: Callable[[str, Reply], _Checked]
     ) -> Steps[tuple[_Checked, ...]]:
         """What every server says to a command; all are asked, whichever is missing."""
         found: list[_Checked] = []
@@ -158,24 +158,17 @@ class SumCore(Core):
             return self._put_together(record, answers)
         raise BadAnswer("the servers let go of every edition at once", hint="one of them lags behind; try again later")
 
-    def _ask_all(self, record: Record) -> Steps[list[bytes]]:
+    def _ask_all(self, record: Record) -> Steps[tuple[bytes, ...]]:
         count = len(self.retries)
         limit = max(wire.chunk_length(wire.FRAME_OVERHEAD + self._offered.limit, count), SMALL_ANSWER)
-        answers: list[bytes] = []
-        missing: list[ServerUnreachable] = []
-        answered: list[int] = []
-        for server, (retries, query) in enumerate(zip(self.retries, self._queries(record), strict=True)):
-            try:
-                answers.append((yield from retries.exchange(SendSum(query, limit, server), _read_sum)))
-                answered.append(server)
-            except BadAnswer:
-                raise
-            except ServerUnreachable as error:
-                missing.append(error)
-        _require_all(missing, answered)
-        return answers
+        queries = list(self._queries(record))
+        return (
+            yield from self._each(
+                lambda server: SendSum(queries[server], limit, server), lambda server, reply: _read_sum(reply)
+            )
+        )
 
-    def _put_together(self, record: Record, answers: list[bytes]) -> Message:
+    def _put_together(self, record: Record, answers: Sequence[bytes]) -> Message:
         offered = self._offered
         name = self.chain.names[record.wanted]
         index = offered.index[name]

@@ -26,7 +26,7 @@ from typing import Any, Final
 from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
 from onoff.gateway.schedule import Schedule
-from onoff.system.atomic import atomic_write
+from onoff.system.atomic import write_private
 
 SWITCH_FILE_VERSION: Final = 1
 LONGEST_TIMER: Final = 366 * 86400.0
@@ -140,14 +140,7 @@ class Switch:
             "turned": turned,
             "schedule": [] if self.schedule is None else list(self.schedule.written),
         }
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with atomic_write(self.path, mode=0o600, durable=True) as file:
-                file.write(json.dumps(kept).encode())
-        except OSError as error:
-            raise JournalWriteFailed(
-                f"{self.path}: {error.strerror}; the switch was not turned", hint="make room on the disk"
-            ) from None
+        write_private(self.path, json.dumps(kept).encode(), "the switch was not turned")
 
 
 def _position(kept: dict[str, Any]) -> Position:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from onoff.errors import InvalidChain, UnknownSource
 from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, as_matrix, to_units
 from onoff.model.sources import Sources
+from onoff.model.sparse import checked_csr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -298,15 +299,7 @@ def _checked_transition(transition: Any) -> Floats | csr_matrix:
 
 
 def _checked_sparse(transition: Any) -> csr_matrix:
-    from scipy.sparse import csr_matrix
-
-    matrix = csr_matrix(transition, dtype=np.float64, copy=True)
-    try:
-        matrix.check_format(full_check=True)  # before compiled code follows the indices
-    except ValueError as error:
-        raise InvalidChain(f"not a CSR matrix: {error}", hint="sources are numbered from 0 to N - 1") from None
-    matrix.sum_duplicates()
-    matrix.eliminate_zeros()
+    matrix = checked_csr(transition, InvalidChain)
     if matrix.shape[0] != matrix.shape[1] or matrix.shape[0] == 0:
         raise _not_square(matrix)
     if not np.isfinite(matrix.data).all() or (matrix.data < 0).any():

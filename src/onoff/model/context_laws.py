@@ -20,6 +20,7 @@ import numpy.typing as npt
 from onoff.errors import InvalidModel
 from onoff.model.context_tree import ContextTree, context_named
 from onoff.model.rows import SUM_TOLERANCE, Floats, Integers
+from onoff.model.sparse import checked_csr
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -211,15 +212,7 @@ def checked_matrix(laws: Any, contexts: int) -> Floats | csr_matrix:
     if contexts == 0:
         raise InvalidModel("no contexts", hint="give () first, the context before the first request")
     if hasattr(laws, "tocsr"):
-        from scipy.sparse import csr_matrix
-
-        matrix = csr_matrix(laws, dtype=np.float64, copy=True)
-        try:
-            matrix.check_format(full_check=True)  # before compiled code follows the indices
-        except ValueError as error:
-            raise InvalidModel(f"not a CSR matrix: {error}", hint="sources are numbered from 0 to N - 1") from None
-        matrix.sum_duplicates()
-        matrix.eliminate_zeros()
+        matrix = checked_csr(laws, InvalidModel)
         if matrix.shape[0] == 0 or matrix.shape[0] % contexts or matrix.shape[1] == 0:
             raise InvalidModel(
                 f"{matrix.shape[0]} rows for {contexts} contexts", hint="one row for each type and context"

@@ -114,8 +114,7 @@ class MessageServer:
             return
         outcome = await self.answerer.answer(body)
         if isinstance(outcome, Problem):
-            self.count_problem(outcome)
-            await send_problem(send, outcome)
+            await self._refuse(send, outcome)
         else:
             self.metrics.add_answer(len(outcome))
             await send_answer(send, outcome)
@@ -127,11 +126,14 @@ class MessageServer:
             return
         outcome = await self.sums.answer(body)
         if isinstance(outcome, Problem):
-            self.count_problem(outcome)
-            await send_problem(send, outcome)
+            await self._refuse(send, outcome)
         else:
             self.metrics.add(Count.SUMS)
             await send_sum(send, outcome)
+
+    async def _refuse(self, send: Send, problem: Problem) -> None:
+        self.count_problem(problem)
+        await send_problem(send, problem)
 
     async def _read_query(
         self, scope: Scope, receive: Receive, send: Send, check: Callable[[dict[bytes, bytes]], Problem | None]

@@ -25,11 +25,11 @@ from onoff.server.editions import changed_per_hour, check_message, check_total, 
 from onoff.server.sqlite_writer import BUSY_SECONDS, GroupCommit, WriteWork
 from onoff.server.steps import StepTable
 from onoff.server.store import (
-    PROBE_SECONDS,
     Admission,
     Adoption,
     LastStep,
     Latest,
+    Probing,
     Promise,
     Publisher,
     Readiness,
@@ -81,7 +81,7 @@ class SQLiteStore:
         self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
-        self._probed = -PROBE_SECONDS
+        self._readiness = Probing(self._probe)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -201,13 +201,7 @@ class SQLiteStore:
         return changed_per_hour(dict(self._read("SELECT hour, bytes FROM hours")), born)
 
     async def readiness(self) -> Readiness:
-        now = time.monotonic()
-        if now - self._probed < PROBE_SECONDS:
-            return Readiness()
-        outcome = await self._probe()
-        if outcome == Readiness():
-            self._probed = now
-        return outcome
+        return await self._readiness()
 
     async def _probe(self) -> Readiness:
         try:

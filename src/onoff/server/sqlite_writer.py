@@ -16,6 +16,7 @@ from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from onoff.errors import OnOffError
+from onoff.server.settling import settle
 
 _T = TypeVar("_T")
 
@@ -74,7 +75,7 @@ class GroupCommit:
             except Exception as error:
                 outcomes = [error] * len(batch)
             for (_, done), outcome in zip(batch, outcomes, strict=True):
-                _settle(done, outcome)
+                settle(done, outcome)
 
     async def _delay_commit(self) -> None:
         """A commit costs as much as dozens of queries, whatever is in it: while many are asked, commit less often."""
@@ -113,7 +114,7 @@ class GroupCommit:
                 self.connection.execute("COMMIT")
             except Exception as error:
                 outcome = error
-            committed.get_loop().call_soon_threadsafe(_settle, committed, outcome)
+            committed.get_loop().call_soon_threadsafe(settle, committed, outcome)
 
     async def _begin(self) -> None:
         """BEGIN IMMEDIATE; while another process writes, wait without holding up the readers of this one."""
@@ -126,13 +127,3 @@ class GroupCommit:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
             await asyncio.sleep(0.002)
-
-
-def _settle(done: asyncio.Future[Any], outcome: Any) -> None:
-    """Tell whoever waits, unless it has gone."""
-    if done.done():
-        return
-    if isinstance(outcome, Exception):
-        done.set_exception(outcome)
-    else:
-        done.set_result(outcome)

@@ -19,7 +19,8 @@ A method that cannot reach its data raises `StoreUnavailable`; asking again late
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -95,6 +96,23 @@ class Readiness:
     reason: str = ""
 
 
+class Probing:
+    """Tells whether a store is ready by a probe; an outcome without fault is believed for PROBE_SECONDS."""
+
+    def __init__(self, probe: Callable[[], Awaitable[Readiness]]) -> None:
+        self._probe = probe
+        self._found_ready = -PROBE_SECONDS
+
+    async def __call__(self) -> Readiness:
+        now = time.monotonic()
+        if now - self._found_ready < PROBE_SECONDS:
+            return Readiness()
+        outcome = await self._probe()
+        if outcome == Readiness():
+            self._found_ready = now
+        return outcome
+
+
 @dataclass(frozen=True, slots=True)
 class Adoption:
     """What a following server takes over from its leader, all at once: an edition and how to get there.
@@ -117,16 +135,12 @@ class LocalStore(Protocol):
         ...
 
     def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """What stands against a step, as `Store.admit` has it; None if it is admitted.
+        """What stands against a step; None if it is admitted.
 
         Parameters
         ----------
-        session
-            The id of the session, 16 bytes.
-        step
-            The number of the query in its session.
-        digest
-            The SHA-256 of the query's bytes.
+        session, step, digest
+            As for `Store.admit`.
         """
         ...
 

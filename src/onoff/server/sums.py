@@ -20,6 +20,7 @@ from onoff.errors import InvalidWire, StoreUnavailable
 from onoff.server.history import Found, History
 from onoff.server.judge import epoch_changed, invalid, step_conflict, unavailable
 from onoff.server.matrix import Matrix, Wanted, matrix_bytes
+from onoff.server.settling import settle
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.wire import Problem, SumHead
@@ -145,7 +146,7 @@ class Sums:
             for query in batch:
                 found = history.find(query.edition) if query.life == history.life else None
                 if found is None:
-                    _settle(query.done, edition_gone(history.newest.number))
+                    settle(query.done, edition_gone(history.newest.number))
                 else:
                     asked.append(query)
                     wanted.append(
@@ -158,7 +159,7 @@ class Sums:
                 self._life = 0  # nobody knows what the matrix holds: make it anew
                 answers = [error] * len(asked)
             for query, answer in zip(asked, answers, strict=True):
-                _settle(query.done, answer)
+                settle(query.done, answer)
 
     def _take_update(self, history: History) -> list[bytes] | dict[int, bytes]:
         """What the matrix has to take in before a pass: all frames, or those that are new and fit."""
@@ -186,15 +187,6 @@ class Sums:
             await self._passing
         if self._thread is not None:
             self._thread.shutdown()
-
-
-def _settle(done: asyncio.Future[bytes | Problem], outcome: bytes | Problem | Exception) -> None:
-    if done.done():
-        return
-    if isinstance(outcome, Exception):
-        done.set_exception(outcome)
-    else:
-        done.set_result(outcome)
 
 
 def edition_gone(newest: int) -> Problem:

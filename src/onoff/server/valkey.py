@@ -46,11 +46,11 @@ from onoff.server.editions import (
 )
 from onoff.server.steps import BUCKETS, bucket_number, find_slot
 from onoff.server.store import (
-    PROBE_SECONDS,
     Admission,
     Adoption,
     LastStep,
     Latest,
+    Probing,
     Promise,
     Publisher,
     Readiness,
@@ -89,7 +89,7 @@ class ValkeyStore:
         self._run = b""
         self._known = (b"", Catalogue(()))
         self._publishing = PublishQueue(self._run_script, self._read_state, lambda: self._known[1])
-        self._probed = -PROBE_SECONDS
+        self._readiness = Probing(self._probe)
         self._scripts = {
             text: client.register_script(text)
             for text in (
@@ -313,13 +313,7 @@ class ValkeyStore:
         )
 
     async def readiness(self) -> Readiness:
-        now = time.monotonic()
-        if now - self._probed < PROBE_SECONDS:
-            return Readiness()
-        outcome = await self._probe()
-        if outcome == Readiness():
-            self._probed = now
-        return outcome
+        return await self._readiness()
 
     async def _probe(self) -> Readiness:
         """A query is noted by a write as a publish is, so what stands against one stands against both."""

@@ -15,6 +15,7 @@ from typing import Any
 from onoff.errors import OnOffError, UnknownSource
 from onoff.server import valkey_scripts as scripts
 from onoff.server.editions import check_message, check_total, current_hour, may_overflow
+from onoff.server.settling import settle
 from onoff.server.valkey_values import number_pairs, pack_message
 from onoff.wire import FRAME_OVERHEAD, Catalogue, Edition, WireMessage, next_digest
 
@@ -79,8 +80,7 @@ class PublishQueue:
                 await self._publish_batch([one for one in batch if not one.done.done()])
             except Exception as error:
                 for one in batch:
-                    if not one.done.done():
-                        one.done.set_exception(error)
+                    settle(one.done, error)
 
     async def _publish_batch(self, batch: list[_Waiting]) -> None:
         """Publish all that can be, in order; tell each its message, or why it is refused."""
@@ -114,13 +114,7 @@ class PublishQueue:
                 scripts.PUBLISH, edition.number, edition.life, current_hour(), *args
             )
         for k, one in enumerate(batch):
-            outcome = outcomes[k]
-            if one.done.done():
-                continue
-            if isinstance(outcome, WireMessage):
-                one.done.set_result(outcome)
-            else:
-                one.done.set_exception(outcome)
+            settle(one.done, outcomes[k])
 
 
 def _check(catalogue: Catalogue, name: str, message: WireMessage, others: int) -> None:

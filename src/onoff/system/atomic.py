@@ -9,6 +9,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from onoff.errors import JournalWriteFailed
+
 
 @contextmanager
 def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Iterator[BinaryIO]:
@@ -30,6 +32,31 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
         with suppress(OSError):
             fresh.unlink()
         raise
+
+
+def write_private(path: Path, content: bytes, consequence: str) -> None:
+    """Write a file of the user's own, in a folder of the user's own, durably.
+
+    Parameters
+    ----------
+    path
+        Its place; the folder is made where it is missing.
+    content
+        All of it.
+    consequence
+        What a failure leads to, for the message of the error.
+
+    Raises
+    ------
+    JournalWriteFailed
+        Where the disk refuses; what was there is as it was.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with atomic_write(path, mode=0o600, durable=True) as file:
+            file.write(content)
+    except OSError as error:
+        raise JournalWriteFailed(f"{path}: {error.strerror}; {consequence}", hint="make room on the disk") from None
 
 
 def _sync_folder(folder: Path) -> None:
