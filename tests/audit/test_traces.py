@@ -11,9 +11,9 @@ import pytest
 from tests.audit.test_observer import SESSIONS, chain_of, model_of
 
 from onoff.audit import traces
-from onoff.audit.cases import Case, PrivateStarts, choose_cases
+from onoff.audit.cases import Case, PrivateStarts, choose_cases, send_cases
 from onoff.audit.counted import empirical_bounds, exact_gains
-from onoff.audit.guesses import evaluate
+from onoff.audit.guesses import boosted_laws, evaluate
 from onoff.audit.traces import audit_traces
 from onoff.errors import InvalidInput
 from onoff.information import mutual_information, table_chances
@@ -74,6 +74,25 @@ def test_a_session_of_the_true_model_gives_nothing_away(people, before):
         assert step.bits < 4 * step.stderr + 0.01
         assert step.naive_bits > 0.02
         assert 1 < step.cost < N
+
+
+def by_boosting(session, visits):
+    """What boosted trees gain that know nothing of the readers but how often each X is."""
+    rng = np.random.default_rng(3)
+    cases = sorted(choose_cases(visits, AFTER, "private", rng), key=lambda case: case.asked)
+    seen = send_cases(session, cases, "private", lambda: SeededEntropy(rng), lambda done: None)
+    wanted = np.array([case.wanted for case, _ in seen])
+    blind = np.broadcast_to(np.bincount(wanted, minlength=N) / len(wanted), (len(wanted), AFTER + 1, N))
+    return evaluate(boosted_laws(blind, seen, wanted), wanted)
+
+
+def test_boosted_trees_learn_from_the_queries_alone_what_a_chain_gives_away(people):
+    chain = chain_learnt(visits_of(people, 2000, seed=2))
+    found = by_boosting(Session(chain, "greedy"), visits_of(people, 2000))
+    assert found.bits[AFTER] > 4 * found.stderr[AFTER] > 0
+    assert found.bits[AFTER] > 0.05
+    nothing = by_boosting(Session(people, "greedy"), visits_of(people, 300))
+    assert nothing.bits[AFTER] < 2 * nothing.stderr[AFTER]
 
 
 @pytest.mark.parametrize("name", SESSIONS)

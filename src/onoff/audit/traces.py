@@ -19,6 +19,8 @@ Attackers know the scheme, the switch and how other readers behave. For each k:
     bayes    Bayes' rule with a given model of the readers, which may know more than the session's (`observer`)
     trained  a choice model (`attacker`) that starts from the posterior of the first Bayes attacker and adds what the
              queries themselves show; trained on other readers (FOLDS-fold)
+    boosted  boosted trees (`boosting`) on top of the same posterior, which see every query by itself and how it fits
+             each X; trained on other readers too
     exact    for k = 1 and 2, and X at one place: the joint law of the requests themselves, counted on other readers, no
              model at all; exact in the mean over the session's random choices
 
@@ -40,13 +42,13 @@ import numpy as np
 
 from onoff.audit.cases import Before, Case, naive_channels, send_cases
 from onoff.audit.counted import empirical_bounds, exact_gains
-from onoff.audit.guesses import evaluate, posteriors, trained_at, trained_laws
+from onoff.audit.guesses import boosted_laws, evaluate, posteriors, trained_at, trained_laws
 from onoff.audit.observer import Observer, ReaderModel
 from onoff.errors import InvalidInput
 from onoff.session import Session
 from onoff.session.entropy import Entropy, SystemEntropy
 
-TRAINED = "trained"
+TRAINED, BOOSTED = "trained", "boosted"
 FEWEST_READERS = 200
 
 
@@ -184,12 +186,13 @@ def audit_traces(
     found = {name: evaluate(posteriors(one, seen, before), wanted) for name, one in observers.items()}
     first = next(iter(found.values()))
     found[TRAINED] = evaluate(trained_laws(first.laws, seen, wanted), wanted)
+    found[BOOSTED] = evaluate(boosted_laws(first.laws, seen, wanted), wanted)
     naive = evaluate(posteriors(main, [(case, naive_channels(case, before, n)) for case in sent], before), wanted)
     limits = None if before == "open" else empirical_bounds(cases, n)
     exact = exact_gains(start, cases, before) if counted else []
     steps = []
     for k in range(1, after + 1):
-        here = {name: one for name, one in found.items() if name != TRAINED or k in trained_at(after)}
+        here = {name: one for name, one in found.items() if name not in (TRAINED, BOOSTED) or k in trained_at(after)}
         best = max(here.values(), key=lambda one: one.bits[k])
         steps.append(
             TraceStep(

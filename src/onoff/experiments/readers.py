@@ -26,6 +26,8 @@ from onoff.session.seeded import SeededEntropy
 AFTER = 10
 ATTACKER_TYPES = 24
 SCHEME = "greedy"
+ENOUGH_READERS = 1000
+"""Readers from which the request before the last is asked about for all of them, to about .02 bits."""
 READERS_COMMAND = "python -m onoff.experiments.results --only readers"
 STEPS_SHOWN = (1, 2, 5, 10)
 """After how many OFF requests the table says what is known."""
@@ -93,7 +95,7 @@ def audit_model(
     """One audit of sessions of `model`; the same readers and the same places for every model."""
     cases = choose_cases(split.judged, AFTER, before, np.random.default_rng(SEED))
     rng = np.random.default_rng(SEED)
-    older = 100 if before == "private" and isinstance(model, RequestModel) and model.types > 12 else 0
+    richest = before == "private" and isinstance(model, RequestModel) and model.types > 12
     say(f"readers: {before}, {model!r}")
     return audit_traces(
         Session(model, SCHEME),
@@ -101,8 +103,8 @@ def audit_model(
         {f"{attacker.types} types": attacker},
         before,
         users=users,
-        older_users=min(older, users // 4),
-        counted=older > 0,
+        older_users=(users if users >= ENOUGH_READERS else users // 4) if richest else 0,
+        counted=richest,
         entropy=lambda: SeededEntropy(rng),
     )
 
@@ -118,7 +120,8 @@ def _intro(split: Split, users: int) -> str:
         f"requests or more, half are what models are learnt from, a quarter is what the attacker learns "
         f"{ATTACKER_TYPES} types of second-order readers from, and {users:,} of the last quarter are sent: "
         f"private up to a random place of the visit, then {AFTER} OFF requests. The attackers "
-        "(that one by Bayes' rule, and a trained one on top of it) guess the last private request; the better one's "
+        "(that one by Bayes' rule, and on top of it a choice model and boosted trees, both trained on others of those "
+        "sent) guess the last private request; the best one's "
         "gain is shown, with its standard error; below zero it would have done better not to look.\n"
     )
 
