@@ -32,12 +32,13 @@ def old_world():
 
 
 class Process:
-    """`onoff gateway` in a process of its own."""
+    """`onoff gateway` in a process of its own, before a server or several."""
 
-    def __init__(self, folder, server, port=0):
+    def __init__(self, folder, *servers, port=0):
         chain = folder / "chain.json"
         MarkovChain(P4, names=NAMES).save(chain)
-        arguments = ["gateway", "--server", server, "--chain", chain, "--journal", folder / "journal", "--json"]
+        named = [word for server in servers for word in ("--server", server)]
+        arguments = ["gateway", *named, "--chain", chain, "--journal", folder / "journal", "--json"]
         command = [sys.executable, "-c", "from onoff.cli import main; main()", *map(str, arguments)]
         self.process = subprocess.Popen(
             [*command, "--port", str(port), "--scheme", "single"],
@@ -71,8 +72,8 @@ def start(tmp_path):
     """Starts gateways on one journal, and ends whatever is left."""
     started = []
 
-    def starting(server, port=0):
-        started.append(Process(tmp_path, server, port))
+    def starting(*servers, port=0):
+        started.append(Process(tmp_path, *servers, port=port))
         return started[-1]
 
     yield starting
@@ -95,7 +96,7 @@ def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
         feed = f"{first.said['apps']}/feeds/gamma"
         assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
 
-        second = start(server.url, first.port)
+        second = start(server.url, port=first.port)
         _, after = second.get("/v1/privacy")
         until = json.loads(before)["until"]
         assert (json.loads(after)["private"], json.loads(after)["until"]) == (False, until)
@@ -152,6 +153,24 @@ def test_it_stops_at_once_with_open_streams(start):
         assert code in {0, -signal.SIGTERM}
         assert "graceful" not in errors
         assert "Traceback" not in errors
+
+
+def test_several_servers_are_given_by_giving_the_option_several_times(start):
+    with listening(World()) as first, listening(World()) as second:
+        gateway = start(first.url, second.url)
+        headers, body = gateway.get("/v1/sources/beta")
+        assert (body, headers["x-mirror"]) == (b"first of beta", "no")
+        state = json.loads(gateway.get("/v1/state")[1])
+        assert [server["url"] for server in state["servers"]] == [first.url, second.url]
+        assert [len(server.world.queries) for server in (first, second)] == [1, 1]
+        code, errors = gateway.end(signal.SIGTERM)
+        assert (code in {0, -signal.SIGTERM}, errors) == (True, "")
+
+
+def test_the_same_server_twice_is_refused(tmp_path, capsys):
+    twice = ["--server", "http://127.0.0.1:1"] * 2
+    assert run(["gateway", *twice, "--journal", str(tmp_path / "journal"), "--port", "0"]) == 3
+    assert "the same one twice" in capsys.readouterr().err
 
 
 def test_a_second_gateway_on_one_journal_is_told(start, tmp_path, capsys):

@@ -13,6 +13,7 @@ from onoff.audit.transcript import audit_log, parse_line
 from onoff.client import Sent
 from onoff.client.forecast import cost_of_set
 from onoff.gateway.engine import Engine
+from onoff.gateway.seen import told_together
 from onoff.gateway.several import assess_sums, views_of
 from onoff.model.chain import MarkovChain
 
@@ -20,11 +21,11 @@ SELDOM = 3600.0
 
 
 class Two:
-    """Two servers that hold the same messages, of which one may be turned away from."""
+    """Two servers, or more, that hold the same messages, of which one may be turned away from."""
 
-    def __init__(self, stack):
-        self.worlds, self.down = [World(), World()], set()
-        self.urls, self.sums = [], [[], []]
+    def __init__(self, stack, count=2, names=NAMES):
+        self.worlds, self.down = [World(names) for _ in range(count)], set()
+        self.urls, self.sums = [], [[] for _ in range(count)]
         for place, world in enumerate(self.worlds):
             self.urls.append(stack.enter_context(listening(world, self._deliver(place))).url)
 
@@ -74,6 +75,7 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
             first, second = (view["entries"] for view in step["views"])
             assert sum(first) % 2 == 0
             assert [a != b for a, b in zip(first, second, strict=True)] == [x == step["wanted"] for x in range(4)]
+            assert step["together"] == step["wanted"]
             assert step["cost"] == any(first) + any(second)
             assert step["expected"] == cost_of_set(len(step["sources"]), 2)
             assert step["bits"] == 0
@@ -84,6 +86,20 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
         assert two.refreshes() == [0, 0]  # nothing polls feeds, so nothing is mirrored
         audited = audit_log((parse_line(line, 1) for line in local.engine.log.lines()), local.engine.chain, "single")
         assert (audited.queries, audited.faults) == (4, [])
+
+
+def test_three_servers_and_many_sources_are_shown_in_bands(tmp_path):
+    names = tuple(f"source {k}" for k in range(100))
+    with contextlib.ExitStack() as stack:
+        three = Two(stack, 3, names)
+        local = stack.enter_context(gateway(tmp_path, url=three.urls, chain=False, refresh=SELDOM, **OPTIONS))
+        until(lambda: local.engine.names == names)
+        for name in ("source 7", "source 99"):
+            assert local.get(f"/v1/sources/{name.replace(' ', '%20')}").body == f"first of {name}".encode()
+        steps = local.get("/v1/state").json["steps"]
+        assert [step["together"] for step in steps] == [7, 99]
+        assert all(len(step["views"]) == 3 and step["cost"] in {0.5, 1.0, 1.5} for step in steps)
+        assert all(len(view["bands"]) == len(step["bands"]) for step in steps for view in step["views"])
 
 
 def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_path, two):
@@ -159,6 +175,14 @@ def test_entries_are_shown_in_the_order_of_the_page_and_not_after_the_catalogue_
     assert views_of(sent, ("a", "b"), known) == [[1, 1], [1, 0]]
     assert views_of(sent, ("a", "b"), wire.Catalogue(("a", "b"), None)) == []
     assert views_of(sent, ("a", "c"), known) == []
+
+
+def test_servers_that_tell_each_other_know_where_their_views_differ():
+    assert told_together([[1, 1, 0], [1, 0, 0]]) == 1
+    assert told_together([[1, 2, 0], [1, 0, 0], [1, 1, 0]]) == 1
+    assert told_together([[1, 1], [1, 1]]) is None
+    assert told_together([[1, 1], [0, 0]]) is None
+    assert told_together([]) is None
 
 
 def test_a_private_step_costs_what_the_best_code_does_and_an_open_one_claims_no_bound():

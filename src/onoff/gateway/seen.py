@@ -91,7 +91,8 @@ class SeenStep:
     def shown(self, level: str, views: Views | None = None) -> dict[str, Any]:
         """The same with what is known only here, for the page; many sources are summed up in bands.
 
-        `views` gives what each of several servers saw: lists of entries, or bands of what is not 0.
+        `views` gives what each of several servers saw: lists of entries, or bands of what is not 0; `together` is the
+        source that all of it together points to.
         """
         weighed = asdict(self.weighed or Assessment())
         line = {
@@ -105,7 +106,9 @@ class SeenStep:
         if level != "full":
             return line
         if views is not None and self.sent.vectors:
-            line["views"] = [_view(entries) for entries in views(self.sent)]
+            seen = views(self.sent)
+            line["views"] = [_view(entries) for entries in seen]
+            line["together"] = told_together(seen)
         if self.sent.n > MOST_DRAWN_SOURCES:
             del line["sources"]
             line["bands"] = bands(self.sent.sources, self.sent.n)
@@ -113,6 +116,12 @@ class SeenStep:
 
 
 Views = Callable[[Sent], list[list[int]]]
+
+
+def told_together(seen: list[list[int]]) -> int | None:
+    """The one source at which what the servers saw differs: what they learn if they tell each other."""
+    differing = [source for source, entries in enumerate(zip(*seen, strict=True)) if len(set(entries)) > 1]
+    return differing[0] if len(differing) == 1 else None
 
 
 def _view(entries: list[int]) -> dict[str, list[int] | list[float]]:

@@ -37,9 +37,9 @@ export function showTogether(state, names) {
   $("cost-lines").textContent = several(state) ? "two messages, and one" : "everything, and one alone";
   if (!several(state)) return;
   const steps = state.steps.filter((step) => step.left && step.views?.length);
-  const known = steps.filter((step) => step.wanted !== undefined && step.wanted !== null).slice(-TOLD);
+  const known = steps.filter((step) => step.together !== null).slice(-TOLD);
   $("together-text").textContent = steps.length === 0 ? "Nothing yet." : `All of it. Their sets differ in exactly one source, the one you wanted, so ${state.servers.length} servers that tell each other what they were asked know what you wanted in each of ${plural(steps.length, "request")}, privacy ON or OFF. Choose operators who do not work together; \`onoff doctor\` says whether they look like one.`;
-  $("together-known").replaceChildren(...known.map((step) => element("li", { "data-step": step.step, "data-known": names[step.wanted] }, `request ${step.step}: ${names[step.wanted]}`)));
+  $("together-known").replaceChildren(...known.map((step) => element("li", { "data-step": step.step, "data-known": names[step.together] }, `request ${step.step}: ${names[step.together]}`)));
 }
 
 // What the switch says, in place of what it says with one server.
