@@ -111,7 +111,16 @@ def plain_chances(source: int, n: int) -> Law:
 def row_chances(table: QueryTable, query: Sequence[int], *, exact: bool = False) -> Law:
     """p(q | u, x) for a query of a table: shape (M, size of q), for each original u and each source x of the query.
 
-    Zero where x cannot be wanted. exact: Fractions instead of floats.
+    Zero where x cannot be wanted.
+
+    Parameters
+    ----------
+    table
+        What the query was drawn from.
+    query
+        Its sources, ascending.
+    exact
+        Whether as fractions instead of floats.
     """
     rows = table.rows
     joint = table.block(table.index_of(query))[rows.group]

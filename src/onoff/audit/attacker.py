@@ -54,7 +54,21 @@ class Attack:
 def attack(
     hidden: Integers, seen: Sequence[tuple[Hashable, ...]], about: int, level: float, times: Floats | None = None
 ) -> Attack:
-    """The attack on the private request `hidden` of step `about`; the first half of the sessions is for training."""
+    """The attack on the private request `hidden` of step `about`; the first half of the sessions is for training.
+
+    Parameters
+    ----------
+    hidden
+        What each session's private request was.
+    seen
+        What was seen of each session, step by step.
+    about
+        The step of the private request.
+    level
+        The error probability of the lower bound.
+    times
+        Seconds that each step took, shape (sessions, steps), where that is known.
+    """
     half = len(hidden) // 2
     train, test = np.arange(half), np.arange(half, len(hidden))
     guesses = _before(hidden, [sightings[:about] for sightings in seen], half)
@@ -68,7 +82,19 @@ def attack(
 
 
 def advantage_bounds(wins: int, losses: int, n: int, miss: float, level: float) -> tuple[float, float]:
-    """An upper bound that fails with probability `miss`, and a lower bound that fails with probability `level`."""
+    """An upper bound that fails with probability `miss`, and a lower bound that fails with probability `level`.
+
+    Parameters
+    ----------
+    wins, losses
+        Sessions that only the guess after, or only the guess before, got right.
+    n
+        Sessions that were guessed.
+    miss
+        The probability that the upper bound fails.
+    level
+        The probability that the lower bound fails.
+    """
     return _advantage_at_most(wins, losses, n, miss), -_advantage_at_most(losses, wins, n, level)
 
 
@@ -80,14 +106,30 @@ def _advantage_at_most(wins: int, losses: int, n: int, miss: float) -> float:
 
 
 def at_most(count: int, n: int, miss: float) -> float:
-    """Clopper and Pearson's upper bound on a probability, from `count` of `n`."""
+    """Clopper and Pearson's upper bound on a probability, from `count` of `n`.
+
+    Parameters
+    ----------
+    count, n
+        How often it happened, of how many times.
+    miss
+        The probability that the bound fails.
+    """
     from scipy.stats import beta
 
     return 1.0 if count == n else float(beta.isf(miss, count + 1, n - count))
 
 
 def at_least(count: int, n: int, miss: float) -> float:
-    """Clopper and Pearson's lower bound on a probability, from `count` of `n`."""
+    """Clopper and Pearson's lower bound on a probability, from `count` of `n`.
+
+    Parameters
+    ----------
+    count, n
+        How often it happened, of how many times.
+    miss
+        The probability that the bound fails.
+    """
     return 1 - at_most(n - count, n, miss)
 
 
@@ -174,7 +216,15 @@ def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
 
 
 def choice_law(features: Floats, start: Floats, w: Floats) -> Floats:
-    """The law of the value of each case under the choice model; see `fit_choice`."""
+    """The law of the value of each case under the choice model; see `fit_choice`.
+
+    Parameters
+    ----------
+    features, start
+        As for `fit_choice`.
+    w
+        The coefficients that it returned.
+    """
     scores = start + features @ w
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores)

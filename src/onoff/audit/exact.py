@@ -203,6 +203,17 @@ def audit_patterns(
     """The last step of every pattern that starts with ON and has at most `longest` steps, and its breach if any.
 
     Patterns share their beginnings, so each is enumerated from where its own beginning ended.
+
+    Parameters
+    ----------
+    model
+        What requests follow.
+    start
+        A session before its first request.
+    longest
+        Steps of the longest pattern.
+    tolerance
+        How far two probabilities may be apart and count as equal.
     """
     beginnings: list[tuple[tuple[bool, ...], Worlds]] = [((), Worlds.before_the_first_request(model, start))]
     while beginnings:

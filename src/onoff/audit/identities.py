@@ -53,7 +53,21 @@ def audit_identities(
     progress: Callable[[int], None] = lambda done: None,
     **options: Any,
 ) -> IdentitiesAudit:
-    """Verify every table met in `sessions` simulated sessions of `pattern`, with the memory `last-query`."""
+    """Verify every table met in `sessions` simulated sessions of `pattern`, with the memory `last-query`.
+
+    Parameters
+    ----------
+    chain, scheme, pattern
+        As for `audit_exact`.
+    sessions
+        How many sessions are simulated.
+    session
+        Makes the session that is audited; of the chain and the scheme unless given.
+    progress
+        Told how many sessions are done.
+    options
+        Of the session and its scheme.
+    """
     start = Session(chain, scheme, **options) if session is None else session()
     rng = np.random.default_rng()  # requests, not queries: those draw from the operating system
     seen: set[tuple[int, ...]] = set()

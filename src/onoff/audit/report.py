@@ -43,7 +43,19 @@ class Part:
 
 
 def page(title: str, verdict: str, good: bool, parts: Iterable[Part]) -> str:
-    """The whole page."""
+    """The whole page.
+
+    Parameters
+    ----------
+    title
+        The heading.
+    verdict
+        What was found, in a sentence.
+    good
+        Whether that is good news.
+    parts
+        What the page shows below.
+    """
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="{"good" if good else "bad"}"><strong>{escape(verdict)}</strong></p>',

@@ -24,7 +24,17 @@ OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "
 
 
 def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
+    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds.
+
+    Parameters
+    ----------
+    app
+        The application.
+    commands
+        The words that name the command.
+    arguments
+        What was given, which is added to.
+    """
     for argument in arguments:
         if argument.tokens:
             continue

@@ -30,7 +30,17 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSO
 
 
 def emit(data: Any, as_json: bool, text: Callable[[Console], None]) -> None:
-    """Print `data` as one JSON document, or have `text` print it for people."""
+    """Print `data` as one JSON document, or have `text` print it for people.
+
+    Parameters
+    ----------
+    data
+        What the command found.
+    as_json
+        Whether JSON was asked for.
+    text
+        Prints it for people.
+    """
     if as_json:
         print(json.dumps(data, ensure_ascii=False))
     else:
@@ -38,7 +48,17 @@ def emit(data: Any, as_json: bool, text: Callable[[Console], None]) -> None:
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | None = None) -> Table:
-    """A table with numbers to the right."""
+    """A table with numbers to the right.
+
+    Parameters
+    ----------
+    columns
+        The headings.
+    lines
+        The cells.
+    title
+        What stands above.
+    """
     shown = Table(title=title, title_justify="left", header_style="bold")
     listed = [list(line) for line in lines]
     for at, column in enumerate(columns):

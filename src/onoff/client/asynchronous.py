@@ -33,7 +33,13 @@ class AsyncClient:
         return f"<Async{repr(self._client)[1:]}"
 
     async def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
-        """See `Client.get`."""
+        """See `Client.get`.
+
+        Parameters
+        ----------
+        source, private, max_age
+            As for `Client.get`.
+        """
         return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age)
 
     async def refresh(self) -> Refresh:

@@ -107,7 +107,17 @@ def cost_of_set(size: int, servers: int) -> float:
 
 
 def expected_messages(session: Session, servers: int, *, private: bool) -> float:
-    """The expected messages that the next request downloads."""
+    """The expected messages that the next request downloads.
+
+    Parameters
+    ----------
+    session
+        Where the client stands.
+    servers
+        How many servers it asks.
+    private
+        Whether the request is private.
+    """
     if servers == 1:
         return session.expected_cost(private=private)
     if private:

@@ -62,7 +62,19 @@ class Copy(bytes):
 
     @classmethod
     def of(cls, source: str, message: wire.WireMessage, *, edition: int | None = None, age: float = 0.0) -> Self:
-        """The message that a frame held, for whoever asked for `source`."""
+        """The message that a frame held, for whoever asked for `source`.
+
+        Parameters
+        ----------
+        source
+            The name that was asked for.
+        message
+            What the frame held.
+        edition
+            The edition of the mirror that held it.
+        age
+            Seconds since the mirror was refreshed.
+        """
         self = cls(message.body)
         self.source, self.edition, self.age = source, edition, age
         self.version, self.published, self.media_type = message.version, message.published, message.media_type
@@ -96,6 +108,16 @@ class Message(Copy):
     received: int
 
     def after(self, sent: Sent, *, messages: float, received: int) -> Self:
-        """This message, as the answer to a request that took so much."""
+        """This message, as the answer to a request that took so much.
+
+        Parameters
+        ----------
+        sent
+            What the server saw.
+        messages
+            How many were downloaded.
+        received
+            Bytes of answers.
+        """
         self.sent, self.messages, self.received = sent, messages, received
         return self

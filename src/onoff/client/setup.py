@@ -35,7 +35,17 @@ def check_servers(urls: tuple[str, ...], on_missing: str) -> None:
 def transports(
     urls: tuple[str, ...], transport: Transport | Sequence[Transport] | None, timeout: float
 ) -> tuple[Transport, ...]:
-    """How each server is reached."""
+    """How each server is reached.
+
+    Parameters
+    ----------
+    urls
+        The address of each server.
+    transport
+        One for each server, or one for a lone server; HTTP unless given.
+    timeout
+        Seconds that one exchange may take.
+    """
     if transport is None:
         return tuple(Http(url, timeout=timeout) for url in urls)
     return tuple(transport) if isinstance(transport, Sequence) else (transport,) * len(urls)

@@ -134,6 +134,19 @@ def paper_costs(
     """The cost of the paper's scheme at every step: exact where its states are few, else by random descents.
 
     None where the chain is too large for it.
+
+    Parameters
+    ----------
+    chain
+        What requests follow.
+    switching
+        Privacy over time.
+    seed
+        Of the random descents.
+    everything
+        Whether private requests ask for all sources.
+    descents
+        How many, where states are many.
     """
     if chain.n > LARGEST_FOR_PAPER:
         return None

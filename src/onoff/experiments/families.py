@@ -29,19 +29,51 @@ if TYPE_CHECKING:
 
 
 def dirichlet(n: int, alpha: float, rng: np.random.Generator, rows: int | None = None) -> Floats:
-    """`rows` (default n) rows over n sources, each from Dirichlet(alpha, ..., alpha)."""
+    """`rows` (default n) rows over n sources, each from Dirichlet(alpha, ..., alpha).
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    alpha
+        Small: nearly deterministic rows; large: nearly equal ones.
+    rng
+        Draws the rows.
+    rows
+        How many; n unless given.
+    """
     weights = rng.gamma(alpha, size=(n if rows is None else rows, n))
     weights[weights.sum(axis=1) == 0, 0] = 1.0  # a tiny alpha can underflow a whole row
     return _normalised(weights)
 
 
 def sticky(n: int, rng: np.random.Generator, stay: float = 0.5) -> Floats:
-    """Stay with probability `stay`, else move by a row from Dirichlet(1)."""
+    """Stay with probability `stay`, else move by a row from Dirichlet(1).
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    rng
+        Draws the rows.
+    stay
+        The probability of the same source again.
+    """
     return _normalised(stay * np.eye(n) + (1 - stay) * dirichlet(n, 1.0, rng))
 
 
 def zipf(n: int, rng: np.random.Generator, exponent: float = 1.5) -> Floats:
-    """Row u gives the source of rank r in its own random order a probability proportional to r ** -exponent."""
+    """Row u gives the source of rank r in its own random order a probability proportional to r ** -exponent.
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    rng
+        Draws the orders.
+    exponent
+        How steep.
+    """
     law = np.arange(1, n + 1, dtype=np.float64) ** -exponent
     return _normalised(np.stack([law[rng.permutation(n)] for _ in range(n)]))
 
@@ -64,7 +96,15 @@ def ring(n: int, stay: float = 0.5) -> Floats:
 
 
 def grid(height: int, width: int, stay: float = 0.2) -> Floats:
-    """The lazy walk on a rectangle: stay with probability `stay`, else go to any neighbouring cell alike."""
+    """The lazy walk on a rectangle: stay with probability `stay`, else go to any neighbouring cell alike.
+
+    Parameters
+    ----------
+    height, width
+        Of the rectangle, in cells.
+    stay
+        The probability of the same cell again.
+    """
     matrix = np.zeros((height * width, height * width))
     for cell in range(height * width):
         i, j = divmod(cell, width)
@@ -77,14 +117,34 @@ def grid(height: int, width: int, stay: float = 0.2) -> Floats:
 
 
 def small_diagonal(n: int, rng: np.random.Generator, shrink: float = 0.05) -> Floats:
-    """Nearly equal rows (Dirichlet 50) whose diagonal is multiplied by `shrink`."""
+    """Nearly equal rows (Dirichlet 50) whose diagonal is multiplied by `shrink`.
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    rng
+        Draws the rows.
+    shrink
+        What the diagonal is multiplied by.
+    """
     matrix = dirichlet(n, 50.0, rng)
     matrix[np.diag_indices(n)] *= shrink
     return _normalised(matrix)
 
 
 def out_degree(n: int, degree: int, rng: np.random.Generator) -> Floats:
-    """`degree` random successors for each source, with probabilities from Dirichlet(1)."""
+    """`degree` random successors for each source, with probabilities from Dirichlet(1).
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    degree
+        Successors of each.
+    rng
+        Draws the rows.
+    """
     matrix = np.zeros((n, n))
     for u in range(n):
         matrix[u, rng.choice(n, size=min(degree, n), replace=False)] = rng.dirichlet(np.ones(min(degree, n)))
@@ -92,7 +152,17 @@ def out_degree(n: int, degree: int, rng: np.random.Generator) -> Floats:
 
 
 def sparse_out_degree(n: int, degree: int, rng: np.random.Generator) -> csr_array[Any]:
-    """The same as scipy CSR, for n up to millions: successors drawn with replacement, repeated ones added up."""
+    """The same as scipy CSR, for n up to millions: successors drawn with replacement, repeated ones added up.
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    degree
+        Successors drawn for each.
+    rng
+        Draws the rows.
+    """
     from scipy.sparse import coo_array
 
     successors = rng.integers(n, size=(n, degree))

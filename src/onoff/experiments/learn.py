@@ -63,7 +63,21 @@ class Counts:
     triples: Counter[int] = field(default_factory=Counter)
 
     def add(self, sources: Integers, place: Integers, old: Integers, fresh: Integers, triples: bool) -> None:
-        """Add requests laid end to end; `place` is each one's place in its run, `old` how many of it are known."""
+        """Add requests laid end to end; `place` is each one's place in its run, `old` how many of it are known.
+
+        Parameters
+        ----------
+        sources
+            The requests, laid end to end.
+        place
+            Of each, its place in its run, from 0.
+        old
+            Of each, how many requests of its run were counted before.
+        fresh
+            Positive where the run is one whose first request counts as such.
+        triples
+            Whether triples are counted too.
+        """
         new = place >= old
         _tally(self.single, sources[new])
         _tally(self.first, sources[(place == 0) & (fresh > 0) & new])
@@ -105,7 +119,19 @@ class Kept:
         self.share = 1
 
     def add(self, sources: Integers, people: Integers, place: Integers, told: Any) -> None:
-        """Add a batch: for each request its source, person, place in its run, and whether it is new."""
+        """Add a batch: for each request its source, person, place in its run, and whether it is new.
+
+        Parameters
+        ----------
+        sources
+            The requests, laid end to end.
+        people
+            Whose each is.
+        place
+            Of each, its place in its run, from 0.
+        told
+            Whether each is new, and not only what came before.
+        """
         self._parts.append(self._staying((sources.astype(np.int32), people.astype(np.int32), place, told)))
         self._held += len(self._parts[-1][0])
         while self._held > MOST_KEPT:

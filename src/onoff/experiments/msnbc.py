@@ -42,7 +42,19 @@ COMPARED_SCHEMES = {
 
 
 def section(data: Path, descents: int, paper_descents: int, hours: int, users: int) -> Section:
-    """Everything the page says about MSNBC."""
+    """Everything the page says about MSNBC.
+
+    Parameters
+    ----------
+    data
+        The file of the data set.
+    descents, paper_descents
+        Random descents for our schemes, and for the paper's.
+    hours
+        Hours of switching that are simulated.
+    users
+        Readers whose real requests are sent.
+    """
     learnt = learn(Trace(data))
     chain = MarkovChain(learnt.chain.transition, learnt.chain.names, learnt.chain.stationary())
     parts = ["## MSNBC: readers of a news site\n", _learnt(learnt), _first(chain)]

@@ -164,7 +164,17 @@ def simulate(
 
 
 def shares(chain: Model, scheme: str, users: int) -> bool:
-    """Whether users share queries in batches: where tables are dear, or hardly any two users need the same."""
+    """Whether users share queries in batches: where tables are dear, or hardly any two users need the same.
+
+    Parameters
+    ----------
+    chain
+        What requests follow.
+    scheme
+        How queries are built.
+    users
+        How many are simulated.
+    """
     return not isinstance(chain, MarkovChain) or (
         chain.n > SHARED_FROM and users > BATCHES and find_scheme(scheme).budget is not None and not chain.is_sparse
     )

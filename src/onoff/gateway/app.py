@@ -100,7 +100,17 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
-    """A body of JSON as what it should be. Raises InvalidInput that names the field."""
+    """A body of JSON as what it should be. Raises InvalidInput that names the field.
+
+    Parameters
+    ----------
+    kind
+        What it should be.
+    body
+        What came.
+    hint
+        How to mend it.
+    """
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -134,7 +144,17 @@ class Streams:
 
 
 def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
-    """The application behind its guard."""
+    """The application behind its guard.
+
+    Parameters
+    ----------
+    engine
+        What the page and apps ask.
+    guard
+        Who may ask.
+    streams
+        The event streams that are open.
+    """
     pages = Environment(loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined)
 
     def page(name: str) -> HTMLResponse:
@@ -322,7 +342,19 @@ def feeds_address(request: Request) -> str:
 
 
 def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, str]) -> Response:
-    """A feed, or 304 where the reader has it already."""
+    """A feed, or 304 where the reader has it already.
+
+    Parameters
+    ----------
+    request
+        Whose `If-None-Match` is looked at.
+    body
+        The feed.
+    kind
+        Its media type.
+    headers
+        Further ones.
+    """
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
     held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
@@ -396,6 +428,17 @@ async def read_json(request: Request) -> bytes:
 
 
 def problem(status: int, title: str, hint: str | None) -> Response:
+    """A refusal as problem+json.
+
+    Parameters
+    ----------
+    status
+        Of HTTP.
+    title
+        What is wrong.
+    hint
+        How to mend it.
+    """
     body = json.dumps({"status": status, "title": title, "hint": hint}, ensure_ascii=False)
     return Response(body, status, media_type="application/problem+json")
 

@@ -209,7 +209,17 @@ class Engine:
     # -- requests ------------------------------------------------------------------------------------------
 
     def request(self, source: str, *, key: str | None = None, expected: bool | None = None) -> Future[Message]:
-        """The latest message of `source`, when its turn comes. Raises what says that nothing will be sent."""
+        """The latest message of `source`, when its turn comes. Raises what says that nothing will be sent.
+
+        Parameters
+        ----------
+        source
+            Its name.
+        key
+            The caller's name for this request: the same key gives the same request.
+        expected
+            Where the asker believes the switch to stand; Changed is raised where it stands otherwise.
+        """
 
         def private() -> bool:
             stands = self.switch.position.private
@@ -369,7 +379,13 @@ class Engine:
         return position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn the switch; see `Switch.turn`."""
+        """Turn the switch.
+
+        Parameters
+        ----------
+        private, seconds, until
+            As for `Switch.turn`.
+        """
         was_private = self.position.private
         self.switch.turn(private=private, seconds=seconds, until=until)
         turned_on = private and not was_private and not self.several

@@ -92,7 +92,17 @@ class GatewayServer(uvicorn.Server):
 
 
 def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None:
-    """Serve in this process until a signal comes, and close the engine."""
+    """Serve in this process until a signal comes, and close the engine.
+
+    Parameters
+    ----------
+    engine
+        Closed at the end.
+    sock
+        A listening socket.
+    address
+        Where it is found.
+    """
     try:
         with contextlib.suppress(KeyboardInterrupt):
             GatewayServer(engine, address).run([sock])
@@ -102,7 +112,15 @@ def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None
 
 @contextlib.contextmanager
 def running_gateway(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
-    """A gateway in a thread of this process, stopped and its engine closed at the end of the block."""
+    """A gateway in a thread of this process, stopped and its engine closed at the end of the block.
+
+    Parameters
+    ----------
+    engine
+        Closed at the end.
+    host, port
+        Where to listen; port 0 takes a free one.
+    """
     with listen_on_loopback(host, port) as sock:
         address = Address.of(sock, engine)
         server = GatewayServer(engine, address)

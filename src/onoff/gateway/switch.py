@@ -86,7 +86,17 @@ class Switch:
             return self._position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn it; for so many seconds, or until a time, after which it turns back. Raises JournalWriteFailed."""
+        """Turn it; for so many seconds, or until a time, after which it turns back. Raises JournalWriteFailed.
+
+        Parameters
+        ----------
+        private
+            ON or OFF.
+        seconds
+            How long; for good unless given.
+        until
+            When it turns back instead, in seconds since 1970.
+        """
         now = self._clock()
         if seconds is not None and until is not None:
             raise InvalidInput("both a duration and a time", hint="give seconds or until")

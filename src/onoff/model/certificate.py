@@ -134,7 +134,17 @@ def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
 
 
 def simple_units(rows: Rows, name: str, source: int | None = None) -> int:
-    """The bound of that name, in units of 1/UNIT. See `onoff.model.bounds` for what each says and why it holds."""
+    """The bound of that name, in units of 1/UNIT. See `onoff.model.bounds` for what each says and why it holds.
+
+    Parameters
+    ----------
+    rows
+        What it bounds.
+    name
+        Of the bound.
+    source
+        Where it needs one.
+    """
     if (source is not None) != (name == "pencil"):
         raise InvalidTable(f"the bound {name!r} {'needs a source' if source is None else 'has no source'}")
     if name == "outer":
@@ -269,11 +279,13 @@ def leaf_bound(
     Parameters
     ----------
     t, y, w
-        in units of 1/scale; w no larger than y.
+        In units of 1/scale; w no larger than y.
     inside
-        which columns each A holds.
+        Which columns each A holds.
     free, taken
-        the columns that are undecided, and those that are in S.
+        The columns that are undecided, and those that are in S.
+    scale
+        How many units are one.
     """
     alive = inside[:, taken].all(axis=1)
     y, w, outside = y[alive], w[alive], ~inside[alive][:, free]

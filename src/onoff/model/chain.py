@@ -156,7 +156,17 @@ class MarkovChain(Sources):
         return law
 
     def sample(self, length: int, rng: np.random.Generator, start: int | None = None) -> Integers:
-        """`length` successive requests, the first one `start` or drawn from the initial law. For experiments."""
+        """`length` successive requests, the first one `start` or drawn from the initial law. For experiments.
+
+        Parameters
+        ----------
+        length
+            How many.
+        rng
+            Draws them.
+        start
+            The first request, by name or number.
+        """
         path = np.empty(length, dtype=np.int64)
         for t in range(length):
             if t == 0:
@@ -229,9 +239,19 @@ class MarkovChain(Sources):
     ) -> MarkovChain:
         """The chain of observed request sequences, by counts with `smoothing` added to each.
 
-        Sequences hold source names, or numbers; `names` fixes the sources and their order (default: those seen,
-        sorted). A transition that was never seen gets probability zero only with `structural_zeros`: a request
-        that the chain calls impossible cannot be asked privately. A source never left gets a uniform row.
+        A source that was never left gets a uniform row.
+
+        Parameters
+        ----------
+        sequences
+            For each person the sources requested, by name or number, in order.
+        names
+            The sources and their order; those seen, sorted, unless given.
+        smoothing
+            Added to each count.
+        structural_zeros
+            Whether transitions that were never seen stay impossible; what the chain calls impossible cannot be asked
+            privately.
         """
         listed = [list(sequence) for sequence in sequences]
         seen = {source for sequence in listed for source in sequence}
@@ -261,7 +281,21 @@ class MarkovChain(Sources):
         smoothing: float = DEFAULT_SMOOTHING,
         structural_zeros: bool = False,
     ) -> MarkovChain:
-        """The chain of a matrix of transition counts, and of the counts of first requests."""
+        """The chain of a matrix of transition counts, and of the counts of first requests.
+
+        Parameters
+        ----------
+        counts
+            How often each source followed each, shape (N, N).
+        first
+            How often each source was requested first.
+        names
+            The sources.
+        smoothing
+            Added to each count.
+        structural_zeros
+            Whether transitions that were never seen stay impossible.
+        """
         if not np.isfinite(smoothing) or smoothing < 0:
             raise InvalidChain(f"smoothing {smoothing} is not a number from 0 up", hint="0.1 is usual")
         table = np.asarray(counts, dtype=np.float64)

@@ -62,7 +62,13 @@ class ContextLaws:
         return np.asarray(self.mixtures(self.beliefs(np.ones(1), np.array([state]), np.array([0, 1])))[0])
 
     def beliefs(self, data: Floats, states: Integers, indptr: npt.NDArray[Any]) -> csr_matrix:
-        """A CSR matrix of weights of states, a row for each mixture."""
+        """A CSR matrix of weights of states, a row for each mixture.
+
+        Parameters
+        ----------
+        data, states, indptr
+            The weights, the states they belong to and where each row starts, as in CSR.
+        """
         from scipy.sparse import csr_matrix
 
         return csr_matrix((data, states, indptr), shape=(len(indptr) - 1, self.states))

@@ -169,7 +169,17 @@ class RequestModel(Sources):
         return path
 
     def sample_many(self, users: int, length: int, rng: np.random.Generator) -> Integers:
-        """The first `length` requests of `users` people, shape (users, length). For experiments."""
+        """The first `length` requests of `users` people, shape (users, length). For experiments.
+
+        Parameters
+        ----------
+        users
+            How many people.
+        length
+            Requests of each.
+        rng
+            Draws them.
+        """
         kind = rng.choice(self.types, size=users, p=self.weights)
         context = np.zeros(users, dtype=np.int64)
         paths = np.empty((users, length), dtype=np.int64)

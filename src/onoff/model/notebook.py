@@ -24,6 +24,17 @@ MOST_NOTEBOOK_CELLS = 12
 def html_table(caption: str, head: Sequence[str], lines: Iterable[Sequence[Any]], rest: str = "") -> str:
     """An HTML table: the first cell of each line is its heading, numbers have six digits at most.
 
+    Parameters
+    ----------
+    caption
+        What stands above.
+    head
+        The headings.
+    lines
+        The cells.
+    rest
+        What stands below, where not all is shown.
+
     >>> html_table("costs", ["", "messages"], [["<all>", 3.0]])
     '<table><caption>costs</caption><tr><th></th><th>messages</th></tr><tr><th>&lt;all&gt;</th><td>3</td></tr></table>'
     """

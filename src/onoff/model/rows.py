@@ -72,7 +72,17 @@ class Rows:
 
     @classmethod
     def from_integers(cls, weights: npt.ArrayLike, n: int, columns: npt.ArrayLike | None = None) -> Rows:
-        """Rows from integers that already sum to UNIT. `columns` names the sources of the columns (default: all N)."""
+        """Rows from integers that already sum to UNIT. `columns` names the sources of the columns (default: all N).
+
+        Parameters
+        ----------
+        weights
+            Shape (rows, columns).
+        n
+            How many sources there are.
+        columns
+            The sources of the columns; the first ones unless given.
+        """
         table = np.ascontiguousarray(weights, dtype=np.int64)
         if table.ndim != 2 or table.size == 0:
             raise InvalidChain("no rows, or rows without sources", hint="give at least one row and one source")

@@ -35,7 +35,16 @@ def build(
 ) -> QueryTable | Race:
     """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
 
-    future, progress, stop: as for `optimal`.
+    Parameters
+    ----------
+    rows
+        What the table is for.
+    budget
+        Seconds of processor time.
+    seed
+        Of the search.
+    future, progress, stop
+        As for `optimal`.
     """
     if isinstance(rows, SparseRows) or rows.weights.size > MOST_SEARCHED_CELLS:
         return race.build(rows, seed=seed)

@@ -18,7 +18,15 @@ Padding = Literal["fixed", "none"]
 
 @contextlib.asynccontextmanager
 async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -> AsyncIterator[Store]:
-    """The store at `where`, closed at the end of the block."""
+    """The store at `where`, closed at the end of the block.
+
+    Parameters
+    ----------
+    where
+        The path of a file, or the address of a Valkey or Redis.
+    frame_size, limit
+        How a new store frames messages; see `Catalogue`.
+    """
     store = await open_store(where, frame_size=frame_size, limit=limit)
     try:
         yield store

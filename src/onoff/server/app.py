@@ -108,7 +108,13 @@ class MessageServer:
             self._in_flight -= 1
 
     async def query(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one query."""
+        """Answer one query.
+
+        Parameters
+        ----------
+        scope, receive, send
+            As ASGI has them.
+        """
         body = await self._read_query(scope, receive, send, check_query_headers)
         if body is None:
             return
@@ -120,7 +126,13 @@ class MessageServer:
             await send_answer(send, outcome)
 
     async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one sum query."""
+        """Answer one sum query.
+
+        Parameters
+        ----------
+        scope, receive, send
+            As ASGI has them.
+        """
         body = await self._read_query(scope, receive, send, check_sum_headers)
         if body is None:
             return
@@ -149,7 +161,15 @@ class MessageServer:
             return None
 
     async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the body the latest message of a source."""
+        """Make the body the latest message of a source.
+
+        Parameters
+        ----------
+        name
+            As it stands in the path.
+        scope, receive, send
+            As ASGI has them.
+        """
         try:
             check_method(scope, "PUT")
             if self._leader is not None:

@@ -58,6 +58,17 @@ class BrokenHistory(Exception):
 def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions: Mapping[str, int]) -> None:
     """Refuse a step that does not go on from the edition `have`, whose versions are `versions`.
 
+    Parameters
+    ----------
+    catalogue
+        Of the leader.
+    have
+        The edition at hand.
+    step
+        What the leader sent.
+    versions
+        Of the messages at hand.
+
     Raises
     ------
     BrokenHistory

@@ -76,7 +76,17 @@ async def prepare(
     frame_size: int | None = None,
     limit: int | None = None,
 ) -> Catalogue:
-    """Make sure that the store is there and its catalogue has these names; return the catalogue."""
+    """Make sure that the store is there and its catalogue has these names; return the catalogue.
+
+    Parameters
+    ----------
+    where
+        The store.
+    names
+        Sources to add.
+    padding, frame_size, limit
+        How messages are framed; as they are unless given.
+    """
     async with opened(where) as store:
         return await edit_catalogue(store, add=names, padding=padding, frame_size=frame_size, limit=limit)
 
@@ -84,7 +94,17 @@ async def prepare(
 async def name_listed(
     where: str, listed: Sequence[ListedFeed], progress: Callable[[int, int], None]
 ) -> tuple[Feed, ...]:
-    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`."""
+    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`.
+
+    Parameters
+    ----------
+    where
+        The store.
+    listed
+        The feeds.
+    progress
+        Told how many are named, and of how many.
+    """
     async with opened(where) as store:
         return await name_feeds(store, listed, progress)
 
@@ -110,13 +130,31 @@ async def prepare_to_follow(where: str, leader: str) -> Catalogue:
 
 
 async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
-    """A fresh token for a publisher of the store at `where`."""
+    """A fresh token for a publisher of the store at `where`.
+
+    Parameters
+    ----------
+    where
+        The store.
+    name
+        The publisher.
+    sources
+        What it may publish; everything if empty.
+    """
     async with opened(where) as store:
         return await new_publisher(store, name, sources)
 
 
 def listen_for_workers(host: str, port: int, *, workers: int = 1) -> socket.socket:
-    """A listening socket for so many workers; port 0 takes a free one."""
+    """A listening socket for so many workers; port 0 takes a free one.
+
+    Parameters
+    ----------
+    host, port
+        The address.
+    workers
+        How many processes will listen there.
+    """
     return listening.listen(host, port, backlog=BACKLOG, shared=workers > 1)
 
 
@@ -132,7 +170,21 @@ async def serve(
     first: bool = True,
     ready: Callable[[uvicorn.Server], None] = lambda server: None,
 ) -> None:
-    """Serve until told to stop. The first worker also polls the feeds, or follows the leader."""
+    """Serve until told to stop. The first worker also polls the feeds, or follows the leader.
+
+    Parameters
+    ----------
+    settings
+        What the server is.
+    sock
+        A listening socket.
+    metrics
+        Where it counts.
+    first
+        Whether this is the first worker.
+    ready
+        Called once it answers.
+    """
     async with opened(settings.store) as store:
         app = MessageServer(
             store,
@@ -266,7 +318,17 @@ class Running:
     metrics: Metrics = field(repr=False)
 
     def publish(self, name: str, body: bytes, media_type: str = "text/plain; charset=utf-8") -> int:
-        """Publish over HTTP as any publisher would; return the version."""
+        """Publish over HTTP as any publisher would; return the version.
+
+        Parameters
+        ----------
+        name
+            The source.
+        body
+            The message.
+        media_type
+            Of the message.
+        """
         headers = {"authorization": f"Bearer {self.token}", "content-type": media_type}
         path = f"/v1/sources/{quote(name, safe='')}/message"
         with urlopen(UrlRequest(self.url + path, body, headers, method="PUT"), timeout=30) as reply:
@@ -289,6 +351,23 @@ def running(
 
     `sources` are names, or names and their first messages. Without `store` everything is thrown away at the end. A
     server that is to `follow` another one gets sources and messages from there; it may take a moment to have them.
+
+    Parameters
+    ----------
+    sources
+        Names, or names and their first messages.
+    store
+        The store; without one everything is thrown away at the end.
+    frame_size
+        Of a new store.
+    host, port
+        Where to listen.
+    feeds
+        What to poll.
+    follow
+        The address of a leader, whose copy it becomes.
+    settings
+        Further ones; see `Settings`.
     """
     with contextlib.ExitStack() as stack:
         if store is None:

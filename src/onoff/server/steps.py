@@ -80,7 +80,13 @@ class StepTable:
         self._map[:_GENERATION_BYTES] = os.urandom(_GENERATION_BYTES)
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """None if the step may be answered, and it is then the last; else the last that stands against it."""
+        """None if the step may be answered, and it is then the last; else the last that stands against it.
+
+        Parameters
+        ----------
+        session, step, digest
+            As for `Store.admit`.
+        """
         if self._alone:
             return self._admit(session, step, digest)
         return self._locked(session, lambda: self._admit(session, step, digest))

@@ -17,6 +17,15 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
     """A fresh file beside `path` that takes its place when the block ends well; else `path` stays as it was.
 
     `durable`: once the block has ended, so it is after a power cut too.
+
+    Parameters
+    ----------
+    path
+        The file.
+    mode
+        Its permissions, where it is new.
+    durable
+        Whether, once the block has ended, it is so after a power cut too.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:

@@ -58,7 +58,17 @@ class QuerySource(Protocol):
         ...
 
     def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
-        """A query for x, drawn given that the hidden value is u."""
+        """A query for x, drawn given that the hidden value is u.
+
+        Parameters
+        ----------
+        u
+            The hidden value, an original row.
+        x
+            The source that is wanted.
+        entropy
+            Where randomness comes from.
+        """
         ...
 
 
@@ -100,7 +110,17 @@ class QueryTable:
         cells: Iterable[tuple[int, int, int, int]],
         **labels: Any,
     ) -> QueryTable:
-        """A table from cells (query index, distinct row, source, weight); equal queries and cells are added up."""
+        """A table from cells (query index, distinct row, source, weight); equal queries and cells are added up.
+
+        Parameters
+        ----------
+        rows
+            What the table is for.
+        queries
+            Sets of sources.
+        cells
+            Query index, distinct row, source, weight.
+        """
         listed = np.array([cell for cell in cells if cell[3] > 0], dtype=np.int64).reshape(-1, 4)
         return cls.from_arrays(rows, queries, listed[:, 0], listed[:, 1], listed[:, 2], listed[:, 3], **labels)
 
@@ -118,6 +138,15 @@ class QueryTable:
         """The same from parallel arrays. Queries are sets: sorted, merged where equal, dropped where empty of mass.
 
         Raises InvalidTable where a cell wants a source that its query does not ask for.
+
+        Parameters
+        ----------
+        rows
+            What the table is for.
+        queries
+            Sets of sources.
+        query, row, source, weight
+            Of each cell.
         """
         sets = {k: tuple(sorted({int(x) for x in queries[k]})) for k in np.unique(query).tolist()}
         kept = sorted(set(sets.values()), key=lambda q: (len(q), q))
@@ -142,7 +171,17 @@ class QueryTable:
         weight: Integers,
         **labels: Any,
     ) -> QueryTable:
-        """The same where the queries are already distinct, ascending and in CSR form; every one must get mass."""
+        """The same where the queries are already distinct, ascending and in CSR form; every one must get mass.
+
+        Parameters
+        ----------
+        rows
+            What the table is for.
+        offsets, items
+            The queries in CSR form.
+        query, row, source, weight
+            Of each cell.
+        """
         # A slot is found by searching (query, source) among the stored (query, item) pairs, which are ascending.
         owner = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
         keys = owner * rows.n + items
@@ -232,12 +271,27 @@ class QueryTable:
         """A query, drawn given that the hidden value is u (an original row) and that x is wanted.
 
         Raises InvalidTable where the rows say that x cannot be wanted given u.
+
+        Parameters
+        ----------
+        u
+            The hidden value, an original row.
+        x
+            The source that is wanted.
+        entropy
+            Where randomness comes from.
         """
         k, _ = self.choose(u, x, entropy)
         return self.query(k)
 
     def choose(self, u: int, x: int, entropy: Entropy) -> tuple[int, int]:
-        """As `draw`, but the index of the query and its weight p(q, x | u)."""
+        """As `draw`, but the index of the query and its weight p(q, x | u).
+
+        Parameters
+        ----------
+        u, x, entropy
+            As for `draw`.
+        """
         queries, weights = self.options(u, x)
         if not len(queries):
             raise InvalidTable("the wanted source has probability zero under the chain")

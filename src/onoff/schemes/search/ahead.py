@@ -30,7 +30,17 @@ ALL_SETS_VALUED = 17
 
 
 def look_ahead(search: Search, table: QueryTable, future: SuccessorCost) -> QueryTable:
-    """`table`, or one as cheap whose queries have cheaper successors, as far as the time allows."""
+    """`table`, or one as cheap whose queries have cheaper successors, as far as the time allows.
+
+    Parameters
+    ----------
+    search
+        That found the table, and its clock.
+    table
+        What was found.
+    future
+        What a query costs later.
+    """
     if search.best is None or search.best.value > table.cost * (1 + SAME_COST):
         return table
     program, found = search.program, None

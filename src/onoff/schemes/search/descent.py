@@ -26,7 +26,16 @@ def descend(
 ) -> Floats:
     """Where at most `steps` steps from `start` lead; fewer where it `is_over` or nothing is gained.
 
-    function: the value and the gradient at a point; it may remember the points that it was asked about.
+    Parameters
+    ----------
+    function
+        The value and the gradient at a point; it may remember the points that it was asked about.
+    start
+        A point.
+    steps
+        At most.
+    is_over
+        Asked before each step.
     """
     x = start.copy()
     value, gradient = function(x)

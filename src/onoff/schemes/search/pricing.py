@@ -39,7 +39,15 @@ class Duals:
 
     @classmethod
     def of(cls, t: float, y: Floats, cuts: Sets) -> Duals:
-        """The duals of cuts, without those that say nothing."""
+        """The duals of cuts, without those that say nothing.
+
+        Parameters
+        ----------
+        t, y
+            Of the program: the constant, and one for each cut.
+        cuts
+            The sets.
+        """
         used = y > 0
         return cls(t, y[used], ~cuts[: len(y)][used])
 
@@ -55,7 +63,19 @@ class Duals:
 
 
 def by_climbing(duals: Duals, starts: Sets, noise: float, rng: np.random.Generator) -> tuple[Sets, Floats]:
-    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken."""
+    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken.
+
+    Parameters
+    ----------
+    duals
+        What sets are worth.
+    starts
+        Sets to climb from, as flags.
+    noise
+        How much each start's values are shaken.
+    rng
+        Shakes them.
+    """
     columns = duals.inside.shape[1]
     shaken = np.tile(duals.y, (len(starts) if noise else 1, 1))
     if noise:

@@ -36,6 +36,15 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
 
     Equal queries are added up, sources that no row can reach are left out of them; masses that are negative or
     not numbers count as zero. `labels` go to the table (scheme, lower_bound, details).
+
+    Parameters
+    ----------
+    rows
+        What the table is for.
+    queries
+        Sets of sources.
+    masses
+        Of each set, a float from 0 to 1.
     """
     reach = len(rows.columns)
     sets, units = _distinct(rows, queries, np.asarray(masses, dtype=np.float64))

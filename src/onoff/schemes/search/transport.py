@@ -41,7 +41,17 @@ class Transported:
 
 
 def raced(p: Floats, tilt: float, rng: np.random.Generator) -> Transported:
-    """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself."""
+    """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself.
+
+    Parameters
+    ----------
+    p
+        The rows.
+    tilt
+        How much small sets are preferred.
+    rng
+        Runs the races.
+    """
     sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], MOST_RACED)), rng), axis=0)
     sizes = sets.sum(axis=1)
     lean = np.exp(-tilt * np.minimum(sizes - sizes.min(), 100))
