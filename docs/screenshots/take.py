@@ -26,7 +26,7 @@ def main() -> None:
     wanted = chain.sample(len(statuses), np.random.default_rng(7)).tolist()
     pages: list[tuple[Page, str]] = []
     with contextlib.ExitStack() as gateway, contextlib.ExitStack() as rest:
-        address = gateway.enter_context(everything_running(chain, "auto", 0, refresh=300.0))
+        address = gateway.enter_context(everything_running(chain, "auto", 0))
         playwright = rest.enter_context(sync_playwright())
         for x, private in zip(wanted, statuses, strict=True):
             call(address, "PUT", "/v1/privacy", {"private": private})

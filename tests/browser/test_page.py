@@ -128,6 +128,7 @@ def test_after_a_restart_the_page_says_so_and_the_new_address_shows_the_engine(v
         port = local.port
     visit.see("#word:text-is('Not connected')")
     assert "gateway does not answer" in visit.text("#sentence")
+    assert visit.text("#next-cost") == ""  # there is no next click
     assert visit.page.get_attribute("#switch", "aria-checked") == "mixed"
     assert visit.page.is_disabled("#switch")
     with gateway(tmp_path, world=world, port=port) as local:

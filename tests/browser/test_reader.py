@@ -227,6 +227,7 @@ def test_the_page_says_which_model_is_in_use_and_remembers_open_requests_only_if
         assert visit.text("#learning-short") == "a guess (sticky)"
         visit.page.click("#learning > summary")
         assert "In use: a chain of 4 sources. A guess (sticky), learnt from nobody." in visit.text("#model-text")
+        assert visit.page.locator("#model-text code").all_inner_texts() == ["onoff audit traces"]
         visit.turn("OFF")
         visit.choose("alpha")
         visit.page.click("#remember")

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from onoff.gateway.run import Address
     from onoff.server import Running
 
+ABOUT = {"guess": "made up for the demo"}
 PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
 MOST_SERVERS = 4
 NEW_EDITION_SECONDS = 1.0
@@ -160,7 +161,7 @@ def everything_running(
         _wait_for_followers(urls)
         stack.enter_context(_publishing(leader))
         refresh = INTERVAL if mirror else None
-        engine = Engine(urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh)
+        engine = Engine(urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh, about=ABOUT)
         yield stack.enter_context(running_gateway(engine, port=port))
 
 

@@ -1,14 +1,14 @@
 // Which model of a person's reading is in use, how well it is known, and whether open requests are remembered to learn one.
 
-import { $, plural, when } from "./ui.js";
+import { $, plural, prose, when } from "./ui.js";
 
 export function showLearning(state) {
   const { model, learning, now } = state;
   const kind = model === null ? null : model.kind === "MarkovChain" ? "a chain" : "a model";
-  $("learning-short").textContent = model === null ? "none in use" : model.origin.split(/[,.]/)[0].toLowerCase();
-  $("model-text").textContent = model === null
-    ? "No model is in use: everything is read from this computer, with the switch ON or OFF."
-    : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} ${model.zero}`;
+  $("learning-short").textContent = model === null ? "none in use" : model.origin.split(/, |\.( |$)/)[0].toLowerCase();
+  $("model-text").replaceChildren(...prose(model === null
+    ? state.mirror?.supported ? "No model is in use: everything is read from this computer, with the switch ON or OFF." : "No model is in use: every request is private."
+    : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} ${model.zero}`));
   $("model").textContent = model === null ? "No model of your reading is in use." : `Model in use: ${kind} of ${plural(model.sources, "source")}. ${model.origin}`;
   const on = learning.since !== null;
   $("remember").hidden = on;

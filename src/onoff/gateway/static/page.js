@@ -32,7 +32,7 @@ function showSwitch() {
   for (const control of ["timer-to", "timer-for", "timer-until", "timer-start", "timer-stop", "schedule-rules", "schedule-save"]) $(control).disabled = !known;
   if (known) return showTimer();
   $("countdown").hidden = true;
-  $("notice").textContent = "";
+  $("notice").textContent = $("next-cost").textContent = "";
 }
 
 function sentence(name, known) {

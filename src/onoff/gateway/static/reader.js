@@ -197,7 +197,9 @@ function shownEntry(entry, many) {
     link.addEventListener("click", () => leave(entry.link));
     title.append(link);
   } else if (entry.html !== undefined || many) title.append(entry.title);
-  const body = entry.html === undefined ? element("pre", {}, entry.text) : framed(entry.html, entry.title || "message");
+  const titled = title.hasChildNodes() && entry.text?.trimStart().startsWith(entry.title); // a text whose first line is its title
+  const text = titled ? entry.text.trimStart().slice(entry.title.length).trimStart() : entry.text;
+  const body = entry.html === undefined ? element("pre", {}, text) : framed(entry.html, entry.title || "message");
   const time = many && entry.time !== null ? [element("p", { class: "hint" }, when(entry.time / 1000, state.now))] : [];
   return element("article", {}, ...(title.hasChildNodes() ? [title] : []), ...time, body);
 }

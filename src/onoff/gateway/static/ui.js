@@ -25,6 +25,11 @@ export function titled(shape, text) {
   return shape;
 }
 
+// Text in which `words` between backticks are shown as code.
+export function prose(text) {
+  return text.split("`").map((part, at) => (at % 2 ? element("code", {}, part) : part));
+}
+
 export const mode = (isPrivate) => (isPrivate ? "ON" : "OFF");
 export const amount = (value) => (Number.isInteger(value) ? String(value) : value.toFixed(1));
 export const percent = (share) => `${(100 * share).toFixed(1)} %`;
