@@ -114,7 +114,7 @@ class JournalBusy(JournalError):
 
 
 class JournalUnusable(JournalError):
-    """What stands at the journal's path is not a journal, or one of a newer version."""
+    """The file at the journal's path is not a journal, or one of a newer version."""
 
 
 class JournalWriteFailed(JournalError):

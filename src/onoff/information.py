@@ -155,7 +155,7 @@ def query_chances(table: QueryTable, query: Sequence[int], hidden: Sequence[int]
     query
         The sources asked for, ascending.
     hidden
-        The source that each original row of the table stands for; rows of other sources are zero.
+        The source of each original row of the table; rows of other sources are zero.
     exact
         Fractions instead of floats.
     """

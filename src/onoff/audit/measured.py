@@ -70,7 +70,7 @@ def measured_of(model: Model | Path) -> dict[str, Any] | None:
 
 
 def zero_in_words(measured: Mapping[str, Any] | None) -> str:
-    """The sentence that stands wherever zero bits are said.
+    """The sentence that accompanies every statement of zero bits.
 
     >>> zero_in_words(None)
     '0 bits if you behave like the model; not measured on real readers (`onoff audit traces`).'

@@ -33,7 +33,7 @@ STYLE = (
 
 @dataclass(frozen=True)
 class Part:
-    """A heading with what stands below it, in this order: paragraphs, a table, a plot (SVG)."""
+    """A section of the report: a heading, paragraphs, a table, a plot (SVG), in this order."""
 
     heading: str
     paragraphs: Sequence[str] = ()

@@ -25,7 +25,7 @@ Attackers know the scheme, the switch and how other readers behave. For each k:
              model at all; exact in the mean over the session's random choices
 
 Beside them stand naive switching, judged by the first Bayes attacker, and `empirical_bound`: a lower bound on the
-messages of OFF request k for whoever hides X, from how often it followed each X, again without a model; None where open
+messages of OFF request k for any scheme that hides X, counted from how often it followed each X; None where open
 requests before X are known, on which it would depend.
 
 Readers with a request that the session's model calls impossible are counted and left out.

@@ -207,7 +207,7 @@ def audit_log(lines: Iterable[LogLine], chain: MarkovChain, scheme: str = "auto"
 
 @dataclass
 class _Standing:
-    """Where a session stands: its last step, and what was asked then."""
+    """The state of a session: its last step, and what was asked then."""
 
     step: int
     last: tuple[int, ...]

@@ -66,7 +66,7 @@ class SeenHistory:
         self._after: dict[int, SeenHistory] = {}
 
     def then(self, number: int, seen: Any) -> SeenHistory:
-        """This history and one thing more; `number` stands for what was seen, and is quicker to look up."""
+        """This history with one more observation; `number` identifies it, and is quicker to look up."""
         if number not in self._after:
             self._after[number] = SeenHistory(self, seen)
         return self._after[number]
@@ -106,7 +106,7 @@ class _Move:
 
 @dataclass(frozen=True)
 class Worlds:
-    """The worlds that can be at one step, each with its probability over `denominator` and a session that stands there.
+    """The worlds that can be at one step, each with its probability over `denominator` and a session in that state.
 
     What all steps share: `numbers` of what was seen and of states of sessions, as they are met, so that equal values
     have equal numbers; and what a session was found to do at a place with a request, so that it is driven there once.

@@ -55,7 +55,7 @@ def html_lines(value: str) -> str:
     """The text of HTML, a line for each block.
 
     >>> html_lines("<p>One &amp; <b>two</b></p><ul><li>three</ul>")
-    'One & two\\n- three'
+    'One & two\\n\\n- three'
     """
     reader = _Lines()
     reader.feed(value)

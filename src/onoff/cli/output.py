@@ -57,7 +57,7 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
     lines
         The cells.
     title
-        What stands above.
+        The title above the table.
     """
     shown = Table(title=title, title_justify="left", header_style="bold")
     listed = [list(line) for line in lines]

@@ -8,7 +8,7 @@ exchange      a request and its reply, as values
 journal       where the record is kept
 durable       a core together with its journal
 driver        carries out commands
-builder       has the next table at hand; background: in a thread
+builder       builds the next table in advance; background: in a thread
 transport     HTTP
 retrying      the same command again, until its reply is sound
 mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient

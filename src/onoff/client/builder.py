@@ -1,4 +1,4 @@
-"""TableBuilder: has the table of the next query at hand, one at a time, and reports what it builds."""
+"""TableBuilder: builds the table of the next query in advance, one at a time, and reports what it builds."""
 
 from __future__ import annotations
 

@@ -319,7 +319,7 @@ class Client:
         return self._runner.builder.tables
 
     def status(self) -> dict[str, Any]:
-        """Where the session stands, as the server knows it: nothing of which source was wanted."""
+        """The state of the session as the server knows it: nothing of which source was wanted."""
         with self._runner.lock:
             core = self.core
             record = core.record
@@ -332,7 +332,7 @@ class Client:
             core = self.core
             if core.doubt is not None or core.record is None:
                 return cost_of_set(self.chain.n, len(self.urls))
-            session = core.session.fork(SystemEntropy())  # as it stands now, whatever is asked meanwhile
+            session = core.session.fork(SystemEntropy())  # the state now, whatever is asked meanwhile
         if not private and not wait and not self._runner.builder.ready(session.memory):
             return None
         if not private:

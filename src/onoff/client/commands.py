@@ -2,7 +2,7 @@
 
 Fetch        GET the catalogue                                ->  Reply or Failure
 Ask          POST a session id: which step was seen last      ->  Reply or Failure
-Build        have the table of the public state at hand       ->  None
+Build        build the table of the public state              ->  None
 StoreRecord  write the record                                 ->  None, once it is durable
 Tick         wait until it does not show how long the draw took ->  None
 SendQuery    POST the record's bytes                          ->  Reply or Failure
@@ -40,7 +40,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """Have the table for the session's memory at hand, whatever is wanted."""
+    """Build the table for the session's memory, whatever is wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class SendSum:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """GET every message that changed after the edition at hand; None: every message."""
+    """GET every message that changed after an edition; None: every message."""
 
     have: Edition | None
     server: int = 0

@@ -44,7 +44,7 @@ def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]
     mirror
         Knows how long messages are, when they were fetched, and the server.
     session
-        As it stands; None: in doubt, so that an open request asks for everything.
+        Its present state; None: in doubt, so that an open request asks for everything.
     names
         The sources that can be asked for.
     servers
@@ -112,7 +112,7 @@ def expected_messages(session: Session, servers: int, *, private: bool) -> float
     Parameters
     ----------
     session
-        Where the client stands.
+        The session of the client.
     servers
         How many servers it asks.
     private

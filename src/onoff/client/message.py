@@ -62,7 +62,7 @@ class Copy(bytes):
 
     @classmethod
     def of(cls, source: str, message: wire.WireMessage, *, edition: int | None = None, age: float = 0.0) -> Self:
-        """The message that a frame held, for whoever asked for `source`.
+        """The message of a frame, as the answer for `source`.
 
         Parameters
         ----------

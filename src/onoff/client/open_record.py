@@ -38,7 +38,7 @@ class OpenRecord:
     Parameters
     ----------
     journal
-        The journal that it stands beside.
+        The journal beside it.
     clock
         The time of requests, in seconds since 1970.
     """

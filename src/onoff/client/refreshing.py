@@ -1,6 +1,6 @@
 """A refresh without its hands: which requests it takes, and what their replies say. No I/O.
 
-Asks for all that changed since the edition at hand, which tells when it was asked and nothing else. A server whose
+Asks for all that changed since the client's edition; the server learns when, and nothing else. A server whose
 catalogue is another one is asked for it, and then for everything.
 """
 

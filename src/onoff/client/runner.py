@@ -129,5 +129,5 @@ class RequestRunner:
         with self.lock:
             self.durable.flush()
         if latest():
-            with suppress(OnOffError):  # whoever needs the table will meet the same error
+            with suppress(OnOffError):  # a request that needs the table gets the same error
                 self.builder.build(memory)

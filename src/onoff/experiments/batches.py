@@ -127,7 +127,7 @@ def _query(
 
 
 def _wanted(state: Memory, rng: np.random.Generator) -> int:
-    """A request of whoever hides the first value: the query has the same law for all."""
+    """A request of a user who hides the first value: the query has the same law for all."""
     rows = state.rows
     if isinstance(rows, Rows):
         return int(rng.choice(rows.columns, p=rows.weights[rows.group[0]] / UNIT))

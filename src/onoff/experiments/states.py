@@ -2,7 +2,7 @@
 
 What a server knows of a session is the public part of its memory: for `LastQuery` the last query, for the paper's
 filter the rows p(x_t | x_tau, q_[t-1]). From a public state the next query is drawn with the masses of its table,
-whoever the user is, so public states form a Markov chain of their own:
+for every user, so public states form a Markov chain of their own:
 
     OFF   query k of the table with probability mass[k]; where nothing is at stake, {x} with the one row's probability
     ON    every source that is possible now

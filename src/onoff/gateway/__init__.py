@@ -1,4 +1,4 @@
-"""The gateway: a local service on loopback. Any app downloads from it as always; behind it stands the client.
+"""The gateway: a local service on loopback. Any app downloads from it as from a web server; it uses the client.
 
 guard     who may speak to it
 switch    ON or OFF, and the timer, kept beside the journal
@@ -10,7 +10,7 @@ meter     bytes that went over the line
 estimate  what the next request will cost
 seen      what the server saw, at the level of detail that the user chose
 evidence  what each request cost, and what it told the server
-board     a number that grows with every change, and whoever wants to hear of it
+board     a number that grows with every change, and its subscribers
 engine    all of these around one client
 present   a message as it may be shown; history: entries of earlier messages
 feed      a message as an Atom feed

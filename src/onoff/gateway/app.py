@@ -1,4 +1,4 @@
-"""The HTTP side of the gateway. Everything stands behind the guard. `/api` on the page has a curl line for each call.
+"""The HTTP side of the gateway. Every request passes the guard. `/api` on the page has a curl line for each call.
 
     GET /v1/sources            the names of the sources                                      app or page token
     GET /v1/sources/NAME       the latest message of a source: one request of the person     app or page token
@@ -325,7 +325,7 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
                 patience = STREAM_BEAT_SECONDS
                 if position.until is not None:
                     patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
-                # No task is made here: whoever closes the page cancels this coroutine, and nothing is left behind.
+                # No task is made here: closing the page cancels this coroutine, and nothing is left behind.
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(patience):
                         await news.wait()
@@ -337,7 +337,7 @@ async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
 
 
 def feeds_address(request: Request) -> str:
-    """Where the feeds of this gateway are, for whoever asked: with the token that is in the path."""
+    """The address of this gateway's feeds for the caller, with the token of the request's path."""
     return f"http://{request.headers['host']}{quote(request.scope[PREFIX_KEY])}/v1/feeds"
 
 

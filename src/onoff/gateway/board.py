@@ -1,4 +1,4 @@
-"""Board: a number that grows with every change of what the page shows, and whoever wants to hear of it."""
+"""Board: a number that grows with every change of what the page shows, and its subscribers."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@
 
 While ON a request is read from the mirror and causes no traffic; the mirror is refreshed by schedule (`refresher`).
 While OFF it is one step of the session. Which of the two is what the switch says when the request is accepted. A caller
-may say which position it saw; if the switch stands otherwise nothing happens. A repeated request: see `jobs`.
+may say which position it saw; if it is another now, nothing happens. A repeated request: see `jobs`.
 
 Without a model the mirror serves both positions, and nothing is ever asked for one by one. From a server that does not
 tell what changed, everything is asked for while ON.
@@ -218,7 +218,7 @@ class Engine:
         key
             The caller's name for this request: the same key gives the same request.
         expected
-            Where the asker believes the switch to stand; Changed is raised where it stands otherwise.
+            The position of the switch that the caller saw; Changed is raised if it is another now.
         """
 
         def private() -> bool:
@@ -369,7 +369,7 @@ class Engine:
 
     @property
     def position(self) -> Position:
-        """Where the switch stands; whoever watches is told if the timer turned it."""
+        """The position of the switch; subscribers are notified if the timer turned it."""
         position = self.switch.position
         with self._lock:
             if position == self._shown:

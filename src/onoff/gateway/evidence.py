@@ -2,7 +2,7 @@
 
 For every step
     cost       messages downloaded               expected   the same on average, over the draw
-    lower      a proven lower bound on `expected`, for whoever hides the past as well; everything possible while ON
+    lower      a proven lower bound on `expected`, for schemes that hide the past as well; everything possible while ON
     bits       I(U ; Q) of the table that the query was drawn from; 0.0 only where its integers are equal
     naive      the bits that the plain request would have told about private ones (`audit.step`)
 

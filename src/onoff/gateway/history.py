@@ -69,7 +69,7 @@ class EarlierEntries:
 
 
 def _once(entries: Iterable[ReadableEntry]) -> Iterable[ReadableEntry]:
-    """Each entry once, as it stands first."""
+    """Each entry once, in its first version."""
     once: dict[tuple[str, ...], ReadableEntry] = {}
     for entry in entries:
         once.setdefault(_key(entry), entry)

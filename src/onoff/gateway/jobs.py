@@ -2,7 +2,7 @@
 
 A **key** that a caller repeats gives the same request back: its answer, if there was one; otherwise its stored bytes
 are sent again, unless another request was made since. A request for which nothing was stored is a new one when it is
-repeated, and obeys the switch as it stands then.
+repeated, and obeys the position of the switch at that time.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Job:
 
     @property
     def void(self) -> bool:
-        """Whether it failed before anything was stored: its key stands for no step, and repeating it asks anew."""
+        """Whether it failed before anything was stored: its key has no step, and repeating it makes a new request."""
         return not self.steps and self.done.done() and self.done.exception() is not None
 
 

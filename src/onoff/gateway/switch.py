@@ -3,10 +3,10 @@
     position   private, until       until is in seconds since 1970; from then on the position is the opposite one
 
 A turn is on disk before it is reported. The timer is a moment, not a count, so it goes on while the gateway does not
-run: whoever looks first after that moment finds the switch turned, and that the timer ran out. What cannot be read
+run: the first read after that moment finds the switch turned, and that the timer ran out. What cannot be read
 is ON: in doubt, hidden. A schedule turns it by itself; a turn by hand holds until the schedule next changes.
 
-The file stands beside the journal, for its owner only, and is replaced whole. It also keeps the tokens of the page and
+The file is beside the journal, for its owner only, and is replaced whole. It also keeps the tokens of the page and
 of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
 """
 
@@ -38,14 +38,14 @@ UNREADABLE: Final = "the file of the switch could not be read: privacy is ON"
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where the switch stands. `ran_out`: when the timer turned it, if that was the last to turn it."""
+    """The position of the switch. `ran_out`: when the timer turned it, if that was the last to turn it."""
 
     private: bool = True
     until: float | None = None
     ran_out: float | None = None
 
     def at(self, now: float) -> Position:
-        """Where it stands at a later time."""
+        """The position at a later time."""
         if self.until is None or now < self.until:
             return self
         return Position(not self.private, ran_out=self.until)
@@ -76,7 +76,7 @@ class Switch:
 
     @property
     def position(self) -> Position:
-        """Where it stands now."""
+        """The position now."""
         with self._lock:
             now = self._clock()
             self._position = self._position.at(now)

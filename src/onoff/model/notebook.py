@@ -27,13 +27,13 @@ def html_table(caption: str, head: Sequence[str], lines: Iterable[Sequence[Any]]
     Parameters
     ----------
     caption
-        What stands above.
+        The caption above the table.
     head
         The headings.
     lines
         The cells.
     rest
-        What stands below, where not all is shown.
+        A note below the table, where not all rows are shown.
 
     >>> html_table("costs", ["", "messages"], [["<all>", 3.0]])
     '<table><caption>costs</caption><tr><th></th><th>messages</th></tr><tr><th>&lt;all&gt;</th><td>3</td></tr></table>'

@@ -1,6 +1,6 @@
 """Who may see the counts: from loopback, or with a token; anyone only if the operator says so.
 
-The counts name no source, session or client, yet whoever polls them sees when a query came and how large it was.
+The counts name no source, session or client, but anyone who polls them sees when a query came and how large it was.
 """
 
 from __future__ import annotations

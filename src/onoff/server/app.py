@@ -166,7 +166,7 @@ class MessageServer:
         Parameters
         ----------
         name
-            As it stands in the path.
+            As in the path, percent-encoded.
         scope, receive, send
             As ASGI has them.
         """

@@ -63,11 +63,11 @@ def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions:
     catalogue
         Of the leader.
     have
-        The edition at hand.
+        The edition that this server has.
     step
         What the leader sent.
     versions
-        Of the messages at hand.
+        Of the messages that this server has.
 
     Raises
     ------

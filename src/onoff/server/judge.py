@@ -18,7 +18,7 @@ from onoff.wire import QUERY_HEAD_BYTES, Problem
 Answer = list[bytes]  # its frames, at least one
 
 
-Admit = Callable[[bytes, int, bytes], LastStep | None]  # session, step, digest: what stands against it, if anything
+Admit = Callable[[bytes, int, bytes], LastStep | None]  # session, step, digest: the conflicting step, if any
 
 
 def judge(body: bytes, shelf: Shelf, admit: Admit) -> Answer | Problem:
@@ -70,5 +70,5 @@ def step_conflict(last: LastStep) -> Problem:
 
 
 def unavailable(error: StoreUnavailable) -> Problem:
-    del error  # its text may name files and hosts, which are no business of the asker
+    del error  # its text may name files and hosts, which must not reach the client
     return Problem(503, "the store of messages does not answer", "send the same request again in a moment")

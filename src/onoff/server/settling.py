@@ -1,4 +1,4 @@
-"""Telling whoever waits for a future what became of it."""
+"""Settling a future with a result or an exception."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def settle(done: asyncio.Future[Any], outcome: Any) -> None:
-    """Give `done` its outcome, an exception as such, unless whoever waited has gone."""
+    """Set the result of `done`, or the exception if `outcome` is one; do nothing if it is already done or cancelled."""
     if done.done():
         return
     if isinstance(outcome, Exception):

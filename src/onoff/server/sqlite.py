@@ -71,7 +71,7 @@ class SQLiteStore:
             self._prepare(writer, Catalogue((), frame_size, limit))
             self._reader = self._connect()
             self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
-            self._steps.change_generation()  # for whoever died between the two
+            self._steps.change_generation()  # for a process that died between the two
         except (sqlite3.Error, OSError) as error:
             raise StoreUnavailable(
                 f"cannot open the store {self._path}: {error}",

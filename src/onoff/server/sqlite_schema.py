@@ -8,8 +8,8 @@
     publishers  name, digest, sources (JSON)
     feeds       url, name: what the source of each feed is called; made where it is missing
 
-`bytes` is kept by triggers, so that it holds whoever writes, and no publish has to add up all messages. Where they are
-missing, opening makes them.
+`bytes` is kept by triggers, so that it is right for every writer, and no publish has to sum over all messages.
+Opening creates them where they are missing.
 
 Schema 1 (version 0.1) had no editions: count, and nothing of life, digest, digests and hours. Opening brings it up
 to date in one transaction: its content becomes the first edition of a new life.

@@ -41,7 +41,7 @@ class GroupCommit:
 
     def __init__(self, connection: sqlite3.Connection, on_commit: Callable[[], None]) -> None:
         self.connection = connection
-        self.queries = 0  # asked since the last commit; whoever answers them adds to it
+        self.queries = 0  # asked since the last commit; the code that answers them adds to it
         self._on_commit = on_commit
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)

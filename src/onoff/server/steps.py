@@ -80,7 +80,7 @@ class StepTable:
         self._map[:_GENERATION_BYTES] = os.urandom(_GENERATION_BYTES)
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """None if the step may be answered, and it is then the last; else the last that stands against it.
+        """None if the step is admitted, which makes it the last one; else the last step that conflicts with it.
 
         Parameters
         ----------
@@ -149,7 +149,7 @@ class StepTable:
             fcntl.flock(self._file, fcntl.LOCK_UN)
 
     def _share(self) -> None:
-        """Share the file from now on; whoever has it alone is asked to let us in."""
+        """Share the file from now on; a process that holds it exclusively is asked to share."""
         deadline = time.monotonic() + SHARE_SECONDS
         while not self._try_lock(fcntl.LOCK_SH):
             self._map[_SHARE_REQUEST] = 1

@@ -135,7 +135,7 @@ class LocalStore(Protocol):
         ...
 
     def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """What stands against a step; None if it is admitted.
+        """The step that conflicts with this one; None if it is admitted.
 
         Parameters
         ----------

@@ -316,7 +316,7 @@ class ValkeyStore:
         return await self._readiness()
 
     async def _probe(self) -> Readiness:
-        """A query is noted by a write as a publish is, so what stands against one stands against both."""
+        """A query writes to the store as a publish does, so one failure affects both."""
         try:
             await self.catalogue()
             await self._ask(self._client.set(_PROBE, time.time_ns()))

@@ -107,7 +107,7 @@ local found, names, first, budget = {{number, life}}, ARGV, 2, tonumber(ARGV[1])
 """
 
 # KEYS: one more, of the session in version 0.1. ARGV: session, its bucket, step and digest, milliseconds now. A bucket
-# has slots as in `steps`: session 16 | step 8 | sha256 32 | last seen 8. Gives number, life, and what stands against.
+# has slots as in `steps`: session 16 | step 8 | sha256 32 | last seen 8. Returns number, life, conflicting step.
 ADMIT: Final = f"""{_START}
 local bucket = redis.call('HGET', KEYS[10], ARGV[2]) or ''
 local at, oldest, oldest_at = nil, nil, nil

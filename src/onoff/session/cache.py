@@ -111,7 +111,7 @@ class TableCache:
         return self.model.rows()
 
     def has(self, memory: Memory) -> bool:
-        """Whether that table is at hand."""
+        """Whether that table is in the cache."""
         with self._lock:
             return memory.key in self._kept
 

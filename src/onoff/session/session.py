@@ -128,7 +128,7 @@ class Session:
         return self.model
 
     def request(self, source: int | str, *, private: bool) -> Query:
-        """The query to send for `source`; the session then stands where the next request finds it."""
+        """The query to send for `source`; the session's state is then the one after it."""
         query, self.memory = self.propose(source, private=private)
         self._private = private
         return query
@@ -159,7 +159,7 @@ class Session:
             self.tables.of(self.memory)
 
     def expected_cost(self, *, private: bool) -> float:
-        """The expected number of messages of the next request, whoever looks: it depends on nothing secret."""
+        """The expected number of messages of the next request. It depends on nothing secret."""
         if private:
             return len(self._possible())
         return 1.0 if self.memory.rows.distinct == 1 else self.tables.of(self.memory).cost

@@ -1,4 +1,4 @@
-"""Inner loops that are compiled where numba is at hand, and plain Python where it is not.
+"""Inner loops that are compiled if numba is installed, and plain Python if not.
 
 A kernel is an ordinary function of numbers and numpy arrays. `@kernel` leaves it as it is until its calls, one or
 many together, have enough work to pay for loading numba (about a second) and compiling (cached on disk); from

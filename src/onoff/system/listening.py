@@ -12,7 +12,7 @@ MOST_PORTS = 65536
 
 
 def check_port(port: int) -> None:
-    """Refuse what cannot be a port, before any work. 0 stands for a free one."""
+    """Refuse what cannot be a port, before any work. 0 means a free one."""
     if not 0 <= port < MOST_PORTS:
         raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
 
@@ -37,7 +37,9 @@ def listen(host: str, port: int, *, backlog: int, shared: bool = False) -> socke
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         if shared and port:
-            _bound(family, (host, port), shared=False).close()  # a shared bind alone would join whoever shares it
+            _bound(
+                family, (host, port), shared=False
+            ).close()  # a shared bind alone would join another process that shares it
         sock = _bound(family, (host, port), shared=shared)
     except OSError as error:
         raise OnOffError(
@@ -69,6 +71,6 @@ def _bound(family: int, address: tuple[str, int], *, shared: bool) -> socket.soc
 
 
 def authority(sock: socket.socket) -> str:
-    """Where a socket listens, as it stands in an address after http:// and in the Host header."""
+    """Host and port of a listening socket, as in an address after http:// and in the Host header."""
     host, port = sock.getsockname()[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -2,7 +2,7 @@
 
 A file holds one query table in integers and its certificate, which proves a lower bound on the cost of every table for
 the same rows. Nothing in it is secret (a table follows from the chain), and nothing in it is trusted: `read_table`
-checks every identity of the table and the certificate against the rows at hand, and knows nothing of how either was
+checks every identity of the table and the certificate against the given rows, and knows nothing of how either was
 made.
 
 As a cache (`save_table`, `load_table`) a file is named by what it was built from; one that cannot be read, is of

@@ -163,7 +163,7 @@ def decode_edition(data: bytes) -> EditionReport:
 
 
 def changes_target(have: Edition | None) -> str:
-    """The path and query that ask for all that changed after the edition at hand; None: for everything."""
+    """The path and query that ask for all that changed after the edition that the client has; None: for everything."""
     if have is None:
         return f"{CHANGES_PATH}?since=0"
     return f"{CHANGES_PATH}?since={have.number}&life={have.life.hex()}&digest={have.digest.hex()}"
@@ -184,12 +184,12 @@ def decode_since(query: str) -> Since:
 
 
 def encode_changes_head(edition: Edition, since: int) -> bytes:
-    """What stands before the frames. `since` is 0 where everything follows."""
+    """The fields before the frames. `since` is 0 where everything follows."""
     return _HEAD.pack(CHANGES_VERSION, edition.epoch.to_bytes(6), edition.life, since)
 
 
 def encode_changes_trailer(edition: Edition, since: int, frames: Sequence[bytes]) -> bytes:
-    """What stands after the frames.
+    """The fields after the frames.
 
     Parameters
     ----------

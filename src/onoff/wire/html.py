@@ -7,7 +7,7 @@ absolute and of http, https or mailto.
 
 Cleaning takes time that grows with the square of the number of tags and attributes, in the worst
 case. A fragment with more than
-`MAX_TAGS` is reduced to its text first, so that no message can hold up whoever cleans it.
+`MAX_TAGS` is reduced to its text first, so that no message can take long to clean.
 """
 
 from __future__ import annotations

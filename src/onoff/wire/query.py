@@ -42,7 +42,7 @@ class WireQuery:
 
 
 class QueryHead(NamedTuple):
-    """What stands before the bitmap; readable before the catalogue is known."""
+    """The fields before the bitmap; readable before the catalogue is known."""
 
     epoch: int
     session: bytes

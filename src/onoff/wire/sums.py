@@ -51,7 +51,7 @@ _BITS = bytes(byte == ord("1") for byte in range(256))
 
 
 class SumHead(NamedTuple):
-    """What stands before the vector; readable before the catalogue is known."""
+    """The fields before the vector; readable before the catalogue is known."""
 
     epoch: int
     session: bytes

@@ -224,7 +224,7 @@ class HallProgram:
         self._is_over = is_over
 
         if self._central:
-            self._model.clearSolver()  # with an old solution at hand it would not presolve
+            self._model.clearSolver()  # with an old solution it would not presolve
         self._model.run()
         if self._model.getModelStatus() == Status.kUnknown:  # it could not meet its own tolerance: start afresh
             self.aim(central=False)
