@@ -9,6 +9,8 @@ from tests.support.world import NAMES
 from onoff.client.mirrored import fetch_edition_of
 from onoff.client.publish import publish
 
+from .test_axe import WIDTHS, faults
+
 pytestmark = pytest.mark.browser
 
 SELDOM = 3600.0
@@ -63,6 +65,15 @@ def test_both_positions_and_what_each_server_saw(visitor, local, servers):
     for place, server in enumerate(state["servers"]):
         assert f"{server['queries']} requests" in visit.text(f"[data-server='{place}'] .hint")
     visit.check(local)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_axe_finds_nothing_wrong_and_nothing_is_wider_than_the_page(visitor, local, width):
+    visit = visitor(viewport=WIDTHS[width], reduced_motion="reduce").open(local).unfold()
+    visit.choose("beta")
+    visit.see("#together-known [data-known='beta']")
+    assert faults(visit) == []
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == WIDTHS[width]["width"]
 
 
 def test_without_a_model_the_switch_says_that_every_request_is_private(visitor, tmp_path, servers):
