@@ -214,16 +214,26 @@ class Reader:
         step = {"t": self._made, "private": private, "wanted": source}
         self._made += 1
         if headers["X-Mirror"] == "yes":  # no step, and nothing that could tell anything
-            return {**step, "seen": [[]], "cost": 0, "expected": 0.0, "bits": 0.0, "naive": 0.0, "mirror": True}
+            return {
+                **step,
+                "seen": [],
+                "views": [[]],
+                "cost": 0,
+                "expected": 0.0,
+                "bits": 0.0,
+                "naive": 0.0,
+                "mirror": True,
+            }
         state = self._state()
         while not state["steps"][-1]["weighed"]:  # the message came first
             time.sleep(DEMO_LOOK_SECONDS)
             state = self._state()
         names, told = state["names"], state["steps"][-1]
         views = [[at for at, entry in enumerate(view["entries"]) if entry] for view in told.get("views", [])]
-        seen = [[names[x] for x in view] for view in views or [told["sources"]]]
+        named = [[names[x] for x in view] for view in views or [told["sources"]]]
+        seen = [name for name in names if any(name in view for view in named)]  # by one server or another
         kept = {key: told[key] for key in ("cost", "expected", "bits", "naive")}
-        return {**step, "seen": seen, **kept, "mirror": False}
+        return {**step, "seen": seen, "views": named, **kept, "mirror": False}
 
     def bytes_received(self) -> int:
         """Bytes of answers that came from the servers since the start, those for the mirror among them."""
@@ -260,7 +270,7 @@ def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
             step["t"],
             "ON" if step["private"] else "OFF",
             step["wanted"],
-            *(_seen_text(chain, step, seen) for seen in step["seen"]),
+            *(_seen_text(chain, step, seen) for seen in step["views"]),
             round(step["cost"], 2),
             "not known" if step["bits"] is None else step["bits"],
             round(step["naive"], 3),
@@ -271,7 +281,7 @@ def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
 
 
 def _who(steps: list[dict[str, Any]]) -> list[str]:
-    count = len(steps[0]["seen"])
+    count = len(steps[0]["views"])
     return ["the server saw"] if count == 1 else [f"server {place + 1} saw" for place in range(count)]
 
 
@@ -288,7 +298,7 @@ def _strips(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
         yield Text(f"What {who} (█ asked for; wanted, which is known only here: ● and asked for, ○ and not):")
         yield Text(" " * width + "  " + "".join("▲" if step["private"] else " " for step in steps) + "  ▲ ON")
         for name in chain.names:
-            cells = ["·█○●"[2 * (s["wanted"] == name) + (name in s["seen"][place])] for s in steps]
+            cells = ["·█○●"[2 * (s["wanted"] == name) + (name in s["views"][place])] for s in steps]
             yield Text(name.rjust(width) + "  " + "".join(cells))
 
 
@@ -308,7 +318,7 @@ def _sum(chain: MarkovChain, steps: list[dict[str, Any]], received: int) -> str:
         "That is for a reader who behaves like the model, as this scripted one does; what real readers give away is "
         "measured by `onoff audit traces`.",
     ]
-    if len(steps[0]["seen"]) > 1:
+    if len(steps[0]["views"]) > 1:
         parts[1] = parts[1].replace("The server was told", "Each server by itself was told")
         parts.append("If the servers told each other what they saw, they would know every source that was wanted.")
     return " ".join(parts)
