@@ -86,12 +86,12 @@ def fits_in_memory(rows: Rows) -> bool:
     return 4 * rows.distinct**2 * len(rows.columns) <= MOST_BYTES
 
 
-def build(rows: Rows) -> QueryTable:
-    """The table of Algorithm 1."""
-    found = atoms(rows)
+def build(rows: Rows, unit: int = UNIT) -> QueryTable:
+    """The table of Algorithm 1. unit: what each row sums to, where the rows are a part of others (see `repair`)."""
+    found = atoms(rows, unit)
     member = np.zeros((len(found), len(rows.columns)), dtype=bool)
     np.put_along_axis(member, found.taken.astype(np.int64), True, axis=1)
-    by_set, first = _equal_sets(member)
+    by_set, first = equal_sets(member)
     owner, items = np.nonzero(member[by_set[first]])
     offsets = np.searchsorted(owner, np.arange(len(first) + 1)).astype(np.int64)
     taken = np.ascontiguousarray(found.taken[by_set].T)
@@ -104,13 +104,13 @@ def build(rows: Rows) -> QueryTable:
     return QueryTable(rows, offsets, rows.columns[items], mass, starts, slots, weights, scheme=NAME)
 
 
-def atoms(rows: Rows) -> Atoms:
+def atoms(rows: Rows, unit: int = UNIT) -> Atoms:
     """Steps 1 and 2: the multisets with their masses, before sets are formed."""
     weights = rows.weights
     order = np.argsort(weights, axis=0, kind="stable")
     ranked = np.take_along_axis(weights, order, axis=0)
-    sigma = sum(units <= UNIT for units in lambda_units(rows, distinct=True))
-    delta = _delta(ranked, sigma)
+    sigma = sum(units <= unit for units in lambda_units(rows, distinct=True))
+    delta = _delta(ranked, sigma, unit)
     budget = np.maximum(weights - delta, 0)
     # An atom ends either its pair (l, x) or an entry of the budget.
     most = ranked.shape[1] * min(sigma + 1, len(ranked)) + np.count_nonzero(budget)
@@ -120,11 +120,11 @@ def atoms(rows: Rows) -> Atoms:
     return Atoms(order, sigma, delta, size[:found], source[:found], mass[:found], taken[:found], budget)
 
 
-def _delta(ranked: Integers, sigma: int) -> Integers:
-    """Numbers between ranks sigma and sigma + 1 that sum to UNIT, raised from the first source on."""
+def _delta(ranked: Integers, sigma: int, unit: int) -> Integers:
+    """Numbers between ranks sigma and sigma + 1 that sum to `unit`, raised from the first source on."""
     delta: Integers = ranked[sigma - 1].copy()
     if sigma < len(ranked):
-        missing = UNIT - int(delta.sum())
+        missing = unit - int(delta.sum())
         for x, room in enumerate((ranked[sigma] - delta).tolist()):
             raised = min(room, missing)
             delta[x] += raised
@@ -132,7 +132,7 @@ def _delta(ranked: Integers, sigma: int) -> Integers:
     return delta
 
 
-def _equal_sets(member: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
+def equal_sets(member: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
     """The rows of `member` by size and then by their elements, and where in this order each new set begins."""
     padded = np.zeros((len(member), -(-member.shape[1] // 64) * 64), dtype=bool)
     padded[:, : member.shape[1]] = member

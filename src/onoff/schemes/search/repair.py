@@ -1,9 +1,8 @@
 """Make less of "everything": where a proposal left rows with units to place, place them by Algorithm 1.
 
 A rebuilt table sends whatever its rows could not place to the query for everything possible, the dearest there is.
-But what they could not place is again a matrix of rows: the same number of units in each, so divided by it they are
-rows like any others, and Algorithm 1 has a table for these. Its queries, with masses scaled down, take the place of
-"everything"; one more rebuild makes the whole exact.
+But what they could not place is again a matrix of rows, the same number of units in each, and Algorithm 1 couples any
+such rows in integers. Its queries take the place of "everything":
 
     cost after  =  cost of what was placed  +  (part that was not) * (cost of Algorithm 1 for the rest)
 
@@ -14,9 +13,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from onoff.model.rows import UNIT, Rows, to_units
+from onoff.model.rows import UNIT, Integers, Rows
 from onoff.schemes import greedy
-from onoff.schemes.search.rebuild import rebuild
 from onoff.tables.table import QueryTable
 
 WORTH_REPAIRING = 2**-30
@@ -25,17 +23,35 @@ WORTH_REPAIRING = 2**-30
 
 def repaired(table: QueryTable) -> QueryTable:
     """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1."""
-    rows = table.rows
-    everything = tuple(rows.columns.tolist())
-    if (
-        table.queries[-1] != everything
-        or int(table.mass[-1]) < WORTH_REPAIRING * UNIT
-        or not greedy.fits_in_memory(rows)
-    ):
+    rows, units = table.rows, int(table.mass[-1])
+    everything = len(rows.columns) == int(table.offsets[-1] - table.offsets[-2])
+    if not everything or units < WORTH_REPAIRING * UNIT or not greedy.fits_in_memory(rows):
         return table
-    left = table.block(len(table) - 1)
-    rest = Rows.from_integers(np.stack([to_units(row) for row in left.tolist()]), rows.n, rows.columns)
-    spread = greedy.build(rest)
-    masses = np.concatenate([table.mass[:-1] / UNIT, spread.mass / UNIT * (int(table.mass[-1]) / UNIT)])
-    mended = rebuild(rows, [*table.queries[:-1], *spread.queries], masses)
+    left = Rows(rows.n, rows.columns, table.block(len(table) - 1), np.arange(rows.distinct))
+    mended = _together(rows, table, greedy.build(left, units))
     return min(table, mended, key=lambda one: one.exact_cost)
+
+
+def _together(rows: Rows, table: QueryTable, spread: QueryTable) -> QueryTable:
+    """The table with the queries of `spread` for its last one."""
+    cells = [_cells(table), _cells(spread)]
+    placed = cells[0][0] < len(table) - 1
+    query, row, source, weight = (
+        np.concatenate([one[placed], other]) for one, other in zip(cells[0], cells[1], strict=True)
+    )
+    query[np.count_nonzero(placed) :] += len(table) - 1
+    member = np.zeros((len(table) - 1 + len(spread), len(rows.columns)), dtype=bool)
+    member[query, np.searchsorted(rows.columns, source)] = True  # what no row takes need not be asked
+    by_set, first = greedy.equal_sets(member)
+    place = np.empty(len(member), dtype=np.int64)
+    place[by_set] = np.searchsorted(first, np.arange(len(member)), side="right") - 1
+    owner, items = np.nonzero(member[by_set[first]])
+    offsets = np.searchsorted(owner, np.arange(len(first) + 1)).astype(np.int64)
+    return QueryTable.from_csr(rows, offsets, rows.columns[items], place[query], row, source, weight)
+
+
+def _cells(table: QueryTable) -> tuple[Integers, Integers, Integers, Integers]:
+    """Query, row, source and weight of every cell."""
+    query = np.searchsorted(table.offsets, table.slots, side="right") - 1
+    row = np.repeat(np.arange(table.rows.distinct), np.diff(table.starts))
+    return query, row, table.items[table.slots], table.weights

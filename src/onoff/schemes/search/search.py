@@ -50,6 +50,8 @@ SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
 NEAR = 2e-3
 """Relative distance to the bound at which no table from races is tried: none comes so near."""
+RACING = 10**6
+"""Rows times sources of raced sets for each second of the budget."""
 LARGE = 200 * 200
 """Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
@@ -283,9 +285,12 @@ class Search:
         if self.rows.weights.size > LARGE:
             self._tell("Algorithm 1, as the last resort: ")
         self.offer(greedy.build(self.rows))
-        for tilt in transport.TILTS if greedy.fits_in_memory(self.rows) and cost > self.lower * (1 + NEAR) else ():
-            found = transport.raced(self.program.p, tilt, np.random.default_rng(0))
-            self.offer(self.made_of(found.sets, found.masses))
+        if greedy.fits_in_memory(self.rows) and cost > self.lower * (1 + NEAR):
+            work = self.rows.distinct * self.lower  # of the flows of a rebuild, for each race
+            most = int(np.clip(RACING * max(self.clock.budget, 2.0) / work, 50, transport.MOST_RACED))
+            for tilt in transport.TILTS:
+                found = transport.raced(self.program.p, tilt, np.random.default_rng(0), most)
+                self.offer(self.made_of(found.sets, found.masses))
 
     def table(self) -> QueryTable:
         """The cheapest of all tables met."""

@@ -40,7 +40,7 @@ class Transported:
     off: float
 
 
-def raced(p: Floats, tilt: float, rng: np.random.Generator) -> Transported:
+def raced(p: Floats, tilt: float, rng: np.random.Generator, most: int = MOST_RACED) -> Transported:
     """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself.
 
     Parameters
@@ -51,8 +51,10 @@ def raced(p: Floats, tilt: float, rng: np.random.Generator) -> Transported:
         How much small sets are preferred.
     rng
         Runs the races.
+    most
+        Races at most.
     """
-    sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], MOST_RACED)), rng), axis=0)
+    sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], most)), rng), axis=0)
     sizes = sets.sum(axis=1)
     lean = np.exp(-tilt * np.minimum(sizes - sizes.min(), 100))
     pool = Pool(p, sets, np.full((len(p), len(sets)), -1, dtype=np.int64), np.tile(lean, (len(p), 1)))
