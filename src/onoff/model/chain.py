@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidChain, UnknownSource
+from onoff.model.rounding import matrix_units
 from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, as_matrix, to_units
 from onoff.model.sources import Sources
 from onoff.model.sparse import checked_csr
@@ -34,6 +35,8 @@ LARGEST_DENSE = 20_000
 """Sources of a dense chain at most; more need a sparse one."""
 MOST_EXACT = 2**24
 """Rows times columns of a sparse chain up to which `possible_rows` are exact."""
+MANY_ENTRIES = 40_000
+"""Entries of dense rows from which they are rounded together."""
 DEFAULT_SMOOTHING = 0.1
 """What `fit` adds to every count: nothing is impossible, and rows with few observations hardly move."""
 
@@ -93,6 +96,10 @@ class MarkovChain(Sources):
     def rows(self, states: Iterable[int] | None = None) -> Rows:
         """The exact rows P_x for x in `states` (default: all), in that order."""
         chosen = range(self.n) if states is None else list(states)
+        if isinstance(self.transition, np.ndarray) and len(chosen) * self.n >= MANY_ENTRIES:
+            weights = matrix_units(self.transition[np.fromiter(chosen, dtype=np.int64)])
+            reached = np.flatnonzero(weights.any(axis=0))
+            return Rows.from_integers(weights[:, reached], self.n, reached)
         parts = [self.row_units(x) for x in chosen]
         columns = np.unique(np.concatenate([sources for sources, _ in parts]))
         weights = np.zeros((len(parts), len(columns)), dtype=np.int64)

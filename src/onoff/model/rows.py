@@ -316,8 +316,9 @@ def _has_fractions(rows: Sequence[Sequence[Any]]) -> bool:
 
 def _merge_equal(table: Integers) -> tuple[Integers, Integers]:
     """The distinct rows in order of first appearance, and which of them each row is."""
-    if len(table) == 1:
-        return table, np.zeros(1, dtype=np.int64)
+    mixed = table @ (2 * np.arange(table.shape[1]) + 1) ** 3  # equal for equal rows, whatever overflows
+    if len(np.unique(mixed)) == len(table):
+        return table, np.arange(len(table))
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first, kind="stable")
     rank = np.empty_like(order)
