@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from onoff.audit.client import Fault
@@ -11,6 +12,7 @@ from onoff.cli import run
 from onoff.client import Client
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
 from onoff.model.patterns import parse
 from onoff.server import running
 
@@ -123,3 +125,18 @@ def test_nobody_there(tmp_path, capsys):
     CHAIN.save(chain)
     assert run(["audit", "run", "http://127.0.0.1:9", "--chain", str(chain), "--sessions", "100"]) == 4
     assert "refused" in capsys.readouterr().err
+
+
+def test_the_command_with_a_model(server, tmp_path, capsys):
+    """Two types, each with a chain of its own; a filter hides one private request, so that is what is asked about."""
+    path = tmp_path / "model.npz"
+    contexts = [(), *((x,) for x in range(CHAIN.n))]
+    laws = np.random.default_rng(0).dirichlet(np.ones(CHAIN.n), size=(2, len(contexts)))
+    RequestModel(laws, contexts, names=CHAIN.names).save(path)
+    arguments = ["audit", "run", server.url, "--chain", str(path), "--scheme", "single", "--sessions", "100", "--json"]
+    assert run([*arguments, "--pattern", "ON OFF"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["breach"] is None
+    assert report["smallest"] > 0
+    assert run([*arguments, "--pattern", "ON ON OFF"]) == 3
+    assert "a pattern with one ON" in capsys.readouterr().err

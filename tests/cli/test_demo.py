@@ -7,8 +7,10 @@ import subprocess
 import sys
 from urllib.request import ProxyHandler, build_opener
 
+import numpy as np
 from tests.support.waiting import PATIENCE
 
+from onoff import RequestModel
 from onoff.cli import run
 from onoff.cli.demo import news_chain
 
@@ -62,6 +64,17 @@ def test_with_two_servers_the_table_has_a_column_for_each_and_says_what_they_kno
     assert "server 2 saw" in shown
     assert "told 0 bits" in shown
     assert "they would know every source that was wanted" in shown
+
+
+def test_the_demo_reads_the_sources_of_a_model(capsys, tmp_path):
+    contexts = [(), (0,), (1,), (2,)]
+    laws = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, len(contexts)))
+    RequestModel(laws, contexts, names=["left", "world", "right"]).save(tmp_path / "model.npz")
+    assert run(["demo", "--exit", "--scheme", "single", "--json", "--model", str(tmp_path / "model.npz")]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["sources"] == ["left", "world", "right"]
+    assert {step["wanted"] for step in shown["steps"]} <= {"left", "world", "right"}
+    assert sum(step["naive"] for step in shown["steps"]) > 0
 
 
 def test_the_demo_draws(capsys):

@@ -1,7 +1,7 @@
 """RequestModel: contexts and their steps, laws dense and sparse, files of both kinds, bad input by its place."""
 
 import json
-import time
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -148,14 +148,25 @@ def test_sparse_models_are_npz(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["m.npz"]
 
 
-def test_a_large_file_is_read_in_well_under_a_second(tmp_path):
+@pytest.mark.parametrize("name", ["m.npz", "m.json"])
+def test_reading_a_large_file_takes_few_steps(tmp_path, name):
+    """24 types x 307 contexts x 17 sources are 125,256 numbers: no call of a function for each."""
     model = model_of(17, 2, 24)
     assert len(model.contexts) == 307
-    for name in ("m.npz", "m.json"):
-        model.save(tmp_path / name)
-        begun = time.process_time()
-        assert load_model(tmp_path / name).digest() == model.digest()
-        assert time.process_time() - begun < 1
+    model.save(tmp_path / name)
+    assert load_model(tmp_path / name).digest() == model.digest()  # whatever is imported or compiled is at hand now
+    calls = 0
+
+    def count(frame, event, argument):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        load_model(tmp_path / name)
+    finally:
+        sys.setprofile(None)
+    assert 0 < calls < 24 * 307 * 17 / 5
 
 
 def test_chain_files_of_every_kind_are_still_chains(tmp_path):

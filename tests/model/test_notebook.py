@@ -62,3 +62,16 @@ def test_a_session_tells_how_much_is_hidden_and_not_what() -> None:
     sent = session.request("right", private=False)
     hidden = f"{len(sent)} hidden" if len(sent) > 1 else "nothing hidden"
     assert repr(session) == f"<Session: 3 sources, OFF, {hidden}>"
+
+
+def test_a_model_shows_what_follows_each_request() -> None:
+    """Two types of equal weight: what is shown is the mean of their laws after a single known request."""
+    contexts = [(), (0,), (1,), (2,), (0, 1)]
+    laws = np.array([[P[0], *P, [0.8, 0.1, 0.1]], [P[1], P[1], P[2], P[0], [0.1, 0.8, 0.1]]])
+    model = onoff.RequestModel(laws, contexts, names=NAMES, weights=[0.5, 0.5])
+    shown = model._repr_html_()
+    assert "<tr><th>&lt;centre&gt;</th><td>0.35</td><td>0.45</td><td>0.2</td></tr>" in shown
+    assert "2 types" in shown
+    drawn = model.plot().axes[0]
+    assert [tick.get_text() for tick in drawn.get_yticklabels()] == NAMES
+    assert np.allclose(drawn.images[0].get_array(), laws[:, 1:4].mean(axis=0))

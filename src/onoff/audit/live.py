@@ -27,7 +27,7 @@ from onoff.client import Client
 from onoff.client.exchange import Failure, Reply, Request, Transport
 from onoff.client.transport import Http
 from onoff.errors import InvalidInput
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session.cache import TableCache
 
@@ -76,7 +76,7 @@ class LiveUsers:
     """Makes users of the server at `url`, and keeps how long their steps took."""
 
     def __init__(
-        self, url: str, chain: MarkovChain, scheme: str = "auto", fault: Fault = Fault.NONE, at: int | None = None
+        self, url: str, chain: Model, scheme: str = "auto", fault: Fault = Fault.NONE, at: int | None = None
     ) -> None:
         if fault is not Fault.NONE and fault not in LIVE_FAULTS:
             raise InvalidInput(f"the fault {str(fault)!r} cannot be made over HTTP", hint=", ".join(LIVE_FAULTS))

@@ -32,7 +32,7 @@ import numpy as np
 from onoff.audit.attacker import Attack, attack
 from onoff.errors import InvalidInput
 from onoff.information import contingency, independence_g, p_value, pooled, smallest_leak
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session import Session
 from onoff.session.entropy import SystemEntropy
@@ -119,7 +119,7 @@ class SampledAudit:
 
 
 def collect(
-    chain: MarkovChain,
+    chain: Model,
     pattern: tuple[bool, ...],
     user: NewUser,
     sessions: int,

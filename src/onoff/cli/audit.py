@@ -74,7 +74,10 @@ def exact_command(
         if memory not in (None, "last-query"):
             raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
         if not isinstance(loaded, MarkovChain):
-            raise InvalidInput("--client and --sessions take a chain", hint="audit a model without them")
+            raise InvalidInput(
+                "--client and --sessions take a chain: with a model a fault is one more private request",
+                hint="audit a model without them, or by `onoff audit run` and `onoff audit traces`",
+            )
         if sessions is None:
             return _client(loaded, scheme, statuses, json, html, what)
         with progress("sessions", sessions) as done:

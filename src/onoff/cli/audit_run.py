@@ -15,7 +15,7 @@ from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, j
 from onoff.cli.audit import Html, PatternOption
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel, load_model
 from onoff.model.patterns import parse
 
 LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
@@ -26,7 +26,7 @@ def run_command(
     url: str,
     /,
     *,
-    chain: Annotated[Path, Parameter(help="The chain of the client; its names must be the server's.")],
+    chain: Annotated[Path, Parameter(help="The chain or model of the client; its names must be the server's.")],
     pattern: PatternOption = "ON OFF OFF",
     scheme: str = "auto",
     sessions: Annotated[
@@ -48,9 +48,14 @@ def run_command(
     """
     if fault not in ("none", *LIVE_FAULTS):
         raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
-    loaded, statuses = MarkovChain.load(chain), parse(pattern)
+    loaded, statuses = load_model(chain), parse(pattern)
     if True not in statuses:
         raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
+    if isinstance(loaded, RequestModel) and statuses.count(True) > 1:
+        raise InvalidInput(
+            f"a model hides the last private request, and the pattern has {statuses.count(True)}",
+            hint="give a pattern with one ON; `onoff audit exact --hide` and `onoff audit traces` judge older ones",
+        )
     if fault != "none" and not 0 <= at < len(statuses):
         raise InvalidInput(f"no step {at} to make a fault at", hint=f"the pattern has steps 0 to {len(statuses) - 1}")
     users = LiveUsers(url, loaded, scheme, Fault(fault), at)

@@ -34,6 +34,7 @@ from onoff.cli.output import Json, emit, table
 from onoff.client.mirrored import fetch_edition_of
 from onoff.errors import MissingExtra
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model, load_model
 from onoff.model.patterns import parse
 from onoff.system.listening import check_port
 
@@ -60,12 +61,17 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "local": ("The market moves to the square", "A tree is planted", "Library open on Sundays"),
     "opinion": ("In favour of doing less", "On the use of waiting", "Why the queue is fair"),
 }
+OTHER_TITLES = ("The morning edition", "What changed since", "More of the same")
+"""Of sources that are not the demo's own."""
 FAVOUR = (5.0, 4, 3, 2, 2, 4, 2, 3, 2, 3, 2, 2)
 SUBJECTS = (0, 0, 0, 1, 1, 2, 2, 1, 2, 1, 2, 0)
 
 
 def demo_command(
     *,
+    model: Annotated[
+        Path | None, Parameter(help="A chain or model file: its sources take the place of the dozen of the demo.")
+    ] = None,
     scheme: str = "auto",
     seed: Annotated[int, Parameter(help="For the scripted reader; queries draw from the system.")] = 7,
     servers: Annotated[
@@ -83,16 +89,17 @@ def demo_command(
     browser: Annotated[bool, Parameter(negative="--no-browser", help="Open the page.")] = True,
     json: Json = False,
 ) -> None:
-    """Watch a reader of a dozen news sources switch privacy ON and OFF, and see what the server sees.
+    """Watch a reader of a dozen news sources, or those of a model, switch privacy, and see what the server sees.
 
     ```console
     onoff demo
     onoff demo --servers 2
+    onoff demo --model model.npz
     onoff demo --exit --scheme greedy --json
     ```
     """
     check_port(port)
-    chain = news_chain()
+    chain = news_chain() if model is None else load_model(model)
     statuses = parse(PATTERN)
     wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
     with everything_running(chain, scheme, port, servers=servers, mirror=mirror) as address:
@@ -130,7 +137,7 @@ def news_chain() -> MarkovChain:
 
 @contextlib.contextmanager
 def everything_running(
-    chain: MarkovChain, scheme: str, port: int, *, servers: int = 1, mirror: bool = True
+    chain: Model, scheme: str, port: int, *, servers: int = 1, mirror: bool = True
 ) -> Iterator[Address]:
     """Servers whose messages change, and a gateway before them; thrown away at the end of the block.
 
@@ -152,14 +159,14 @@ def everything_running(
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onoff-demo-")))
-        first = {name: edition(name, 1) for name in SOURCES}
+        first = {name: edition(name, 1) for name in chain.names}
         leader = stack.enter_context(running_server(first, store=folder / "messages.db"))
         urls = [leader.url]
         for number in range(1, servers):
             follower = running_server([], store=folder / f"follower-{number}.db", follow=leader.url)
             urls.append(stack.enter_context(follower).url)
         _wait_for_followers(urls)
-        stack.enter_context(_publishing(leader))
+        stack.enter_context(_publishing(leader, chain.names))
         refresh = INTERVAL if mirror else None
         engine = Engine(urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh, about=ABOUT)
         yield stack.enter_context(running_gateway(engine, port=port))
@@ -173,19 +180,19 @@ def _wait_for_followers(urls: list[str]) -> None:
 
 def edition(name: str, number: int) -> bytes:
     """One edition of a source."""
-    titles = SOURCES[name]
+    titles = SOURCES.get(name, OTHER_TITLES)
     rest = "\n".join(f"· {titles[(number + k) % len(titles)]}" for k in range(1, len(titles)))
     return f"{titles[number % len(titles)]}\n\n{name.capitalize()}, edition {number}. Also today:\n{rest}\n".encode()
 
 
 @contextlib.contextmanager
-def _publishing(server: Running) -> Iterator[None]:
+def _publishing(server: Running, names: tuple[str, ...]) -> Iterator[None]:
     """Sources publish in turn until the block ends."""
     over = threading.Event()
 
     def publish() -> None:
         for number in itertools.count(2):
-            for name in SOURCES:
+            for name in names:
                 if over.wait(NEW_EDITION_SECONDS):
                     return
                 server.publish(name, edition(name, number))
@@ -264,7 +271,7 @@ def _keep_serving(address: Address, *, browser: bool) -> None:
 # -- what is shown -----------------------------------------------------------------------------------------
 
 
-def _steps_table(chain: MarkovChain, steps: list[dict[str, Any]]) -> Any:
+def _steps_table(chain: Model, steps: list[dict[str, Any]]) -> Any:
     lines = [
         (
             step["t"],
@@ -285,13 +292,13 @@ def _who(steps: list[dict[str, Any]]) -> list[str]:
     return ["the server saw"] if count == 1 else [f"server {place + 1} saw" for place in range(count)]
 
 
-def _seen_text(chain: MarkovChain, step: dict[str, Any], seen: list[str]) -> str:
+def _seen_text(chain: Model, step: dict[str, Any], seen: list[str]) -> str:
     if step["mirror"]:
         return "nothing (mirror)"
     return "everything" if len(seen) == chain.n else ", ".join(seen) or "an empty set"
 
 
-def _strips(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
+def _strips(chain: Model, steps: list[dict[str, Any]]) -> Iterator[Text]:
     """A picture of what each server saw."""
     width = max(len(name) for name in chain.names)
     for place, who in enumerate(_who(steps)):
@@ -302,7 +309,7 @@ def _strips(chain: MarkovChain, steps: list[dict[str, Any]]) -> Iterator[Text]:
             yield Text(name.rjust(width) + "  " + "".join(cells))
 
 
-def _sum(chain: MarkovChain, steps: list[dict[str, Any]], received: int) -> str:
+def _sum(chain: Model, steps: list[dict[str, Any]], received: int) -> str:
     asked = [step for step in steps if not step["mirror"]]
     total = sum(step["cost"] for step in asked)
     known = [step["bits"] for step in steps if step["bits"] is not None]

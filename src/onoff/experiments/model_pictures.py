@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onoff.figures import new_figure, transition_figure
+from onoff.figures import new_figure
 from onoff.model.contexts import RequestModel
+from onoff.model.notebook import model_figure
 from onoff.model.rows import Floats
 
 if TYPE_CHECKING:
@@ -25,9 +26,7 @@ def model_figures(model: RequestModel) -> dict[str, Figure]:
     found = {}
     if model.n <= MOST_DRAWN_LAWS:
         found["types"] = types_figure(model)
-        singles = [model.tree.number((x,)) for x in range(model.n)]
-        rows = [model.weights @ np.stack([model.law(z, c or 0) for z in range(model.types)]) for c in singles]
-        found["transition"] = transition_figure(np.stack(rows), model.names)
+        found["transition"] = model_figure(model)
     tried = model.about.get("model", model.about).get("tried")
     if tried:
         found["tried"] = tried_figure(tried)

@@ -32,6 +32,7 @@ from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, to_units
 from onoff.model.sources import Sources
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
     from scipy.sparse import csr_matrix
 
 
@@ -118,6 +119,17 @@ class RequestModel(Sources):
     def __repr__(self) -> str:
         size = f"{self.n} sources, {self.types} types, {len(self.contexts)} contexts of order {self.order}"
         return f"<RequestModel: {size}, {'sparse' if self.is_sparse else 'dense'}>"
+
+    def _repr_html_(self) -> str:
+        from onoff.model.notebook import model_html
+
+        return model_html(self)
+
+    def plot(self) -> Figure:
+        """What follows each request where only that one is known, as a heat map, a matplotlib figure."""
+        from onoff.model.notebook import model_figure
+
+        return model_figure(self)
 
     def as_chain(self) -> MarkovChain | None:
         """The same as a MarkovChain where it is one: one type, first order, every source a context."""

@@ -36,6 +36,10 @@ PARTS = ("data", "indices", "indptr", "shape", "format", "_is_array", "names", "
 """The arrays of a sparse file: those of scipy.sparse.save_npz, and ours."""
 ENCODING = "utf-8-sig"
 """UTF-8, with or without the mark that spreadsheets and editors of Windows put at the beginning."""
+CHAINS_ONLY = (
+    "this needs a first-order chain; for a model, `onoff simulate` says what it costs, `onoff audit exact` and "
+    "`onoff audit traces` what it gives away"
+)
 MATRIX = "a CSV file holds a square matrix of numbers and no heading"
 
 
@@ -43,7 +47,7 @@ def read_chain(path: Path, largest: int) -> dict[str, Any]:
     """The arguments of MarkovChain that a file holds. Raises InvalidChain with the place of the fault in the file."""
     found = read_file(path, largest)
     if "transition" not in found:
-        raise InvalidChain("a model of several types or orders, not a chain", hint="this needs a first-order chain")
+        raise InvalidChain("a model of several types or orders, not a chain", hint=CHAINS_ONLY)
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a chain, its bounds and other results show of themselves in a notebook: HTML tables and figures.
+"""What a chain, a model, bounds and other results show of themselves in a notebook: HTML tables and figures.
 
 Nothing is loaded from elsewhere and names are escaped. Of what is large a corner is shown, and how much is not.
 """
@@ -9,13 +9,17 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from onoff import figures
+from onoff.model.rows import Floats
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from onoff.model.bounds import Bounds
     from onoff.model.chain import MarkovChain
+    from onoff.model.contexts import RequestModel
 
 MOST_NOTEBOOK_CELLS = 12
 """Rows and columns of a table in a notebook at most."""
@@ -83,6 +87,27 @@ def bounds_figure(found: Bounds) -> Figure:
     axes.tick_params(axis="x", labelsize=8)
     axes.set_ylabel("expected messages")
     return figure
+
+
+def after_one(model: RequestModel, sources: int) -> Floats:
+    """The law of the next request where the last one is all that is known, over all types; for the first `sources`."""
+    singles = [model.tree.number((x,)) or 0 for x in range(sources)]
+    return np.stack([model.weights @ np.stack([model.law(z, c) for z in range(model.types)]) for c in singles])
+
+
+def model_html(model: RequestModel) -> str:
+    """What follows each request, where only that one is known; or its first sources."""
+    shown = model.names[:MOST_NOTEBOOK_CELLS]
+    laws = after_one(model, len(shown))[:, : len(shown)].tolist()
+    rest = f"The first {len(shown)} of {model.n} sources. " if model.n > len(shown) else ""
+    rest += "Where more than the last request is known, and who asks, the laws are sharper."
+    lines = [[name, *law] for name, law in zip(shown, laws, strict=True)]
+    return html_table(f"{model!r}: from each source to each", ["", *shown], lines, rest)
+
+
+def model_figure(model: RequestModel) -> Figure:
+    """What follows each request where only that one is known, as a heat map."""
+    return figures.transition_figure(after_one(model, model.n), model.names)
 
 
 def chain_figure(chain: MarkovChain) -> Figure:
