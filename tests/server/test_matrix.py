@@ -81,6 +81,18 @@ def test_an_edition_of_the_past_is_summed_as_it_was(monkeypatch, way, servers):
         assert made.sums([query]) == [plain(old, query, servers)]
 
 
+@pytest.mark.parametrize("way", ["grouped", "alone", "compiled"])
+@pytest.mark.parametrize("servers", [2, 3, 7])
+def test_an_edition_whose_messages_were_longer_is_summed_as_it_was(monkeypatch, way, servers):
+    go(monkeypatch, way)
+    rng = random.Random(servers)
+    now = frames_of(rng, 20, 40)
+    longer = {4: rng.randbytes(700), 9: rng.randbytes(300)}
+    then = [longer.get(at, row) for at, row in enumerate(now)]
+    query = wanted_of(rng, 20, servers, 700, longer)
+    assert Matrix(now).sums([query]) == [plain(then, query, servers)]
+
+
 def test_a_row_that_does_not_fit_is_refused():
     made = Matrix([b"x" * 10])
     made.replace({0: b"y" * made.width})

@@ -115,8 +115,9 @@ class Matrix:
         for block in range(self._blocks):
             for plan in plans:
                 rows = plan.rows[plan.starts[block] : plan.starts[block + 1]]
-                if len(rows):
-                    add(totals[plan.number], rows, plan.column)
+                total = totals[plan.number][: max(0, self._stride - plan.column)]  # an old edition may be wider
+                if len(rows) and len(total):
+                    add(total, rows, plan.column)
         for total, query in zip(totals, wanted, strict=True):
             self._put_back(total, query)
         return [total.tobytes() for total in totals]
@@ -165,9 +166,9 @@ class Matrix:
         for at, row in query.past.items():
             if entry := query.vector[at]:
                 start = (entry - 1) * query.length
-                total ^= self.row(at)[start : start + query.length]
-                chunk = row[start : start + query.length]
-                total[: len(chunk)] ^= np.frombuffer(chunk, np.uint8)
+                for chunk in (self.row(at), np.frombuffer(row, np.uint8)):
+                    part = chunk[start : start + query.length]
+                    total[: len(part)] ^= part
 
 
 @kernel
