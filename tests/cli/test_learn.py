@@ -47,7 +47,7 @@ def test_the_text_is_for_people(tmp_path, capsys):
     assert "30 users, 150 requests, 2 sources, 120 transitions" in caught.out
     assert "held out" in caught.out
     assert "Written to" in caught.out
-    assert "1 lines could not be read; line 31" in caught.err
+    assert "lines that could not be read: 1; line 31" in caught.err
 
 
 def test_sources_come_from_a_file(tmp_path, capsys):
@@ -154,4 +154,4 @@ def test_a_file_that_is_not_there_is_named_before_its_format_is_guessed(tmp_path
 def test_a_bad_time_is_told_even_where_nothing_can_be_learnt(tmp_path, capsys):
     (tmp_path / "t.csv").write_text("user,source,time\nu,a,yesterday\nu,b,3\n")
     assert run(["learn", str(tmp_path / "t.csv")]) == 3
-    assert "1 lines could not be read; line 2: 'yesterday' is not a time" in capsys.readouterr().err
+    assert "lines that could not be read: 1; line 2: 'yesterday' is not a time" in capsys.readouterr().err

@@ -114,7 +114,7 @@ def learn_command(
             )
     finally:  # where nothing can be learnt, this is often why
         if opened.broken:
-            print(f"onoff: {opened.broken} lines could not be read; line {opened.first_broken}", file=sys.stderr)
+            print(f"onoff: lines that could not be read: {opened.broken}; line {opened.first_broken}", file=sys.stderr)
     if include_private and opened.marked:
         print(f"onoff: {INCLUDED}", file=sys.stderr)
     elif not opened.marked:

@@ -52,7 +52,7 @@ def model_command(
 
     def show(console: Console) -> None:
         console.print(f"{output}: {made.n} sources, template {template}", markup=False)
-        console.print(f"The first request after a private one will cost {cost:.4g} messages of {made.n}, at least.")
+        console.print(f"The first request after a private one will cost {cost:.4g} of {made.n} messages, at least.")
         console.print(GUESS)
 
     emit(data, json, show)
