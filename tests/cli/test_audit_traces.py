@@ -8,8 +8,12 @@ from tests.audit.test_observer import model_of
 
 from onoff.audit.measured import measured_of, save_measured, zero_in_words
 from onoff.cli import run
+from onoff.cli.audit_traces import TABLE_SECONDS, table_options
 from onoff.errors import InvalidInput
+from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel, load_model
+from onoff.schemes import SCHEMES
+from onoff.session import Session
 
 NAMES = ("news", "sport", "health")
 
@@ -133,3 +137,11 @@ def test_a_model_is_audited_exactly(files, capsys):
     assert "Older ones show through the type" in capsys.readouterr().out
     assert run(["audit", "exact", str(files / "model.npz"), "--client"]) == 3
     assert "take a chain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_readers_do_not_wait_for_tables_that_look_ahead(scheme):
+    """With `auto` a chain of 17 sources stood still at the first readers for minutes."""
+    tables = Session(MarkovChain([[0.7, 0.3], [0.4, 0.6]]), scheme, **table_options(scheme)).tables
+    assert not tables.look_ahead
+    assert (tables.budget(lasting=True) or 0) <= TABLE_SECONDS
