@@ -23,7 +23,8 @@ def bound(line: str) -> dict[str, Any]:
 
 def options_of(found: Any) -> list[str]:
     parameters = inspect.signature(found.default_command).parameters
-    return [option for option in OPTIONS if option.replace("-", "_") in parameters]
+    named = [option for option in OPTIONS if option.replace("-", "_") in parameters]
+    return [option for option in named if not isinstance(parameters[option.replace("-", "_")].default, bool)]
 
 
 EVERY = [(path, found, option) for path, found in commands() for option in options_of(found)]
@@ -42,6 +43,12 @@ def test_every_command_takes_every_variable(
             (given,) = given
         assert str(given) == (VALUES[option] if without is None else str(without)), line
         monkeypatch.undo()
+
+
+def test_a_switch_of_the_same_name_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ONOFF_MIRROR", "/the/path/of/a.mirror")
+    assert bound("onoff demo").get("mirror") is None
+    assert bound("onoff demo --no-mirror")["mirror"] is False
 
 
 def test_the_list_is_not_empty() -> None:

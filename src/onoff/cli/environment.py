@@ -1,4 +1,4 @@
-"""Variables that stand for options, alike for every command that has the option.
+"""Environment variables for options, the same for every command that has the option.
 
     ONOFF_SERVER      --server         ONOFF_CHAIN       the chain, whether it is an option or an argument
     ONOFF_JOURNAL     --journal        ONOFF_MIRROR      --mirror
@@ -36,7 +36,7 @@ def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) 
         What was given, which is added to.
     """
     for argument in arguments:
-        if argument.tokens:
+        if argument.tokens or argument.hint is bool:  # a switch of the same name, such as `demo --mirror`
             continue
         names = {name.removeprefix("--").lower().replace("_", "-") for name in argument.names}
         for option in names.intersection(OPTIONS):

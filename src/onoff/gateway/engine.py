@@ -226,7 +226,7 @@ class Engine:
             if expected is not None and expected != stands:
                 word = "ON" if stands else "OFF"
                 raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
-            return stands or self.always_private
+            return stands
 
         return self.jobs.submit(self._index(source), key, private)
 
@@ -285,7 +285,9 @@ class Engine:
             else:
                 return self._read_mirror(job)
         assert self._client is not None
-        return self._client.retry() if job.again else self._client.get(self.names[job.wanted], private=job.private)
+        if job.again:
+            return self._client.retry()
+        return self._client.get(self.names[job.wanted], private=job.private or self.always_private)
 
     def _read_mirror(self, job: Job) -> Message:
         assert self.refresher is not None
