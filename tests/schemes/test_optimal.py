@@ -359,3 +359,22 @@ def test_the_bound_of_the_small_diagonal_is_2_minus_lambda_1(n):
 def test_powers_of_ring_and_grid_meet_their_lower_bound(k):
     for matrix in (families.ring(20), families.grid(5, 5)):
         proven_optimal(design(np.linalg.matrix_power(matrix, k), "optimal"))
+
+
+SYMMETRIC = {
+    "torus 6": (lambda: families.torus(6), 10),
+    "torus 7": (lambda: families.torus(7), 14),
+    "torus 10 that stays": (lambda: families.torus(10, 0.2), 20),
+    "Paley 31": (lambda: families.paley(31), 4),
+    "plane of order 5": (lambda: families.plane(5), 6),
+    "hypercube 6": (lambda: families.hypercube(6), 14),
+}
+
+
+@pytest.mark.parametrize("name", SYMMETRIC)
+def test_rows_with_symmetries_are_solved_outright(name):
+    make, cost = SYMMETRIC[name]
+    table = design(make(), "optimal", budget=30.0)
+    proven_optimal(table)
+    assert table.cost == pytest.approx(cost, abs=1e-6)
+    assert table.details["rounds"] == 0  # no round of the program without symmetries

@@ -160,7 +160,7 @@ def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[
 
 
 def _what_proves(built: Any) -> str | None:
-    """The kind of certificate: the name of a simple bound, "sets" or "rows"; None for a race, which has none."""
+    """The kind of certificate, by name for a simple bound; None for a race, which has none."""
     proof = built.certificate if isinstance(built, QueryTable) else None
     if proof is None:
         return None

@@ -8,6 +8,11 @@ the same seed gives the same chain; nothing here is used for real queries.
     zipf            every row a Zipf law over its own order of the sources
     browsing        stay, or jump to a popular source: what logs of a news site look like
     ring, grid      lazy walks on a cycle and on a rectangle: what locations look like
+    torus           the same on a square whose edges are joined
+    hypercube       lazy walks that change one of d bits
+    paley           u moves to u + any square modulo a prime
+    plane           the lines of a projective plane of prime order, uniform on their points
+    equal_masses    a few random successors for each source, all alike
     small_diagonal  nearly equal rows that avoid the present source; there the bound is 2 - lam_1
     out_degree      a few random successors for each source
     k_subsets       rows uniform on all k-subsets of [N]: optimum N - k + 1, outer bound only N / k
@@ -114,6 +119,38 @@ def grid(height: int, width: int, stay: float = 0.2) -> Floats:
         for other in inside:
             matrix[cell, other] = (1 - stay) / len(inside)
     return matrix
+
+
+def torus(side: int, stay: float = 0.0) -> Floats:
+    """The lazy walk on a square of side * side cells whose opposite edges are joined."""
+    around = ring(side, 0.0)
+    here = np.eye(side)
+    return stay * np.eye(side * side) + (1 - stay) / 2 * (np.kron(around, here) + np.kron(here, around))
+
+
+def hypercube(d: int, stay: float = 0.0) -> Floats:
+    """The lazy walk on d bits: stay, or change any one of them alike."""
+    one_bit = np.bitwise_count(np.arange(2**d)[:, None] ^ np.arange(2**d)) == 1
+    return np.asarray(stay * np.eye(2**d) + (1 - stay) / d * one_bit, dtype=np.float64)
+
+
+def paley(q: int, noise: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
+    """From u to u + any non-zero square modulo the prime q, mixed with a part `noise` of rows from Dirichlet(1)."""
+    squares = np.zeros(q, dtype=bool)
+    squares[np.arange(1, q) ** 2 % q] = True
+    matrix = _normalised(squares[(np.arange(q) - np.arange(q)[:, None]) % q].astype(np.float64))
+    return matrix if rng is None else _normalised((1 - noise) * matrix + noise * dirichlet(q, 1.0, rng))
+
+
+def plane(q: int) -> Floats:
+    """A row for each line of the projective plane over the integers modulo the prime q, uniform on its points."""
+    points = np.array([(1, a, b) for a in range(q) for b in range(q)] + [(0, 1, a) for a in range(q)] + [(0, 0, 1)])
+    return _normalised((points @ points.T % q == 0).astype(np.float64))
+
+
+def equal_masses(n: int, degree: int, rng: np.random.Generator) -> Floats:
+    """`degree` random successors for each source, all alike."""
+    return _normalised((out_degree(n, degree, rng) > 0).astype(np.float64))
 
 
 def small_diagonal(n: int, rng: np.random.Generator, shrink: float = 0.05) -> Floats:

@@ -4,9 +4,11 @@ Setting
     Y       a random set with X in Y always, independent of U;  OPT the least E|Y|
     low(A)  the smallest p(A|u) over the rows u
 
-Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Three kinds of proof:
+Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Five kinds of proof:
 
 SimpleBound     a theorem of `onoff.model.bounds`: only numbers have to be added up.
+HittingBound    Y meets the support of every row, so |Y| >= h where no set of fewer than h sources does.
+PartsBound      rows dealt into parts that have no source in common, each with a proof: Y holds what each part needs.
 SetCertificate  t and weights y_A >= 0 on sets A of sources. If for every non-empty set S
 
                     t - sum of y_A over A that contain S  <=  |S|                                          (*)
@@ -34,6 +36,7 @@ RowCertificate  phi_u(x) for some rows u. If for every way in which these rows t
 (**)  Rows that take the same source are a block, so the largest left side is a partition of the rows into blocks, each
       worth max over x of the sum of phi_u(x) over its rows, less 1: a dynamic program over subsets of rows. Where
       there are few sources, by looking at every set of them instead.
+hits  by looking at every set of fewer than h sources (see `hitting`).
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidTable
+from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import UNIT, Integers, Rows, exact_sum
 from onoff.system.kernels import kernel
 
@@ -112,7 +116,26 @@ class RowCertificate:
         return Fraction(total, self.scale * UNIT)
 
 
-Certificate: TypeAlias = SimpleBound | SetCertificate | RowCertificate
+@dataclass(frozen=True)
+class HittingBound:
+    """Every set that meets the support of every row holds so many sources."""
+
+    least: int
+
+    def bound(self, rows: Rows) -> Fraction:
+        """What is proved for these rows, if it is so."""
+        return Fraction(self.least)
+
+
+@dataclass(frozen=True)
+class PartsBound:
+    """For each part, a list of distinct rows, the certificate of these rows alone."""
+
+    parts: tuple[tuple[int, ...], ...]
+    proofs: tuple[Certificate, ...]
+
+
+Certificate: TypeAlias = "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate"
 
 
 def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
@@ -123,6 +146,11 @@ def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
     match certificate:
         case SimpleBound(name, source):
             return Fraction(simple_units(rows, name, source), UNIT)
+        case PartsBound(parts, proofs):
+            alone = zip(_parts(rows, parts, proofs), proofs, strict=True)
+            return sum((check_certificate(some, proof) for some, proof in alone), Fraction(0))
+        case HittingBound():
+            _check_hits(rows, certificate)
         case SetCertificate():
             _check_sets(rows, certificate)
         case RowCertificate():
@@ -182,6 +210,29 @@ def _pair_sums(weights):  # type: ignore[no-untyped-def]
                 low[at] += least & (2**31 - 1)
                 high[at] += least >> 31
     return low, high
+
+
+# -- hits and parts ----------------------------------------------------------------------------------------
+
+
+def _check_hits(rows: Rows, certificate: HittingBound) -> None:
+    held = no_fewer_than(rows.weights > 0, certificate.least)
+    if held is None:
+        raise InvalidTable("there are too many sets for the certificate to be checked")
+    if not held:
+        raise InvalidTable(f"fewer than {certificate.least} sources meet every row")
+
+
+def _parts(rows: Rows, parts: Sequence[tuple[int, ...]], proofs: Sequence[Certificate]) -> list[Rows]:
+    """The rows of each part alone. Raises InvalidTable where they are no parts, or share a source."""
+    if len(parts) != len(proofs) or not all(part and _ascending(part, rows.distinct) for part in parts):
+        raise InvalidTable("a part of the certificate is not a list of rows in ascending order, or has no proof")
+    if any(isinstance(proof, PartsBound) for proof in proofs):
+        raise InvalidTable("a part of the certificate has parts")
+    alone = [rows.part(part) for part in parts]
+    if len(set().union(*(some.columns.tolist() for some in alone))) < sum(len(some.columns) for some in alone):
+        raise InvalidTable("two parts of the certificate have a source in common")
+    return alone
 
 
 # -- sets --------------------------------------------------------------------------------------------------
@@ -385,6 +436,10 @@ def to_json(certificate: Certificate) -> dict[str, Any]:
     match certificate:
         case SimpleBound(name, source):
             return {"kind": "simple", "name": name, "source": source}
+        case HittingBound():
+            kind = "hits"
+        case PartsBound(parts, proofs):
+            return {"kind": "parts", "parts": parts, "proofs": [to_json(proof) for proof in proofs]}
         case SetCertificate():
             kind = "sets"
         case RowCertificate():
@@ -400,6 +455,10 @@ def from_json(given: Any) -> Certificate:
         if kind == "simple" and isinstance(fields["name"], str):
             source = fields["source"]
             return SimpleBound(fields["name"], None if source is None else _whole(source))
+        if kind == "hits":
+            return HittingBound(_whole(fields["least"]))
+        if kind == "parts":
+            return PartsBound(_lists(fields["parts"]), tuple(from_json(proof) for proof in fields["proofs"]))
         if kind == "sets":
             return SetCertificate(
                 t=_whole(fields["t"]),

@@ -125,6 +125,10 @@ class Rows:
         """Whether each distinct row can reach the column beside it."""
         return np.asarray(self.weights[row, column] > 0)
 
+    def part(self, distinct: Sequence[int]) -> Rows:
+        """Some of the distinct rows alone, on the columns that they reach."""
+        return Rows.from_integers(self.weights[list(distinct)], self.n, self.columns)
+
     def probabilities(self) -> Floats:
         """The distinct rows as floats, on the reached columns."""
         return self.weights / UNIT

@@ -17,15 +17,17 @@ seconds to a minute; the program is where the time goes. Deterministic for a giv
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import SimpleBound, check_certificate
+from onoff.model.certificate import PartsBound, SimpleBound, check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search import ahead, blocks, proofs
 from onoff.schemes.search.clock import SearchClock, Stop, never
+from onoff.schemes.search.parts import joined, parts_of
 from onoff.schemes.search.pricing import ALL_SETS_PRICED
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
@@ -78,6 +80,17 @@ def build(
     outright = _outright(rows, few, clock)
     if outright is not None and future is None:
         return outright
+    parts = parts_of(rows) if future is None else []
+    if len(parts) > 1:
+        alone = [rows.part(part) for part in parts]
+        shares = [budget * one.weights.size / sum(some.weights.size for some in alone) for one in alone]
+        options: Any = {"gap": gap, "seed": seed, "progress": progress, "stop": stop}
+        tables = [build(one, budget=share, **options) for one, share in zip(alone, shares, strict=True)]
+        proof = PartsBound(tuple(parts), tuple(table.certificate or SimpleBound("outer") for table in tables))
+        together = joined(rows, tables).labelled(certificate=proof)
+        if not together.optimal and greedy.fits_in_memory(rows):
+            together = min(together, greedy.build(rows), key=lambda table: table.exact_cost)
+        return together.labelled(scheme=NAME, certificate=proof, details=_summed(tables))
     search = Search(rows, clock, gap, np.random.default_rng(seed), progress)
     if outright is None:
         search.run(only_table=future is None)
@@ -89,6 +102,12 @@ def build(
     if future is not None:
         table = ahead.look_ahead(search, table, SuccessorCost(rows, future))
     return table.labelled(scheme=NAME, certificate=search.proof, details=search.details())
+
+
+def _summed(tables: list[QueryTable]) -> dict[str, float]:
+    """What the searches for the parts have to say, added up."""
+    names = {name for table in tables for name in table.details}
+    return {name: sum(table.details.get(name, 0) for table in tables) for name in sorted(names)}
 
 
 def _plain(rows: Rows) -> QueryTable:

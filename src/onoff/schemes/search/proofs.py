@@ -2,6 +2,7 @@
 
 from_tree      the duals of the Hall program, and the tree of `branching` that bounds what any set gains by them
 from_coupling  the duals of a program over couplings of rows
+from_supports  no duals: how many sources it takes to meet the support of every row
 best           the first of some certificates that the checker accepts, by what they claim
 
 Rounding. Each y is rounded down to units, so that no inequality is missed but for t; then t is lowered by the most that
@@ -20,6 +21,7 @@ from onoff.model.certificate import (
     LEAF,
     SCALE,
     Certificate,
+    HittingBound,
     RowCertificate,
     SetCertificate,
     SimpleBound,
@@ -27,6 +29,7 @@ from onoff.model.certificate import (
     leaf_bound,
     row_excess,
 )
+from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.branching import Tree
 from onoff.schemes.search.pricing import Duals
@@ -88,6 +91,15 @@ def from_coupling(phi: Floats) -> RowCertificate:
     units = np.clip(np.floor(phi * SCALE), -LARGEST, LARGEST).astype(np.int64)
     less = -(-max(row_excess(units, SCALE), 0) // len(units))
     return RowCertificate(tuple(range(len(units))), tuple(map(tuple, (units - less).tolist())))
+
+
+def from_supports(rows: Rows, most_steps: int) -> HittingBound:
+    """The largest number of sources that so many steps prove to be needed for the supports."""
+    supports = rows.weights > 0
+    least = 1
+    while no_fewer_than(supports, least + 1, most_steps):
+        least += 1
+    return HittingBound(least)
 
 
 def best(rows: Rows, certificates: Iterable[Certificate]) -> Certificate:

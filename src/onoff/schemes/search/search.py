@@ -1,9 +1,11 @@
 """The search for the optimum: the program, the cheapest table and the best proof so far.
 
-1. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
-2. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
+1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
+   over orbits (see `orbits`), which gives a table.
+2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
+3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
-3. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
+4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
    pricing of the most promising duals says how far the best table may be off.
 
 Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
@@ -16,22 +18,26 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check_certificate
+from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound, check_certificate
+from onoff.model.hitting import MOST_NODES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import breeding, proofs, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
+from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
+from onoff.schemes.search.symmetry import symmetries
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
 
 MET = OPTIMAL_GAP / 10
@@ -52,6 +58,14 @@ NEAR = 2e-3
 """Relative distance to the bound at which no table from races is tried: none comes so near."""
 RACING = 10**6
 """Rows times sources of raced sets for each second of the budget."""
+STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_NODES
+"""Sets looked at for a bound by the supports, at first and where there is a table that may be optimal."""
+STEPS_A_SECOND = 5 * 10**6
+"""Sets looked at in a second, compiled, on a slow machine."""
+FOR_SYMMETRIES, MANY_ORBITS = 0.5, 150
+"""The part of the time for the program over orbits; from so many sources on, all of it but what is kept for proofs."""
+WORTH_FOLDING = 0.3
+"""Orbits for each flag up to which the program over orbits is worth while."""
 LARGE = 200 * 200
 """Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
@@ -104,7 +118,10 @@ class Search:
         """
         if self.rows.weights.size > LARGE:
             self._tell("starting: ")
-        if self.breeds:
+        self._look_at_supports(STEPS_AT_FIRST)
+        if not self._met():
+            self._use_symmetries()
+        if self.breeds and not self._met():
             self._breed()
         if not self._met() and not self._searched():
             self.start()
@@ -144,6 +161,30 @@ class Search:
         wanted = 1.3 * self.program.p.max(axis=0).sum() + (2 * columns / rows if self.central else 0)
         wanted = np.clip(wanted, 4, 24) if self.full_rows else 4
         return int(np.clip(wanted, 1, max(MOST_SYSTEMATIC // columns, 1)))
+
+    def _use_symmetries(self) -> None:
+        """A table from the program over orbits, where the rows have symmetries."""
+        part = FOR_SYMMETRIES if self.program.size < MANY_ORBITS else 1 - FOR_THE_PROOF
+        is_over = partial(self.clock.is_over, part)
+        found = symmetries(self.program.p, is_over)
+        if found is None or found.orbits > WORTH_FOLDING * len(found.orbit):
+            return
+        program, best = OrbitProgram(self.program.p, found, np.random.default_rng(0)), None
+        for best in program.solutions(is_over):
+            self._tell_now_and_then()
+            if best.missed <= NOTICED and best.value <= self.lower * (1 + self.gap):
+                break
+        self.clock.left()
+        if best is not None:
+            self.offer(self.made_of(*program.spread(best)))
+            if not self._met():
+                self._look_at_supports(STEPS_AT_LAST)
+
+    def _look_at_supports(self, most_steps: int) -> None:
+        """Adopt the bound by the supports if it is a better one; about half of the time that is left at most."""
+        if not self.full_rows:
+            affordable_steps = int(STEPS_A_SECOND / 2 * max(self.clock.left(), 0.0))
+            self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
@@ -242,7 +283,7 @@ class Search:
             self._adopt_proof(proofs.from_tree(self.rows, duals, tree))
         return tree.sets
 
-    def _adopt_proof(self, proof: SetCertificate) -> None:
+    def _adopt_proof(self, proof: SetCertificate | HittingBound) -> None:
         """Adopt a proof if it is a better one and the checker accepts it."""
         if float(proof.bound(self.rows)) > self.lower:
             self.proof = proofs.best(self.rows, [proof, self.proof])

@@ -1,0 +1,57 @@
+"""Symmetries: true ones, and all of them on rows where they are known."""
+
+import numpy as np
+import pytest
+
+from onoff.experiments import families
+from onoff.schemes.search.symmetry import SAME, symmetries
+
+CASES = {
+    "torus": (families.torus(5), 1, 200),
+    "torus that stays": (families.torus(5, 0.3), 2, 200),
+    "grid": (families.grid(4, 4), 9, 8),
+    "rectangle": (families.grid(3, 4), 14, 4),
+    "Paley": (families.paley(19), 1, 171),
+    "cube": (families.hypercube(3, 0.25), 1, 24),
+    "plane": (families.plane(3), 1, 13),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_orbits_of_flags_and_true_symmetries(name):
+    p, orbits, _ = CASES[name]
+    found = symmetries(p, lambda: False)
+    assert found.orbits == orbits
+    for rows, columns in zip(found.of_rows, found.of_columns, strict=True):
+        moved = np.empty_like(p)
+        moved[np.ix_(rows, columns)] = p
+        assert np.abs(moved - p).max() < SAME
+    assert (np.bincount(found.orbit, p[found.row, found.column] ** 2) > 0).all()
+    for orbit in range(found.orbits):  # what is in one orbit has one value
+        assert np.ptp(p[found.row, found.column][found.orbit == orbit]) < SAME
+
+
+@pytest.mark.parametrize("name", ["torus", "grid", "Paley"])
+def test_images_are_the_whole_orbit_and_each_once(name):
+    p, _, order = CASES[name]
+    found = symmetries(p, lambda: False)
+    chosen = np.zeros(p.shape[1], dtype=bool)
+    chosen[[0, 1, 3, 7]] = True
+    images = found.images(chosen, 10**4)
+    assert len(images) == len(np.unique(images, axis=0)) <= order
+    assert (images.sum(axis=1) == 4).all()
+    assert order % len(images) == 0
+    assert len(found.images(chosen, 3)) == 3
+
+
+def test_rows_without_symmetries_have_none():
+    assert symmetries(families.dirichlet(12, 1.0, np.random.default_rng(0)), lambda: False) is None
+    almost = families.torus(4, 0.2)
+    almost[0, 0] += 1e-3
+    almost[0, 1] -= 1e-3
+    found = symmetries(almost, lambda: False)
+    assert found is None or found.orbits > 10
+
+
+def test_out_of_time_it_gives_up():
+    assert symmetries(families.torus(5), lambda: True) is None
