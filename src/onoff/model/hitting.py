@@ -25,11 +25,11 @@ import numpy.typing as npt
 
 from onoff.system.kernels import kernel
 
-MOST_NODES = 5 * 10**7
+MOST_BRANCHES = 5 * 10**7
 """Nodes of a tree at most: seconds, compiled."""
 
 
-def no_fewer_than(supports: npt.NDArray[np.bool_], least: int, most_steps: int = MOST_NODES) -> bool | None:
+def no_fewer_than(supports: npt.NDArray[np.bool_], least: int, most_steps: int = MOST_BRANCHES) -> bool | None:
     """Whether every set that meets all of `supports` (one per line) holds `least` sources or more; None: too many.
 
     >>> no_fewer_than(np.eye(3, dtype=bool) | np.eye(3, k=1, dtype=bool), 2), no_fewer_than(np.eye(3, dtype=bool), 4)

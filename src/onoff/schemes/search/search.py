@@ -25,7 +25,7 @@ import numpy as np
 
 from onoff.model.bounds import simplest
 from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound, check_certificate
-from onoff.model.hitting import MOST_NODES
+from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import breeding, proofs, transport
@@ -58,7 +58,7 @@ NEAR = 2e-3
 """Relative distance to the bound at which no table from races is tried: none comes so near."""
 RACING = 10**6
 """Rows times sources of raced sets for each second of the budget."""
-STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_NODES
+STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
 """Sets looked at for a bound by the supports, at first and where there is a table that may be optimal."""
 STEPS_A_SECOND = 5 * 10**6
 """Sets looked at in a second, compiled, on a slow machine."""
@@ -119,7 +119,7 @@ class Search:
         if self.rows.weights.size > LARGE:
             self._tell("starting: ")
         self._look_at_supports(STEPS_AT_FIRST)
-        if not self._met():
+        if only_table:
             self._use_symmetries()
         if self.breeds and not self._met():
             self._breed()
