@@ -1,6 +1,6 @@
 """The certified optimum against every other construction: cost, build time, table size, peak memory.
 
-    python benchmarks/optimal.py [--full] [--out FILE.json] [--markdown FILE.md]
+    python benchmarks/optimal.py [--full | --few-rows] [--out FILE.json] [--markdown FILE.md]
 
 Families of chains times sizes, each case in a process of its own (so that its peak memory is its own), and in the same
 run the baselines: the scheme `enumerated`, which is the paper's linear program as printed (an unknown for every query,
@@ -17,6 +17,7 @@ import resource
 import sys
 import time
 import tracemalloc
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -44,15 +45,23 @@ GROWTH = {False: (25, 50), True: (25, 50, 100, 200)}
 ENUMERATED_AT, OPTIMAL_AT = 10, 100
 FASTER_THAN_ENUMERATED = 50
 """`optimal` at N = 10 takes at least so many times less than `enumerated`; and at N = 100 it takes no longer."""
-FEW_ROWS_BUDGET = 2.0
-FEW_ROWS: dict[str, tuple[float, Any]] = {
+FEW_ROWS_BUDGET, FEW_ROWS_SEEDS = 2.0, (1, 2, 3, 4, 5)
+FEW_ROWS_GAP = {14: 0.001, 20: 0.02}
+"""How far from the bound tables of so many rows may be."""
+FEW_ROWS: dict[str, tuple[float | None, Any]] = {
     "15 of sticky, 100": (9.82 / 8.97, lambda rng: families.sticky(100, rng)[:15]),
+    "14 of sticky, 100": (9.008 / 8.527, lambda rng: families.sticky(100, rng)[:14]),
     "12 of Dirichlet 0.1, 300": (8.64 / 7.40, lambda rng: families.dirichlet(300, 0.1, rng, rows=12)),
+    "14 of Dirichlet 0.1, 300": (None, lambda rng: families.dirichlet(300, 0.1, rng, rows=14)),
     "20 of Dirichlet 0.1, 100": (10.10 / 9.57, lambda rng: families.dirichlet(100, 0.1, rng, rows=20)),
     "20 of Dirichlet 50, 60": (1.442 / 1.259, lambda rng: families.dirichlet(60, 50.0, rng, rows=20)),
+    "14 of Dirichlet 50, 60": (None, lambda rng: families.dirichlet(60, 50.0, rng, rows=14)),
+    "14 of Dirichlet 50, 300": (None, lambda rng: families.dirichlet(300, 50.0, rng, rows=14)),
     "6 of Dirichlet 1, 300": (2.451 / 2.428, lambda rng: families.dirichlet(300, 1.0, rng, rows=6)),
+    "14 of Dirichlet 1, 300": (None, lambda rng: families.dirichlet(300, 1.0, rng, rows=14)),
 }
-"""Rows over columns: the ratio of an earlier version on rows of the same kind, and the rows."""
+"""Rows over columns: the ratio stated of an earlier version, on other rows of the kind and with 10 to 14 s of processor
+time, and the rows."""
 RACE_STEPS = 3.0
 """A step of the race at dense N = 1000 takes at most this many argmin passes over the matrix."""
 
@@ -67,30 +76,68 @@ def run(full: bool = False, seed: int = 1) -> dict[str, Any]:
         rows.append(_apart(_case, name, n, seed, BUDGET[full]))
     baselines = _apart(_baselines, seed, GROWTH[full])
     racing = _apart(_racing, full)
-    few = _apart(few_rows, seed)
+    few = _apart(few_rows)
     ok = (
         baselines["dirichlet 1"]["enumerated_over_optimal"] >= FASTER_THAN_ENUMERATED
         and baselines["dirichlet 1"]["optimal_100_over_enumerated"] <= 1
         and racing["step_over_argmin"] <= RACE_STEPS
+        and all(case["ok"] for case in few)
     )
     return {"benchmark": "optimal", "ok": ok, "cases": rows, "baselines": baselines, "race": racing, "few_rows": few}
 
 
-def few_rows(seed: int, budget: float = FEW_ROWS_BUDGET) -> list[dict[str, Any]]:
-    """Few rows over many sources, as in the middle of a run: what each scheme costs over the proven bound."""
+def few_rows(seeds: Sequence[int] = FEW_ROWS_SEEDS, budget: float = FEW_ROWS_BUDGET) -> list[dict[str, Any]]:
+    """Few rows over many sources, as in the middle of a run: what each scheme costs over the proven bound.
+
+    The worst of all seeds for `optimal`, the mean for the others; the longest time.
+    """
+    design(
+        families.dirichlet(60, 1.0, np.random.default_rng(0), rows=12), "optimal", budget=budget
+    )  # loads and compiles
     cases = []
     for name, (before, make) in FEW_ROWS.items():
         print(f"optimal: {name}", file=sys.stderr, flush=True)
-        rows = Rows.of(make(np.random.default_rng(seed)))
-        started = time.thread_time()
-        table = design(rows, "optimal", budget=budget)
-        took = time.thread_time() - started
-        table.verify()
-        bound = float(table.lower_bound or 0.0)
-        costs = {"before": before, "optimal": table.cost / bound, "seconds": took}
-        costs |= {scheme: design(rows, scheme).cost / bound for scheme in ("race", "greedy")}
-        cases.append({"rows": name, **costs})
+        ratios: dict[str, list[float]] = {"optimal": [], "race": [], "greedy": []}
+        times, few = [], 0
+        for seed in seeds:
+            rows = Rows.of(make(np.random.default_rng(seed)))
+            started = time.process_time()
+            table = design(rows, "optimal", budget=budget)
+            times.append(time.process_time() - started)
+            table.verify()
+            few = rows.distinct
+            for scheme in ratios:
+                cost = table.cost if scheme == "optimal" else design(rows, scheme).cost
+                ratios[scheme].append(cost / float(table.lower_bound or 0.0))
+        worst = max(ratios["optimal"])
+        cases.append(
+            {
+                "rows": name,
+                "before": before,
+                "optimal": worst,
+                "race": float(np.mean(ratios["race"])),
+                "greedy": float(np.mean(ratios["greedy"])),
+                "seconds": max(times),
+                "ok": worst - 1 <= min(gap for most, gap in FEW_ROWS_GAP.items() if few <= most),
+            }
+        )
     return cases
+
+
+def show_few_rows(cases: list[dict[str, Any]]) -> list[str]:
+    """A line for each case."""
+    lines = [
+        f"Few rows, {FEW_ROWS_BUDGET:g} s of processor time: cost over the proven bound, the worst of "
+        f"{len(FEW_ROWS_SEEDS)} seeds; before: as stated, on other rows of the kind and with 10 to 14 s.",
+        "",
+        "| rows | before | optimal | race | greedy | seconds |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    for case in cases:
+        before = "" if case["before"] is None else f"{case['before']:.4f}"
+        figures = " | ".join(f"{case[key]:.4f}" for key in ("optimal", "race", "greedy"))
+        lines.append(f"| {case['rows']} | {before} | {figures} | {case['seconds']:.1f} |")
+    return lines
 
 
 def matrix(name: str, n: int, seed: int) -> Any:
@@ -127,19 +174,13 @@ def show(result: dict[str, Any]) -> str:
         + f"; exponent {b['exponent']:.2f}.",
         f"Race, dense N = 1000: a step {r['step'] * 1e3:.2f} ms, {r['step_over_argmin']:.2f} argmin passes.",
     ]
-    lines.append(
-        f"Few rows, {FEW_ROWS_BUDGET:g} s of processor time; cost over the proven bound, and before (10 to 14 s):"
-    )
-    for case in result["few_rows"]:
-        figures = (f"{key} {case[key]:.4f}" for key in ("before", "optimal", "race", "greedy"))
-        lines.append(f"- {case['rows']}: {', '.join(figures)}; {case['seconds']:.1f} s")
     if "million" in r:
         million = r["million"]
         lines.append(
             f"Race, N = 10^6, out-degree 20: a step {million['step']:.2f} s, "
             f"peak {million['over_rows']:.1f} times the rows."
         )
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *show_few_rows(result["few_rows"])])
 
 
 def _case(name: str, n: int, seed: int, budget: float) -> dict[str, Any]:
@@ -248,10 +289,15 @@ def _apart(work: Any, *given: Any) -> Any:
 def main() -> int:
     """Run, and write what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--few-rows", action="store_true", help="only few rows over many sources")
     parser.add_argument("--full", action="store_true", help="all sizes; takes half an hour")
     parser.add_argument("--out", type=Path, help="write the JSON to this file")
     parser.add_argument("--markdown", type=Path, help="write the table to this file")
     options = parser.parse_args()
+    if options.few_rows:
+        cases = few_rows()
+        print("\n".join(show_few_rows(cases)))
+        return 0 if all(case["ok"] for case in cases) else 1
     result = run(options.full)
     text = show(result)
     print(text, file=sys.stderr)

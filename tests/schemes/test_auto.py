@@ -23,6 +23,14 @@ def test_the_race_where_no_table_fits(monkeypatch):
     assert isinstance(design(rows, "auto"), Race)
 
 
+def test_the_race_where_the_budget_is_short_for_so_many_cells(monkeypatch):
+    rows = Rows.of(families.dirichlet(20, 1.0, np.random.default_rng(1)))
+    monkeypatch.setattr(auto, "FEW_CELLS", 100)
+    monkeypatch.setattr(auto, "CELLS_PER_SECOND", 300)
+    assert isinstance(design(rows, "auto", budget=1.0), Race)
+    assert design(rows, "auto", budget=2.0).scheme == "optimal"
+
+
 def test_the_race_where_it_is_much_cheaper_than_what_was_found(monkeypatch):
     rows = Rows.of(families.dirichlet(40, 1.0, np.random.default_rng(1)))
     raced, table = race.build(rows).cost, optimal.build(rows, budget=0.0).cost

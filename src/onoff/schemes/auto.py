@@ -20,6 +20,8 @@ from onoff.tables.table import QueryTable
 NAME = "auto"
 MOST_SEARCHED_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
+CELLS_PER_SECOND, FEW_CELLS = 12_500, 10_000
+"""The same for each second of a short budget, and up to which it is searched for in any case."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
 
@@ -46,7 +48,8 @@ def build(
     future, progress, stop
         As for `optimal`.
     """
-    if isinstance(rows, SparseRows) or rows.weights.size > MOST_SEARCHED_CELLS:
+    most = min(MOST_SEARCHED_CELLS, max(CELLS_PER_SECOND * budget, FEW_CELLS))
+    if isinstance(rows, SparseRows) or rows.weights.size > most:
         return race.build(rows, seed=seed)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
     if not table.optimal:

@@ -107,6 +107,7 @@ class Search:
         self.promising: tuple[float, Duals] | None = None
         self.rounds = 0
         self._told = 0.0
+        self._table_takes = 0.0
         self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
@@ -192,13 +193,19 @@ class Search:
         self.offer(first)
         bred = breeding.Breeding(self.program.p, self.sets_of(first), self.rng)
         stages = CENTRAL_STAGES if self.central else len(breeding.STAGES)
-        for found in islice(bred.stages(self.clock.is_over), stages):
+        for found in islice(bred.stages(self._is_time_for_a_table), stages):
+            before = self.clock.spent
             self.offer(self.made_of(found.sets, found.masses))
+            self._table_takes = self.clock.spent - before
             heaviest = np.argsort(-found.masses, kind="stable")[: 2 * self.program.size]
             self.program.add_sets(found.sets[heaviest])
             self._tell_now_and_then()
             if self._met():
                 return
+
+    def _is_time_for_a_table(self) -> bool:
+        """Whether no more is left of the budget than the last table took."""
+        return self.clock.is_over() or self.clock.left() < self._table_takes
 
     def _round(self) -> bool:
         """Solve, separate, price; whether the search is over."""
@@ -323,10 +330,11 @@ class Search:
             return
         for sets, masses in self._remembered:
             self.offer(self.made_of(sets, masses))
-        if self.rows.weights.size > LARGE:
-            self._tell("Algorithm 1, as the last resort: ")
-        self.offer(greedy.build(self.rows))
-        if greedy.fits_in_memory(self.rows) and cost > self.lower * (1 + NEAR):
+        if greedy.fits_in_memory(self.rows):
+            self.offer(greedy.build(self.rows))
+        if cost > self.lower * (1 + NEAR):
+            if self.rows.weights.size > LARGE:
+                self._tell("tables from races, as the last resort: ")
             work = self.rows.distinct * self.lower  # of the flows of a rebuild, for each race
             most = int(np.clip(RACING * max(self.clock.budget, 2.0) / work, 50, transport.MOST_RACED))
             for tilt in transport.TILTS:
