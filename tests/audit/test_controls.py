@@ -52,7 +52,7 @@ SESSIONS = {
 def test_the_exact_audit_catches_a_leaky_session(name):
     make, pattern, leaks = SESSIONS[name]
     for chain, bits in leaks.items():
-        audit = audit_exact(chain, "twin", parse(pattern), session=lambda chain=chain, make=make: make(chain))
+        audit = audit_exact(chain, "twin", parse(pattern), session=lambda chain=chain, make=make: make(chain))  # type: ignore[misc]
         last = audit.steps[-1]
         assert last.deviation > 0
         assert last.bits == pytest.approx(bits, rel=0.06)
@@ -150,7 +150,7 @@ def exactly_zero(audit):
 
 @pytest.mark.parametrize("chain", [P2, P3, P4], ids=["P2", "P3", "P4"])
 def test_ordered_pieces_with_a_filter_on_pieces_leak_nothing(chain):
-    assert exactly_zero(audit_exact(chain, "twin", parse("ON OFF OFF"), session=lambda: sessions.OrderedPieces(chain)))
+    assert exactly_zero(audit_exact(chain, "twin", parse("ON OFF OFF"), session=lambda: sessions.OrderedPieces(chain)))  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ANSWER, Fault.CRASH_BEFORE, Fault.LOST])

@@ -58,7 +58,7 @@ class Undecodable(Session):
 
 
 def test_a_query_without_the_wanted_source_is_named():
-    audit = audit_exact(P2, "single", parse("ON"), session=lambda: Undecodable(P2, "single"))
+    audit = audit_exact(P2, "single", parse("ON"), session=lambda: Undecodable(P2, "single"))  # type: ignore[return-value]
     with pytest.raises(PrivacyBreach, match="step 0: a query did not contain the source that was wanted"):
         audit.require_private()
 

@@ -32,7 +32,7 @@ def test_every_pattern_of_four_steps_is_private(name):
         assert step.deviation <= step.rounding
         count += 1
     assert count == 1 + 2 + 4 + 8
-    for pattern in AFTER_OPEN:
+    for pattern in AFTER_OPEN:  # type: ignore[assignment]
         assert audit_exact(model, scheme, parse(pattern), memory).private
 
 

@@ -34,7 +34,7 @@ class OneUnitOff(TableCache):
         weights = table.weights.copy()
         weights[0] += 1
         weights[1] -= 1
-        return replace(table, weights=weights)
+        return replace(table, weights=weights)  # type: ignore[type-var]
 
 
 class OtherRows(TableCache):

@@ -43,12 +43,12 @@ def test_the_real_client_passes(server):
 class Plain(Client):
     """m1 over HTTP: while OFF the plain request."""
 
-    def get(self, source, *, private):
+    def get(self, source, *, private):  # type: ignore[override]
         if private:
             return super().get(source, private=True)
         core = self.core
         x = core.chain.index(source)
-        core.session.propose = lambda wanted, *, private: (_query(core, x), core.session.memory)
+        core.session.propose = lambda wanted, *, private: (_query(core, x), core.session.memory)  # type: ignore[assignment, method-assign]
         return super().get(source, private=False)
 
 

@@ -35,7 +35,7 @@ class Specimen:
             self.record = client.core.record
         if not crashed:
             self.files = {self.path: self.path.read_bytes(), self.log: b"", self.live: self.live.read_bytes()}
-        self.photograph = lambda request: None
+        self.photograph = lambda request: None  # type: ignore[method-assign]
         self.seen = dict(self.world.seen)
         self.file = folder / "the same file"
         os.link(self.path, self.file)

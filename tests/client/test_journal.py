@@ -280,7 +280,7 @@ def test_settling_twice_changes_nothing(path):
         journal.store(RECORD)
         journal.complete()
         journal.complete()
-        assert (journal.found, journal.doubt) == (replace(RECORD, pending=False), None)
+        assert (journal.found, journal.doubt) == (replace(RECORD, pending=False), None)  # type: ignore[comparison-overlap]
         journal.close()
 
 

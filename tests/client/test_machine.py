@@ -250,5 +250,5 @@ TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy"
 
 @pytest.mark.deep
 @pytest.mark.timeout(7200)
-class TestDeep(machine("dense", "greedy", 10_000, random=True)):
+class TestDeep(machine("dense", "greedy", 10_000, random=True)):  # type: ignore[misc]
     """The same, many times, and other ones every time."""

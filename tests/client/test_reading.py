@@ -86,9 +86,9 @@ def test_a_read_causes_no_traffic_and_is_durable_before_the_message_is_there(tmp
         asked = len(world.requests)
         order = []
         mirror, store = client.mirror.mirror, client._runner.durable.open()[1].store
-        client._runner.durable.open()[1].store = lambda record: (order.append(record.wanted), store(record))
+        client._runner.durable.open()[1].store = lambda record: (order.append(record.wanted), store(record))  # type: ignore[func-returns-value]
         read = mirror.message
-        mirror.message = lambda name: (order.append(name), read(name))[1]
+        mirror.message = lambda name: (order.append(name), read(name))[1]  # type: ignore[func-returns-value]
         message = client.read("gamma")
         assert order[:2] == [2, "gamma"]
         assert (message, message.messages, message.received, message.sent.mirror) == (b"first of gamma", 0, 0, True)
@@ -224,7 +224,7 @@ def test_a_private_request_that_fails_counts_and_can_be_repeated(tmp_path):
             client.get("beta", private=True)
         assert client.pending
         assert memory(client) == (EVERYTHING, 1)
-        fault = None
+        fault = None  # type: ignore[assignment]
         assert client.retry() == b"first of beta"
         assert not client.pending
         with pytest.raises(OnOffError, match="nothing is waiting"):

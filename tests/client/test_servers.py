@@ -116,7 +116,11 @@ def test_each_server_sees_the_same_law_whatever_is_wanted():
             for draws in product(range(count), repeat=3):
                 choices = iter(draws)
                 vectors = wire.draw_vectors(
-                    range(4), wanted, n=4, servers=count, randbelow=lambda k, choices=choices: next(choices)
+                    range(4),
+                    wanted,
+                    n=4,
+                    servers=count,
+                    randbelow=lambda k, choices=choices: next(choices),  # type: ignore[misc]
                 )
                 for place, vector in enumerate(vectors):
                     seen[place][vector] += 1
@@ -138,7 +142,7 @@ def test_all_vectors_are_durable_before_the_first_leaves(tmp_path):
             assert request.body in queries
             durable.append([any(query in file for file in files) for query in queries])
 
-    servers.faults = [look] * 3
+    servers.faults = [look] * 3  # type: ignore[list-item]
     with servers.client(tmp_path / "journal") as client:
         client.get("beta", private=True)
     servers.check()
@@ -149,7 +153,7 @@ def test_a_retry_sends_the_same_bytes_to_the_same_server(tmp_path):
     servers = Several(2, journal=tmp_path / "journal")
     with servers.client(tmp_path / "journal") as client:
         client.get("alpha", private=True)
-        servers.faults[1] = lambda request: "after" if request.path == wire.SUM_PATH else None
+        servers.faults[1] = lambda request: "after" if request.path == wire.SUM_PATH else None  # type: ignore[call-overload]
         with pytest.raises(ServerMissing, match=r"server1.*lost") as caught:
             client.get("beta", private=False)
         assert caught.value.answered == (0,)
@@ -254,7 +258,7 @@ def test_an_edition_that_is_gone_is_replaced_with_the_same_vectors(tmp_path):
         if request.path == wire.SUM_PATH and (body := next(published, None)):
             servers.publish("gamma", body)
 
-    servers.faults[1] = publish  # between agreement and question
+    servers.faults[1] = publish  # type: ignore[call-overload]  # between agreement and question
     with servers.client(tmp_path / "journal") as client:
         message = client.get("gamma", private=True)
         assert (message, message.edition) == (b"third", 6)
@@ -310,7 +314,7 @@ def test_a_lying_server_is_found_out_whatever_is_wanted():
         servers = Several(2)
         with servers.client() as client:
             lie = Reply(200, wire.SUM_HEADERS, b"\x01" * 118)
-            servers.faults[1] = lambda request, lie=lie: lie if request.path == wire.SUM_PATH else None
+            servers.faults[1] = lambda request, lie=lie: lie if request.path == wire.SUM_PATH else None  # type: ignore[call-overload]
             with pytest.raises(BadAnswer, match="do not fit together") as caught:
                 client.get(name, private=True)
             assert client.pending
@@ -327,7 +331,7 @@ def test_a_lying_server_is_found_out_whatever_is_wanted():
 )
 def test_an_answer_of_another_kind_is_not_used(reply):
     servers = Several(2)
-    servers.faults[0] = lambda request: reply if request.path == wire.SUM_PATH else None
+    servers.faults[0] = lambda request: reply if request.path == wire.SUM_PATH else None  # type: ignore[call-overload]
     with servers.client() as client, pytest.raises(BadAnswer):
         client.get("beta", private=True)
 
@@ -341,7 +345,7 @@ def test_without_one_server_there_is_an_error_and_the_request_counts(tmp_path, p
     servers = Several(2, journal=tmp_path / "journal")
     with servers.client(tmp_path / "journal") as client:
         client.get("alpha", private=True)
-        servers.faults[place] = "before"
+        servers.faults[place] = "before"  # type: ignore[assignment]
         with pytest.raises(ServerMissing) as caught:
             client.get("gamma", private=private)
         assert caught.value.answered == (1 - place,)
@@ -357,12 +361,12 @@ def test_everything_comes_from_one_server_where_that_is_allowed(tmp_path, privat
     servers = Several(2, journal=tmp_path / "journal")
     with servers.client(tmp_path / "journal", on_missing="everything") as client:
         client.get("alpha", private=True)
-        servers.faults[0] = "before"
+        servers.faults[0] = "before"  # type: ignore[call-overload]
         message = client.get("gamma", private=private)
         assert (message, message.messages, message.sent.mirror) == (b"first of gamma", 4, True)
         assert not client.pending
         assert client.core.session.memory.secret == 2
-        servers.faults[1] = "before"
+        servers.faults[1] = "before"  # type: ignore[call-overload]
         with pytest.raises(ServerUnreachable):
             client.get("gamma", private=private)
         servers.faults = [None, None]

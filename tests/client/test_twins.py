@@ -82,7 +82,7 @@ class Run:
 
     def get(self, source, choice, private, failures):
         self.steering.choice = choice
-        self.failing = iter([True] * failures)
+        self.failing = iter([True] * failures)  # type: ignore[list-item]
         self.caplog.clear()
         message = self.client.get(source, private=private)
         assert message == f"first of {NAMES[source]}".encode()

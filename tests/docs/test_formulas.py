@@ -105,10 +105,10 @@ def test_hall():
         sets = subsets(n)
         units = np.diff([0, *sorted(rng.integers(0, UNIT, size=len(sets) - 1).tolist()), UNIT])
         if rng.random() < 0.5:  # random masses seldom satisfy Hall: move most of them to everything
-            units = [*(int(unit) // 64 for unit in units[:-1]), 0]
+            units = [*(int(unit) // 64 for unit in units[:-1]), 0]  # type: ignore[assignment]
             units[-1] = UNIT - sum(units)
         masses = [float(unit) / UNIT for unit in units]
-        units = [int(mass * UNIT) for mass in masses]
+        units = [int(mass * UNIT) for mass in masses]  # type: ignore[assignment]
         units[-1] = UNIT - sum(units[:-1])
         met = all(
             sum(unit for s, unit in zip(sets, units, strict=True) if set(s) & set(c))
@@ -150,7 +150,7 @@ def test_last_query_privacy():
         session.request(past, private=True)
         law: dict[tuple[int, ...], Fraction] = {}
         for x in range(3):
-            for p, query in enumerate_branches(lambda e, s=session, x=x: s.fork(e).request(x, private=False).sources):
+            for p, query in enumerate_branches(lambda e, s=session, x=x: s.fork(e).request(x, private=False).sources):  # type: ignore[misc]
                 law[query] = law.get(query, Fraction(0)) + p * Fraction(P3.rows().weight(past, x), UNIT)
         laws.append(law)
     table = design(P3.rows(), "greedy")
@@ -411,7 +411,11 @@ def test_several_cost():
         for draws in itertools.product(range(servers), repeat=k - 1):
             entries = iter(draws)
             vectors = wire.draw_vectors(
-                range(k), 0, n=k, servers=servers, randbelow=lambda _, entries=entries: next(entries)
+                range(k),
+                0,
+                n=k,
+                servers=servers,
+                randbelow=lambda _, entries=entries: next(entries),  # type: ignore[misc]
             )
             downloaded += Fraction(sum(any(vector) for vector in vectors), servers - 1)
         expected = sum(Fraction(1, servers**i) for i in range(k))

@@ -40,10 +40,10 @@ def law_of_session(chain, statuses, memory):
 
                 for branch, (query, twin) in enumerate_branches(ask):
                     after.append((weight * branch * Fraction(units, UNIT), (*path, x, query), twin))
-        worlds = after
+        worlds = after  # type: ignore[assignment]
     law = Counter()
     for weight, path, _ in worlds:
-        law[path] += weight
+        law[path] += weight  # type: ignore[assignment]
     return law
 
 

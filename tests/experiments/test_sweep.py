@@ -72,7 +72,7 @@ def test_many_states_are_sampled(tmp_path, monkeypatch):
 def test_a_budget_goes_to_the_schemes_that_have_one(tmp_path, monkeypatch):
     asked = []
     states = module.States
-    monkeypatch.setattr(module, "States", lambda *given, **options: asked.append(options) or states(*given, **options))
+    monkeypatch.setattr(module, "States", lambda *given, **options: asked.append(options) or states(*given, **options))  # type: ignore[func-returns-value]
     for task in tasks_of(tmp_path, "budget = 9.5\n" + SPEC.replace("single", "auto")):
         run_task(task)
     assert asked.count({"budget": 9.5}) == 8

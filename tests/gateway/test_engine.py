@@ -258,7 +258,7 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
     """Whoever has seen this revision is told nothing more of it, so it must hold what came before it."""
     revision = engine.board.revision
 
-    class Late(type(engine.board)):
+    class Late(type(engine.board)):  # type: ignore[misc]
         @property
         def revision(self):
             engine._building = (4, 0.0)  # a table begins to be built just before the count is read

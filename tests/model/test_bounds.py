@@ -42,7 +42,7 @@ def optimum(matrix) -> float:
     needed = (members @ matrix.T).max(axis=1)
     found = linprog(members.sum(axis=1), -hits.astype(float), -needed, np.ones((1, len(masks))), [1.0])
     assert found.status == 0
-    return found.fun
+    return found.fun  # type: ignore[return-value]
 
 
 def random_rows(rng, m, n):

@@ -71,7 +71,7 @@ def test_sampling_follows_the_chain_and_the_seed():
     assert path[0] == 0
     assert chain.sample(100, np.random.default_rng(5)).tolist() == path[:100].tolist()
     assert chain.sample(3, np.random.default_rng(5), start=1)[0] == 1
-    counts, first = count_transitions([path], 2)
+    counts, first = count_transitions([path], 2)  # type: ignore[list-item]
     assert first.tolist() == [1, 0]
     leaving = int(counts[0].sum())
     assert binom.ppf(1e-9, leaving, 0.2) <= counts[0, 1] <= binom.ppf(1 - 1e-9, leaving, 0.2)

@@ -266,10 +266,10 @@ EVEN = [1 / 3] * 3
 )
 def test_a_bad_model_is_refused_with_the_place(arguments, fault):
     if fault is None:
-        RequestModel(*arguments, NAMES)
+        RequestModel(*arguments, NAMES)  # type: ignore[call-arg]
         return
     with pytest.raises(InvalidModel) as caught:
-        RequestModel(*arguments, NAMES)
+        RequestModel(*arguments, NAMES)  # type: ignore[call-arg]
     assert fault in caught.value.message
     assert caught.value.hint
 

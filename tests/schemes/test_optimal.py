@@ -181,7 +181,7 @@ def test_never_dearer_than_greedy_nor_than_with_less_time(shape, monkeypatch):
 def test_a_small_search_that_ends_makes_one_table(monkeypatch):
     """Tables of what was found on the way cost as much time as the search itself, and are no better."""
     made, make = [], Search.made_of
-    monkeypatch.setattr(Search, "made_of", lambda self, *proposed: made.append(1) or make(self, *proposed))
+    monkeypatch.setattr(Search, "made_of", lambda self, *proposed: made.append(1) or make(self, *proposed))  # type: ignore[func-returns-value]
     table = design(families.dirichlet(12, 0.3, np.random.default_rng(0)), "optimal")
     assert table.details["rounds"] > 4
     assert table.optimal
@@ -243,7 +243,7 @@ def walked(chain, **options):
     """The cost of ten OFF requests after an ON one over the sum of their lower bounds, exactly."""
     states = States(chain, "optimal", **options)
     costs = expected_costs(states, Pattern.parse("ON OFF*10"), most_states=5000)
-    return sum(step.cost for step in costs[1:]) / sum(step.lower for step in step_bounds(chain, 10))
+    return sum(step.cost for step in costs[1:]) / sum(step.lower for step in step_bounds(chain, 10))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_a_frame_is_compressed_once_and_a_reply_made_once(where, monkeypatch):
         from onoff.server import changes as module
 
         packed, deflate = [], module._deflate
-        monkeypatch.setattr(module, "_deflate", lambda data: packed.append(data) or deflate(data))
+        monkeypatch.setattr(module, "_deflate", lambda data: packed.append(data) or deflate(data))  # type: ignore[func-returns-value]
         for name in NAMES:
             await store.publish(name, "a/b", b"x" * 300, 0)
         first = await changes.reply(Since(0), gzip=True)

@@ -120,7 +120,7 @@ def kill_while_publishing(where: str, rounds: int, seed: int) -> int:
             thread.join()
         assert [thread.refusals for thread in threads] == [[]] * PUBLISHERS
         # What the next server finds is checked at once, on the store that the kill left behind.
-        server = Served(where) if rng.randrange(5) == 0 else None
+        server = Served(where) if rng.randrange(5) == 0 else None  # type: ignore[assignment]
         if server:
             said = latest(server.url)
             server.kill()

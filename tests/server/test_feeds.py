@@ -128,7 +128,7 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(site, tmp_path, monkeyp
                     raise StoreUnavailable("away")
                 return await latest(after)
 
-            store.latest = away_once
+            store.latest = away_once  # type: ignore[method-assign]
             polling = asyncio.create_task(feeds.poll_feeds(store, [Feed("F", site.url + "/f")], server_metrics(), 0.02))
             while not (await latest(Stamp())).messages:
                 assert not polling.done()

@@ -136,7 +136,7 @@ def test_the_table_of_the_next_request_has_the_time_that_somebody_waits(monkeypa
     budgets = []
     monkeypatch.setattr(
         "onoff.session.cache.design",
-        lambda rows, name, **options: budgets.append(options["budget"]) or design(rows, name, **options),
+        lambda rows, name, **options: budgets.append(options["budget"]) or design(rows, name, **options),  # type: ignore[func-returns-value]
     )
     chain = MarkovChain(np.full((5, 5), 0.1) + 0.5 * np.eye(5))
     tables = TableCache(chain, scheme, **given)

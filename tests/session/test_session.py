@@ -192,7 +192,7 @@ def test_nothing_is_prepared_where_nothing_is_at_stake():
 def test_queries_are_values():
     assert Query((0,), 2, "why") == Query((0,), 2)
     with pytest.raises(AttributeError):
-        Query((0,), 2).n = 3
+        Query((0,), 2).n = 3  # type: ignore[misc]
 
 
 def test_a_memory_does_not_show_what_is_secret():

@@ -75,7 +75,7 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
         defaults = {"timeout": PATIENCE, "refresh": None}
         if chain is not False:
             chain = chain or MarkovChain(P4, names=NAMES)
-            defaults |= {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2}
+            defaults |= {"scheme": "single", "tick": 0.0, "backoff": 0.0, "attempts": 2}  # type: ignore[dict-item]
         engine = Engine(
             server,
             chain or None,

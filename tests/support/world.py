@@ -244,7 +244,7 @@ def read_request(connection):
     head, _, body = data.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = [tuple(line.split(": ", 1)) for line in lines]
-    length = int(dict(headers).get("content-length", 0))
+    length = int(dict(headers).get("content-length", 0))  # type: ignore[call-overload]
     while len(body) < length:
         piece = connection.recv(65536)
         if not piece:

@@ -80,7 +80,7 @@ def test_a_kernel_that_is_not_waited_for_is_compiled_in_the_background():
 
     twice.if_ready(1)
     until(lambda: twice.if_ready(1) is not None)
-    assert twice.if_ready(1)(21) == 42
+    assert twice.if_ready(1)(21) == 42  # type: ignore[misc]
     assert twice.if_ready(1) is twice.compiled
 
 

@@ -180,7 +180,8 @@ def test_sessions_keep_the_first_table_only(tmp_path, monkeypatch):
     chain = MarkovChain(families.dirichlet(6, 1.0, np.random.default_rng(3)))
     built = []
     monkeypatch.setattr(
-        "onoff.session.cache.design", lambda rows, *a, **k: built.append(rows.m) or design(rows, *a, **k)
+        "onoff.session.cache.design",
+        lambda rows, *a, **k: built.append(rows.m) or design(rows, *a, **k),  # type: ignore[func-returns-value]
     )
     for _ in range(2):
         session = Session(chain, scheme="optimal", store=tmp_path)

@@ -34,6 +34,6 @@ def test_values_only_go_down_and_it_ends_when_told():
     ends = []
     for steps in (1, 3, 10, 30):
         asked = iter(range(steps))
-        ends.append(function(descend(function, np.zeros(20), 1000, lambda asked=asked: next(asked, None) is None))[0])
+        ends.append(function(descend(function, np.zeros(20), 1000, lambda asked=asked: next(asked, None) is None))[0])  # type: ignore[misc]
     assert ends == sorted(ends, reverse=True)
     assert len(set(ends)) == len(ends)

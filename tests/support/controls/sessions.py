@@ -133,7 +133,7 @@ class OrderedPieces(ConstructionOrder):
     def request(self, source, *, private):
         if isinstance(self.memory, BayesFilter):  # the first request, ON
             query = super().request(source, private=private)
-            self.memory = OnPieces(self.chain, query.sources, query.sources.index(self.chain.index(source)))
+            self.memory = OnPieces(self.chain, query.sources, query.sources.index(self.chain.index(source)))  # type: ignore[assignment]
             return query
         query = super().request(source, private=private)
         return query if private or len(set(self.sent)) == 1 else Query(self.sent, self.chain.n)
@@ -215,7 +215,7 @@ class KnownSeed(Session):
 
     def request(self, source, *, private):
         real, seed = self._entropy, self._entropy.choose([1] * self.SEEDS)
-        self._entropy = _Seeded(seed, self.SEEDS)
+        self._entropy = _Seeded(seed, self.SEEDS)  # type: ignore[assignment]
         query = super().request(source, private=private)
         self._entropy = real
         return Known(query.sources, query.n, seed)
