@@ -16,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -85,15 +84,13 @@ class Reader(Client):
 
     def flush(self) -> None:
         """Truncate the log of the journal."""
-        self._durable.flush()
-
-    def _defer(self, core: Core, work: Callable[[], None]) -> None:
-        self._durable.defer(work)
+        self._runner.durable.flush()
 
 
 def reading(folder: Path, chain: MarkovChain) -> Reader:
     """A client whose mirror is full."""
     reader = Reader("http://x.test", chain, folder / "reader", background=False)
+    reader._runner._defer = lambda core, work: reader._runner.durable.defer(work)  # type: ignore[method-assign]
     catalogue = Catalogue(chain.names, None)
     edition = Edition(catalogue.epoch, bytes(16), 1, bytes(32))
     messages = tuple((source, WireMessage(1, 1, "text/plain", bytes(4096))) for source in range(SOURCES))

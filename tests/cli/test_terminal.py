@@ -18,7 +18,7 @@ def world():
 
 @pytest.fixture
 def shown(tmp_path, world):
-    """Runs `onoff get` at a real terminal, and gives all that arrives there."""
+    """Runs `onoff get` at a real terminal, and gives all that it prints there; what it waits for goes elsewhere."""
     onoff.MarkovChain(P4, names=NAMES).save(tmp_path / "chain.json")
     given = {"CHAIN": tmp_path / "chain.json", "JOURNAL": tmp_path / "journal", "SCHEME": "greedy"}
 
@@ -27,7 +27,9 @@ def shown(tmp_path, world):
         screen, terminal = os.openpty()
         try:
             command = [sys.executable, "-c", "from onoff.cli import main; main()", "get", *arguments]
-            subprocess.run(command, env=environment, stdout=terminal, stderr=terminal, check=True, timeout=PATIENCE)
+            subprocess.run(
+                command, env=environment, stdout=terminal, stderr=subprocess.DEVNULL, check=True, timeout=PATIENCE
+            )
             return os.read(screen, 65536).decode().replace("\r\n", "\n")
         finally:
             os.close(screen)

@@ -76,3 +76,24 @@ def test_a_handler_that_is_marked_has_to_be_quick():
 
 def test_a_process_that_handles_the_signal_takes_its_time():
     assert interrupted(HANDLED, "go on\n") == (0, "")
+
+
+LOST = """
+import os, signal, threading
+from onoff.system.interrupts import end_promptly
+
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass  # Python raises between two steps
+
+end_promptly(130, lambda: print("told", flush=True), grace=0.05)
+Dropped()
+threading.Event().wait()
+"""
+
+
+def test_an_interrupt_that_python_cannot_pass_on_is_lost_without_a_word():
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "told\n", "")

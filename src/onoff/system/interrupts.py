@@ -8,13 +8,15 @@ A program that handles SIGINT itself, as a server does to finish its answers, is
 marked as `prompt`.
 
 KeyboardInterrupt may be raised inside an import or a callback of an extension module, which makes an error of its own
-of it. `was_interrupted` tells such an error from a real one.
+of it. `was_interrupted` tells such an error from a real one. Raised where Python cannot pass it on, as in `__del__`, it
+is lost without a word, and the thread ends the process.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -63,6 +65,13 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTE
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # started in the background, where Ctrl-C is not meant for us, or somebody else handles it
     signal.signal(signal.SIGINT, _interrupt)
+    report = sys.unraisablehook
+
+    def report_unless_interrupted(lost: sys.UnraisableHookArgs) -> None:
+        if not (was_interrupted() and issubclass(lost.exc_type, KeyboardInterrupt)):
+            report(lost)
+
+    sys.unraisablehook = report_unless_interrupted
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
