@@ -2,6 +2,8 @@
 
 1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
    over orbits (see `orbits`), which gives a table.
+   Sparse rows over many sources: couplings made cheaper by exchanges (see `swapping`). Where there are more than LARGE
+   entries, that is all.
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
@@ -28,7 +30,7 @@ from onoff.model.certificate import Certificate, HittingBound, SetCertificate, S
 from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
-from onoff.schemes.search import breeding, proofs, transport
+from onoff.schemes.search import breeding, proofs, swapping, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
@@ -105,6 +107,8 @@ class Search:
         self.breeds = at_the_outer_bound and rows.distinct <= breeding.MOST_BRED_ROWS and size >= MANY_SOURCES
         self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
+        self.exchanged = False
+        """Whether there is a table from exchanges of rows too many for the program and for Algorithm 1."""
         self.rounds = 0
         self._told = 0.0
         self._table_takes = 0.0
@@ -122,9 +126,10 @@ class Search:
         self._look_at_supports(STEPS_AT_FIRST)
         if only_table:
             self._use_symmetries()
+            self._exchange()
         if self.breeds and not self._met():
             self._breed()
-        if not self._met() and not self._searched():
+        if not self._met() and not self._searched() and not self.exchanged:
             self.start()
             self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
             while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
@@ -186,6 +191,21 @@ class Search:
         if not self.full_rows:
             affordable_steps = int(STEPS_A_SECOND / 2 * max(self.clock.left(), 0.0))
             self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
+
+    def _exchange(self) -> None:
+        """Tables from exchanges, for sparse rows over many sources."""
+        sparse = np.count_nonzero(self.rows.weights) <= swapping.SPARSE * self.rows.distinct
+        if self._met() or not sparse or self.program.size < MANY_ORBITS:
+            return
+        rng = np.random.default_rng(0)
+        for sweeps in swapping.STAGES_OF_COOLING:
+            sets = swapping.swapped(self.program.p, sweeps, rng, self._searched)
+            self.clock.left()
+            if sets is None:
+                return
+            self.offer(self.made_of(sets, np.full(len(sets), 1 / len(sets))))
+            self.exchanged = self.rows.weights.size > LARGE
+            self._tell_now_and_then()
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
@@ -326,7 +346,7 @@ class Search:
         if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
             self.offer(self.made_of(self.best.sets, self.best.masses))
         cost = np.inf if self.cheapest is None else self.cheapest.cost
-        if cost <= self.lower * (1 + OPTIMAL_GAP):
+        if cost <= self.lower * (1 + OPTIMAL_GAP) or self.exchanged:
             return
         for sets, masses in self._remembered:
             self.offer(self.made_of(sets, masses))
