@@ -25,7 +25,7 @@ SPARSE = 20
 """Sources that a row can want, on average, up to which rows count as sparse."""
 WARM, COOL = 0.4, 0.12
 """Temperatures at the start and at the end, in sources."""
-STAGES_OF_COOLING = (50, 400, 3000, 8000)
+STAGES_OF_COOLING = (50, 400, 3000, 8000, 25000)
 """Exchanges tried for each row and coupling in each stage; each stage starts afresh and gives a table."""
 LEHMER = 2**31 - 1
 """The modulus of the random numbers: the same compiled and not."""
