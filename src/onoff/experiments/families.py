@@ -135,7 +135,17 @@ def hypercube(d: int, stay: float = 0.0) -> Floats:
 
 
 def paley(q: int, noise: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
-    """From u to u + any non-zero square modulo the prime q, mixed with a part `noise` of rows from Dirichlet(1)."""
+    """From u to u + any non-zero square modulo the prime q, mixed with a part `noise` of rows from Dirichlet(1).
+
+    Parameters
+    ----------
+    q
+        A prime.
+    noise
+        The share of the random rows.
+    rng
+        Draws them.
+    """
     squares = np.zeros(q, dtype=bool)
     squares[np.arange(1, q) ** 2 % q] = True
     matrix = _normalised(squares[(np.arange(q) - np.arange(q)[:, None]) % q].astype(np.float64))
@@ -149,7 +159,17 @@ def plane(q: int) -> Floats:
 
 
 def equal_masses(n: int, degree: int, rng: np.random.Generator) -> Floats:
-    """`degree` random successors for each source, all alike."""
+    """`degree` random successors for each source, all alike.
+
+    Parameters
+    ----------
+    n
+        How many sources.
+    degree
+        Successors of each.
+    rng
+        Draws them.
+    """
     return _normalised((out_degree(n, degree, rng) > 0).astype(np.float64))
 
 

@@ -40,7 +40,19 @@ def couplings_for(p: Floats) -> int:
 
 
 def swapped(p: Floats, sweeps: int, rng: np.random.Generator, is_over: Callable[[], bool]) -> Sets | None:
-    """The sets of couplings after so many exchanges for each row and coupling; None where it `is_over` before."""
+    """The sets of couplings after so many exchanges for each row and coupling; None where it `is_over` before.
+
+    Parameters
+    ----------
+    p
+        The rows.
+    sweeps
+        Exchanges for each row and coupling.
+    rng
+        Chooses them.
+    is_over
+        Asked now and then; the search ends where it is.
+    """
     count = couplings_for(p)
     taken = _dealt(p, count, rng)
     held = np.zeros((count, p.shape[1]), dtype=np.int32)
