@@ -378,3 +378,22 @@ def test_rows_with_symmetries_are_solved_outright(name):
     proven_optimal(table)
     assert table.cost == pytest.approx(cost, abs=1e-6)
     assert table.details["rounds"] == 0  # no round of the program without symmetries
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(
+    ("name", "matrix", "gap"),
+    [
+        ("torus 9", lambda: families.torus(9), 0.01),
+        ("torus 9 that stays", lambda: families.torus(9, 0.2), 0.01),
+        ("Paley 83", lambda: families.paley(83), 0.01),
+        ("plane of order 7", lambda: families.plane(7), 0.01),
+        ("torus 15", lambda: families.torus(15), 0.1),
+    ],
+)
+def test_large_symmetric_rows_come_close_to_their_lower_bound(name, matrix, gap):
+    table = design(matrix(), "optimal", budget=30.0)
+    table.verify()
+    assert table.gap <= gap
+    assert check_certificate(table.rows, table.certificate) == table.proven_bound

@@ -195,7 +195,7 @@ class Search:
     def _exchange(self) -> None:
         """Tables from exchanges, for sparse rows over many sources."""
         sparse = np.count_nonzero(self.rows.weights) <= swapping.SPARSE * self.rows.distinct
-        if self._met() or not sparse or self.program.size < MANY_ORBITS:
+        if self._met() or self.breeds or not sparse or self.program.size < MANY_ORBITS:
             return
         rng = np.random.default_rng(0)
         for sweeps in swapping.STAGES_OF_COOLING:
