@@ -65,7 +65,7 @@ STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
 STEPS_A_SECOND = 5 * 10**6
 """Sets looked at in a second, compiled, on a slow machine."""
 FOR_SYMMETRIES, MANY_ORBITS = 0.5, 150
-"""The part of the time for the program over orbits; from so many sources on, all of it but what is kept for proofs."""
+"""The part of the time for the program over orbits; and the sources from which exchanges are tried."""
 WORTH_FOLDING = 0.3
 """Orbits for each flag up to which the program over orbits is worth while."""
 LARGE = 200 * 200
@@ -170,8 +170,7 @@ class Search:
 
     def _use_symmetries(self) -> None:
         """A table from the program over orbits, where the rows have symmetries."""
-        part = FOR_SYMMETRIES if self.program.size < MANY_ORBITS else 1 - FOR_THE_PROOF
-        is_over = partial(self.clock.is_over, part)
+        is_over = partial(self.clock.is_over, FOR_SYMMETRIES)
         found = symmetries(self.program.p, is_over)
         if found is None or found.orbits > WORTH_FOLDING * len(found.orbit):
             return
