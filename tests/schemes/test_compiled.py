@@ -9,16 +9,19 @@ import pytest
 from tests.support.matrices import many
 
 import onoff.schemes
-from onoff.experiments.families import FAMILIES
+from onoff.experiments.families import FAMILIES, torus
 from onoff.model import certificate
 from onoff.model.certificate import SCALE, pair_units, row_excess
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Rows
 from onoff.schemes import design
-from onoff.schemes.search import breeding, transport
+from onoff.schemes.search import breeding, orbits, transport
 from onoff.schemes.search.breeding import Breeding
 from onoff.schemes.search.clock import never
+from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import Duals, by_climbing
+from onoff.schemes.search.swapping import swapped
+from onoff.schemes.search.symmetry import symmetries
 from onoff.schemes.search.transport import raced
 from onoff.session.seeded import SeededEntropy
 from onoff.system.kernels import Kernel
@@ -59,6 +62,8 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
     monkeypatch.setattr(breeding, "SCALINGS", 2)
     monkeypatch.setattr(breeding, "STAGES", ((3, 3),))
     monkeypatch.setattr(transport, "RACED_SCALINGS", 5)
+    monkeypatch.setattr(orbits, "ANNEALINGS", 2)
+    monkeypatch.setattr(orbits, "CHANGES", 2)
     rng = np.random.default_rng(3)
     for rows in many(3, 12, 6):
         design(rows, "greedy")
@@ -75,6 +80,9 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
     next(Breeding(p, np.eye(8, dtype=bool), rng).stages(never))
     p = rng.dirichlet(np.ones(6), size=6)
     design(p, "optimal", future=Rows.of(p))
+    symmetric = torus(4, 0.2)
+    next(OrbitProgram(symmetric, symmetries(symmetric, never), rng).solutions(never))
+    swapped(symmetric, 2, rng, never)
     race = design(rows, "race")
     for x in rows.columns[rows.weights[0] > 0].tolist():
         race.draw(0, x, SeededEntropy(rng))

@@ -75,7 +75,7 @@ def test_a_search_that_is_told_to_stop_stops():
         design(rows, "optimal", stop=lambda: True)
     asked = []
     with pytest.raises(Stopped):
-        design(rows, "auto", stop=lambda: len(asked) > 50 or asked.append(1))  # type: ignore[func-returns-value]
+        design(rows, "auto", stop=lambda: len(asked) > 5 or asked.append(1))  # type: ignore[func-returns-value]
 
 
 def test_tables_carry_a_proven_lower_bound():

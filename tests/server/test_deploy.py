@@ -20,7 +20,7 @@ DEPLOY = ROOT / "deploy"
 def understood(arguments):
     """Whether our command line takes these arguments."""
     command, bound, _ = app.parse_args(arguments, exit_on_error=False, print_error=False)
-    return command.__name__ == arguments[0] and bound is not None
+    return command.__name__ == f"{arguments[0]}_command" and bound is not None
 
 
 def test_the_check_itself_can_fail():
