@@ -99,7 +99,7 @@ def run(full: bool = False, seed: int = 1) -> dict[str, Any]:
         rows.append(_apart(_case, name, n, seed, BUDGET[full]))
     baselines = _apart(_baselines, seed, GROWTH[full])
     racing = _apart(_racing, full)
-    few = _apart(few_rows)
+    few = _apart(few_rows, FEW_ROWS_SEEDS, FEW_ROWS_BUDGET)
     ok = (
         baselines["dirichlet 1"]["enumerated_over_optimal"] >= FASTER_THAN_ENUMERATED
         and baselines["dirichlet 1"]["optimal_100_over_enumerated"] <= 1

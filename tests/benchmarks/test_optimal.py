@@ -10,10 +10,13 @@ from benchmarks import optimal
 @pytest.fixture
 def small(monkeypatch):
     monkeypatch.setattr(optimal, "FAMILIES", {name: optimal.FAMILIES[name] for name in NAMES})
-    for name, value in {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}.items():
+    few = {name: optimal.FEW_ROWS[name] for name in FEW_ROWS}
+    sizes = {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}
+    for name, value in {**sizes, "FEW_ROWS": few, "FEW_ROWS_SEEDS": (1,), "FEW_ROWS_BUDGET": 0.2}.items():
         monkeypatch.setattr(optimal, name, value)
 
 
+FEW_ROWS = tuple(optimal.FEW_ROWS)[:2]
 NAMES = ("dirichlet 0.1", "dirichlet 1", "dirichlet 10", "ring", "grid")
 
 
@@ -29,6 +32,8 @@ def test_every_family_and_the_baselines_in_one_run(small):
         found = result["baselines"][name]
         assert found["enumerated_over_optimal"] == found["enumerated"] / found["optimal"]
         assert found["optimal_100_over_enumerated"] == found["optimal_100"] / found["enumerated"]
+    assert [case["rows"] for case in result["few_rows"]] == list(FEW_ROWS)
+    assert all(1 - 1e-9 <= case["optimal"] <= case["race"] + 1e-9 for case in result["few_rows"])
     shown = optimal.show(result)
     assert "exponent" in shown
     assert all(f"| {name} |" in shown for name in NAMES)
