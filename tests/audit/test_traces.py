@@ -66,7 +66,7 @@ def test_a_chain_is_found_out_by_who_knows_the_people(people, before):
     assert [step.k for step in found.steps] == [1, 2, 3, 4]
 
 
-@pytest.mark.parametrize("before", ["private", "open", "nothing"])
+@pytest.mark.parametrize("before", ["private", pytest.param("open", marks=pytest.mark.deep), "nothing"])
 def test_a_session_of_the_true_model_gives_nothing_away(people, before):
     found = audit(Session(people, "greedy"), visits_of(people, 800), {"bayes": people}, before)
     assert [step.attackers["bayes"] for step in found.steps] == pytest.approx([0] * AFTER, abs=1e-9)

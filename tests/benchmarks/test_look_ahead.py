@@ -8,7 +8,7 @@ from benchmarks.look_ahead import CHAINS, CLEAR, WAYS, run, show, total
 from onoff.model.chain import MarkovChain
 
 
-@pytest.mark.parametrize("name", ["ring 20", "grid 5x5"])
+@pytest.mark.parametrize("name", ["ring 20", pytest.param("grid 5x5", marks=pytest.mark.deep)])
 def test_looking_ahead_saves_messages_over_ten_requests(name):
     """The seed is fixed, so it holds or it does not; the difference is eight standard errors and more."""
     chain = MarkovChain(CHAINS[name]())

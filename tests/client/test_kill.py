@@ -130,7 +130,7 @@ def test_killed_at_every_call(scene, killer, kind):
 
 
 @pytest.mark.parametrize(
-    "kind", ["off", "retry", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("first", "on", "rolled back"))]
+    "kind", ["off", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("first", "on", "retry", "rolled back"))]
 )
 def test_killed_at_every_call_with_a_model(scene_with_a_model, killer, kind):
     """What a filter remembers is in the journal as well: 12 bytes for each entry of its beliefs, compressed."""
