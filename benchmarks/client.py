@@ -38,7 +38,7 @@ from onoff.wire import Catalogue, Edition, WireMessage
 
 WANTED_RATIO = 2.0
 """Draw and commit take at most so many bare commits."""
-WANTED_MODEL_RATIO = 25.0
+WANTED_MODEL_RATIO = 33.0
 """An open request with a model takes at most so many times that of Algorithm 1, whose table takes about 2 ms."""
 SOURCES = 12
 ROUNDS = 400

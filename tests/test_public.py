@@ -8,6 +8,8 @@ import pytest
 
 import onoff
 
+pytestmark = pytest.mark.slow(reason="other programs are started and waited for")
+
 PROGRAM = Path(__file__).parent / "support" / "user_program.py"
 SOURCE = Path(onoff.__file__).parents[1]
 

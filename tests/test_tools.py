@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow(reason="other programs are started and waited for")
+
 ROOT = Path(__file__).parents[1]
 RED = "def test_red():\n    assert 0\n"
 GREEN = "def test_green():\n    pass\n"

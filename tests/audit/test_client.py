@@ -14,6 +14,8 @@ from onoff.errors import PrivacyBreach
 from onoff.model.patterns import parse
 from onoff.session.entropy import SystemEntropy
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 PATTERNS = ["ON OFF OFF OFF", "ON OFF ON OFF OFF", "ON ON OFF OFF"]
 
 

@@ -23,6 +23,8 @@ from onoff.model.patterns import parse
 from onoff.session import Session
 from onoff.wire import encode_bitmap
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 P4 = MarkovChain(np.random.default_rng(4).dirichlet(np.ones(4), size=4))
 STICKY = symmetric(3, 1 - 2e-8)
 

@@ -13,6 +13,8 @@ from onoff.model.patterns import parse
 from onoff.session import Query, Session
 from onoff.session.memory import MEMORIES
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 P4 = MarkovChain(np.random.default_rng(4).dirichlet(np.ones(4), size=4))
 PATTERNS = ["ON OFF OFF OFF", "ON OFF ON OFF OFF", "ON ON OFF OFF"]
 

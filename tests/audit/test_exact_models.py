@@ -14,6 +14,8 @@ from onoff.model.contexts import RequestModel
 from onoff.model.patterns import parse
 from onoff.session import Session
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 CASES = {
     "2 sources, order 2, 2 types": (model_of(2, 2, 2, 1), "single", None),
     "2 sources, order 1, 3 types": (model_of(2, 1, 3, 2), "optimal", None),

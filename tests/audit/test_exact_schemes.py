@@ -11,6 +11,8 @@ from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.session.memory import MEMORIES
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 CHAINS = {
     "N=2": MarkovChain([[0.8, 0.2], [0.2, 0.8]]),
     "N=3": MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]),

@@ -13,6 +13,8 @@ from onoff.audit.mirror import MIRROR_LIMITS, audit_mirror
 from onoff.errors import PrivacyBreach
 from onoff.model.patterns import parse
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 SEVERAL_READS = "ON ON OFF ON OFF"
 FIRST_ONLY, EVERY_OTHER, ALWAYS = (True, *[False] * 7), (True, False), (True,)
 FAULTS = tuple(fault for fault in Fault if fault not in {Fault.NONE, *MIRROR_LIMITS})

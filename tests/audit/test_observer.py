@@ -14,6 +14,8 @@ from onoff.model.contexts import RequestModel
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 
 def model_of(n, order, types, seed):
     rng = np.random.default_rng(seed)

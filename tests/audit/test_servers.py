@@ -15,6 +15,8 @@ from onoff.audit.servers import audit_servers
 from onoff.errors import InvalidWire, PrivacyBreach
 from onoff.model.patterns import parse
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 FAULTS = tuple(fault for fault in Fault if fault is not Fault.NONE)
 
 

@@ -22,6 +22,8 @@ from onoff.model.contexts import RequestModel
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 
+pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
+
 N, AFTER = 3, 4
 
 

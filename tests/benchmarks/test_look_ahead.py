@@ -7,6 +7,8 @@ from benchmarks.look_ahead import CHAINS, CLEAR, WAYS, run, show, total
 
 from onoff.model.chain import MarkovChain
 
+pytestmark = pytest.mark.slow(reason="a benchmark is run, if a small one")
+
 
 @pytest.mark.parametrize("name", ["ring 20", pytest.param("grid 5x5", marks=pytest.mark.deep)])
 def test_looking_ahead_saves_messages_over_ten_requests(name):

@@ -6,6 +6,8 @@ import pytest
 
 from benchmarks import optimal
 
+pytestmark = pytest.mark.slow(reason="a benchmark is run, if a small one")
+
 
 @pytest.fixture
 def small(monkeypatch):

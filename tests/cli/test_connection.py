@@ -18,6 +18,8 @@ import onoff
 from onoff import wire
 from onoff.cli import run
 
+pytestmark = pytest.mark.slow(reason="commands are started and waited for")
+
 
 @pytest.fixture(autouse=True)
 def nothing_given(monkeypatch):

@@ -14,6 +14,8 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.tables.files import load_table
 
+pytestmark = pytest.mark.slow(reason="commands are started and waited for")
+
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 KEYS = {"scheme", "n", "cost", "lower_bound", "inner", "outer", "optimal", "certificate", "queries", "seconds"}
 

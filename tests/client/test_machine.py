@@ -23,6 +23,8 @@ from onoff.client import Client
 from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
 
+pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")
+
 NAMES = ("a", "b", "c")
 CHAINS = {
     "dense": [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]],

@@ -13,6 +13,8 @@ import onoff
 from onoff.client.publish import publish
 from onoff.errors import OnOffError
 
+pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")
+
 NAMES = [f"s{k}" for k in range(24)]
 
 

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow(reason="all pages are built, and their examples run")
+
 ROOT = Path(__file__).parents[2]
 
 

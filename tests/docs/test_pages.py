@@ -13,6 +13,8 @@ from tests.support.pages import ROOT, blocks, script
 import onoff
 from onoff.cli import app
 
+pytestmark = pytest.mark.slow(reason="all pages are built, and their examples run")
+
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 PAGES = [page for page in PAGES if "_build" not in page.parts]
 RUNNABLE = [page for page in PAGES if any(language in {"sh", "python"} for language, _ in blocks(page))]

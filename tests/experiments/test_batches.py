@@ -13,6 +13,8 @@ from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 
+pytestmark = pytest.mark.slow(reason="whole experiments are run")
+
 P3 = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 CHAIN = MarkovChain(P3)
 MODEL = request_model(P3, ("a", "b", "c"))

@@ -17,6 +17,8 @@ from onoff.experiments.traces import Options, Trace
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 
+pytestmark = pytest.mark.slow(reason="whole experiments are run")
+
 
 def learnt(path, content, options=None, **how):
     path.write_text(content)

@@ -12,6 +12,8 @@ from onoff.experiments.page import markdown_table
 from onoff.experiments.results import write_results
 from onoff.model.chain import MarkovChain
 
+pytestmark = pytest.mark.slow(reason="whole experiments are run")
+
 SPEC = 'schemes = ["greedy", "race", "optimal"]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
 
 

@@ -18,6 +18,8 @@ from onoff.experiments.sweep import ClusterLost, Parts, key_of, model_of, read_r
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 
+pytestmark = pytest.mark.slow(reason="whole experiments are run")
+
 SPEC = """
 schemes = ["greedy", "single"]
 horizons = [1, 3]

@@ -26,6 +26,8 @@ from onoff.schemes.search.search import Search
 from onoff.schemes.search.successors import RUN, SuccessorCost
 from onoff.tables.table import OPTIMAL_GAP
 
+pytestmark = pytest.mark.slow(reason="searches are run to their end")
+
 SAME_COST = 1e-9
 
 

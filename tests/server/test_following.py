@@ -29,6 +29,8 @@ from onoff.wire import Catalogue, Edition, WireMessage, next_digest
 from .test_store import contract
 from .test_sums import post, queries_for
 
+pytestmark = pytest.mark.slow(reason="whole servers are driven, and killed")
+
 ONOFF = str(Path(sys.executable).parent / "onoff")
 KNOWN = Catalogue(("a", "b", "c"), None, 1000)
 LIFE = b"l" * 16

@@ -19,6 +19,8 @@ from onoff.session.cache import TableCache
 from onoff.session.filter import ModelFilter
 from onoff.session.seeded import SeededEntropy
 
+pytestmark = pytest.mark.slow(reason="whole sessions are enumerated and sampled")
+
 
 def model_of(n, order, types, seed=1):
     rng = np.random.default_rng(seed)
