@@ -53,6 +53,7 @@ ELSEWHERE = {
     "gateway/presence.py": ("gateway/test_app.py", "says whether the server is there"),
     "gateway/marks.py": ("gateway/test_refresher.py", "what is new in the mirror"),
     "gateway/seen.py": ("gateway/test_app.py", "the log that the gateway serves"),
+    "model/certificate.py": ("model/test_checker.py", "what a certificate states; the checker says whether it is so"),
     "model/context_laws.py": ("model/test_contexts.py", "the laws of a model with contexts"),
     "model/context_tree.py": ("model/test_contexts.py", "how a model with contexts counts"),
     "model/files.py": ("model/test_chain.py", "a chain's file"),

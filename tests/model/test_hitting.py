@@ -7,7 +7,8 @@ import pytest
 
 from onoff.errors import InvalidTable
 from onoff.experiments import families
-from onoff.model.certificate import HittingBound, PartsBound, SimpleBound, check_certificate
+from onoff.model.certificate import HittingBound, PartsBound, SimpleBound
+from onoff.model.checker import check_certificate
 from onoff.model.hitting import _smaller_set, no_fewer_than
 from onoff.model.rows import Rows
 

@@ -11,8 +11,9 @@ from tests.support.matrices import many
 import onoff.schemes
 from onoff.experiments.families import FAMILIES, torus
 from onoff.model import certificate
-from onoff.model.certificate import SCALE, pair_units, row_excess
+from onoff.model.certificate import SCALE
 from onoff.model.chain import MarkovChain
+from onoff.model.checker import pair_units, row_excess
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.search import breeding, orbits, transport

@@ -11,7 +11,7 @@ from tests.support.matrices import many, random_rows
 from onoff.errors import InvalidInput
 from onoff.experiments.families import dirichlet, k_subsets
 from onoff.model.bounds import lambda_units, lower_bound
-from onoff.model.certificate import check_certificate
+from onoff.model.checker import check_certificate
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.tables.table import OPTIMAL_GAP

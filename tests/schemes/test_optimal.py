@@ -15,8 +15,8 @@ from onoff.experiments.families import FAMILIES
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.model.bounds import lambda_units, step_bounds
-from onoff.model.certificate import check_certificate
 from onoff.model.chain import MarkovChain
+from onoff.model.checker import check_certificate
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy

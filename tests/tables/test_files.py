@@ -9,7 +9,7 @@ import pytest
 from onoff import MarkovChain, Session
 from onoff.experiments import families
 from onoff.model.bounds import lower_bound
-from onoff.model.certificate import to_json
+from onoff.model.certificate_json import to_json
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.session.cache import TableCache

@@ -16,7 +16,8 @@ from onoff import bounds
 from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
-from onoff.model.certificate import SimpleBound, to_json
+from onoff.model.certificate import SimpleBound
+from onoff.model.certificate_json import to_json
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, find_scheme

@@ -43,8 +43,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from onoff.errors import InvalidInput
-from onoff.model.certificate import Certificate, SetCertificate, SimpleBound, check_certificate, pair_units
+from onoff.model.certificate import Certificate, SetCertificate, SimpleBound
 from onoff.model.chain import MarkovChain
+from onoff.model.checker import check_certificate, pair_units
 from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum, units_of
 
 if TYPE_CHECKING:

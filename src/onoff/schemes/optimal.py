@@ -8,7 +8,7 @@ Where Algorithm 1 is proved optimal it is taken: at most 3 rows, or rows of weak
 rows over many sources are solved outright by the program of `blocks` where that fits. Else OPT is a linear program over
 the masses of all sets with one Hall inequality for every set (see `hall`); both are far too many to write down, and few
 of either matter: `search` finds those, keeps the cheapest table met on the way, and proves what it can. The bound is
-the best one whose certificate `onoff.model.certificate.check_certificate` accepts.
+the best one whose certificate `onoff.model.checker.check_certificate` accepts.
 
 Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
 seconds to a minute; the program is where the time goes. Deterministic for a given seed unless the time runs out.
@@ -22,7 +22,8 @@ from typing import Any
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import PartsBound, SimpleBound, check_certificate
+from onoff.model.certificate import PartsBound, SimpleBound
+from onoff.model.checker import check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search import ahead, blocks, proofs

@@ -25,7 +25,7 @@ import numpy as np
 
 from onoff import __version__
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate import from_json, to_json
+from onoff.model.certificate_json import from_json, to_json
 from onoff.model.rows import Rows
 from onoff.system.atomic import atomic_write
 from onoff.tables.table import QueryTable

@@ -27,7 +27,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate import Certificate, check_certificate
+from onoff.model.certificate import Certificate
+from onoff.model.checker import check_certificate
 from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from tests.support.matrices import many
 from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.model.bounds import lower_bound
-from onoff.model.certificate import SCALE, RowCertificate, check_certificate
+from onoff.model.certificate import SCALE, RowCertificate
+from onoff.model.checker import check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import optimal
 from onoff.schemes.search import blocks

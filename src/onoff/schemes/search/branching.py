@@ -3,7 +3,7 @@
     maximise  t - sum of y_A  - sum of s_x + sum of y_A e_A     s_x: x is in S;   e_A <= sum of s_x over x not in A
 
 with 0 <= s, e <= 1 instead of whole numbers bounds every gain from above. Its duals w_A of the inequalities prove the
-bound in one sum (see `onoff.model.certificate`), so the leaves of the tree, with their w, are the proof.
+bound in one sum (see `onoff.model.checker`), so the leaves of the tree, with their w, are the proof.
 
 The node with the largest bound is branched on next, at the source nearest to one half. Stopped at any moment, the
 largest bound of a leaf bounds every gain: the longer, the better. Sets that come out whole on the way are worth adding.
@@ -134,7 +134,7 @@ class _Relaxed:
         return Leaf(free, taken, self._bound(free, taken, w), w, split)
 
     def _bound(self, free: Mask, taken: Mask, w: Floats) -> float:
-        """The bound that w proves, whatever the solver says of itself; see `certificate.leaf_bound`."""
+        """The bound that w proves, whatever the solver says of itself; see `checker.leaf_bound`."""
         if not (free | taken).any():
             return -np.inf
         duals = self.duals

@@ -16,19 +16,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from onoff.errors import InvalidTable
-from onoff.model.certificate import (
-    FEW_SOURCES,
-    LEAF,
-    SCALE,
-    Certificate,
-    HittingBound,
-    RowCertificate,
-    SetCertificate,
-    SimpleBound,
-    check_certificate,
-    leaf_bound,
-    row_excess,
-)
+from onoff.model.certificate import LEAF, SCALE, Certificate, HittingBound, RowCertificate, SetCertificate, SimpleBound
+from onoff.model.checker import FEW_SOURCES, check_certificate, leaf_bound, row_excess
 from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.branching import Tree

@@ -26,7 +26,8 @@ from itertools import islice
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound, check_certificate
+from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound
+from onoff.model.checker import check_certificate
 from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy

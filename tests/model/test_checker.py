@@ -1,6 +1,5 @@
-"""certificate: the check is exact, agrees with looking at every set, and refuses what is wrong by one unit."""
+"""checker: the check is exact, agrees with looking at every set, and refuses what is wrong by one unit."""
 
-import json
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations, product
@@ -11,19 +10,10 @@ from tests.support.matrices import many
 
 from onoff.errors import InvalidTable
 from onoff.experiments import families
-from onoff.model import certificate as module
+from onoff.model import checker as module
 from onoff.model.bounds import lambda_units, simplest
-from onoff.model.certificate import (
-    LEAF,
-    SCALE,
-    RowCertificate,
-    SetCertificate,
-    SimpleBound,
-    check_certificate,
-    from_json,
-    row_excess,
-    to_json,
-)
+from onoff.model.certificate import LEAF, SCALE, RowCertificate, SetCertificate, SimpleBound
+from onoff.model.checker import check_certificate, row_excess
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.search.branching import branch
@@ -220,26 +210,6 @@ def test_a_birth_and_death_chain_of_60_is_proved():
     assert isinstance(table.certificate, SetCertificate)
     assert len(table.certificate.tree) > 1
     assert table.optimal
-
-
-@pytest.mark.parametrize(
-    "certificate",
-    [
-        SimpleBound("outer"),
-        SimpleBound("pencil", 3),
-        SetCertificate(5, ((0, 1), ()), (1, 2), (1, LEAF, LEAF), (((0, 1), (1, 2)), ()), 3),
-        RowCertificate((0, 2), ((1, -2), (3, 4))),
-    ],
-    ids=str,
-)
-def test_json_gives_the_same_back(certificate):
-    assert from_json(json.loads(json.dumps(to_json(certificate)))) == certificate
-
-
-@pytest.mark.parametrize("given", [None, [], {}, {"kind": "other"}, {"kind": "simple", "name": 3, "source": None}])
-def test_what_is_no_certificate_is_refused(given):
-    with pytest.raises(InvalidTable, match="not a certificate"):
-        from_json(given)
 
 
 def test_the_simplest_is_accepted_whatever_the_rows():

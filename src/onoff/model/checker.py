@@ -1,0 +1,343 @@
+"""The checker: which lower bound a certificate proves, in integers.
+
+`check_certificate` is the only judge of a proof. It knows nothing of where a certificate comes from, calls no solver,
+and uses no floats. What each kind states stands in `onoff.model.certificate`; how each is checked:
+
+simple  the sum is formed again.
+hits    by looking at every set of fewer than h sources (see `hitting`).
+parts   no source in common, and the proof of each part on its rows alone.
+sets    (*) up to FEW_SOURCES sources by looking at every S. Beyond, the certificate carries a tree: each branch takes
+        one source into S on one side and leaves it out on the other, and each leaf carries numbers 0 <= w_A <= y_A.
+        Let A be alive where it contains everything taken, and f the sources that are still free. S leaves A where it
+        takes some x not in A, so for every S of the leaf
+
+            t - sum of y_A over A that contain S - |S|
+              <=  t - |taken| - sum of y_A over A alive  +  sum of (y_A - w_A) over A alive that some free x leaves
+                  + sum over free x of max(0, sum of w_A over A alive without x  -  1)
+
+        because those A that S leaves have at most the sum of their w_A over what S takes. Where this is at most 0 the
+        leaf is done.
+rows    (**) Rows that take the same source are a block, so the largest left side is a partition of the rows into
+        blocks, each worth max over x of the sum of phi_u(x) over its rows, less 1: a dynamic program over subsets of
+        rows. Where there are few sources, by looking at every set of them instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
+
+from onoff.errors import InvalidTable
+from onoff.model.certificate import (
+    LEAF,
+    Certificate,
+    HittingBound,
+    PartsBound,
+    RowCertificate,
+    SetCertificate,
+    SimpleBound,
+)
+from onoff.model.hitting import no_fewer_than
+from onoff.model.rows import UNIT, Integers, Rows, exact_sum
+from onoff.system.kernels import kernel
+
+FEW_SOURCES = 20
+"""Sources up to which every set of them is looked at."""
+MOST_CERTIFIED_ROWS = 18
+"""Rows of a RowCertificate up to which every partition of them is looked at."""
+FITS = 2**62
+"""Sums must stay below, to fit in 64 bits."""
+
+
+def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
+    """The lower bound that `certificate` proves for `rows`, exactly.
+
+    Raises InvalidTable where it proves nothing.
+    """
+    match certificate:
+        case SimpleBound(name, source):
+            return Fraction(simple_units(rows, name, source), UNIT)
+        case PartsBound(parts, proofs):
+            alone = zip(_parts(rows, parts, proofs), proofs, strict=True)
+            return sum((check_certificate(some, proof) for some, proof in alone), Fraction(0))
+        case HittingBound():
+            _check_hits(rows, certificate)
+        case SetCertificate():
+            _check_sets(rows, certificate)
+        case RowCertificate():
+            _check_rows(rows, certificate)
+    return certificate.bound(rows)
+
+
+# -- simple bounds -----------------------------------------------------------------------------------------
+
+
+def simple_units(rows: Rows, name: str, source: int | None = None) -> int:
+    """The bound of that name, in units of 1/UNIT. See `onoff.model.bounds` for what each says and why it holds.
+
+    Parameters
+    ----------
+    rows
+        What it bounds.
+    name
+        Of the bound.
+    source
+        Where it needs one.
+    """
+    if (source is not None) != (name == "pencil"):
+        raise InvalidTable(f"the bound {name!r} {'needs a source' if source is None else 'has no source'}")
+    if name == "outer":
+        return exact_sum(rows.weights.max(axis=0), axis=0)[0]
+    if name == "doeblin":
+        return 2 * UNIT - exact_sum(rows.weights.min(axis=0), axis=0)[0]
+    if name == "pairs" and len(rows.columns) > 2:
+        return 3 * UNIT - sum(pair_units(rows)) // 2  # every pair is met from both of its ends
+    if name == "pencil" and len(rows.columns) > 2:
+        x = rows.position(int(source or 0))
+        if x is not None:
+            low = np.delete((rows.weights + rows.weights[:, x : x + 1]).min(axis=0), x)
+            return 2 * UNIT + int(rows.weights[:, x].max()) - exact_sum(low, axis=0)[0]
+    raise InvalidTable(f"no bound {name!r} for {len(rows.columns)} sources")
+
+
+def pair_units(rows: Rows) -> list[int]:
+    """For each reached column x the sum over z != x of low({x, z}), in units."""
+    low, high = _pair_sums(np.ascontiguousarray(rows.weights.T), effort=rows.weights.size * len(rows.columns))
+    return [(int(h) << 31) + int(v) for v, h in zip(low, high, strict=True)]
+
+
+@kernel
+def _pair_sums(weights):  # type: ignore[no-untyped-def]
+    """The sums of low({x, z}) over z != x, as sums of their low 31 bits and of the others: no overflow."""
+    columns, rows = weights.shape
+    low = np.zeros(columns, np.int64)
+    high = np.zeros(columns, np.int64)
+    for x in range(columns):
+        for z in range(x):
+            least = weights[x, 0] + weights[z, 0]
+            for u in range(1, rows):
+                least = min(least, weights[x, u] + weights[z, u])
+            for at in (x, z):
+                low[at] += least & (2**31 - 1)
+                high[at] += least >> 31
+    return low, high
+
+
+# -- hits and parts ----------------------------------------------------------------------------------------
+
+
+def _check_hits(rows: Rows, certificate: HittingBound) -> None:
+    held = no_fewer_than(rows.weights > 0, certificate.least)
+    if held is None:
+        raise InvalidTable("there are too many sets for the certificate to be checked")
+    if not held:
+        raise InvalidTable(f"fewer than {certificate.least} sources meet every row")
+
+
+def _parts(rows: Rows, parts: Sequence[tuple[int, ...]], proofs: Sequence[Certificate]) -> list[Rows]:
+    """The rows of each part alone. Raises InvalidTable where they are no parts, or share a source."""
+    if len(parts) != len(proofs) or not all(part and _ascending(part, rows.distinct) for part in parts):
+        raise InvalidTable("a part of the certificate is not a list of rows in ascending order, or has no proof")
+    if any(isinstance(proof, PartsBound) for proof in proofs):
+        raise InvalidTable("a part of the certificate has parts")
+    alone = [rows.part(part) for part in parts]
+    if len(set().union(*(some.columns.tolist() for some in alone))) < sum(len(some.columns) for some in alone):
+        raise InvalidTable("two parts of the certificate have a source in common")
+    return alone
+
+
+# -- sets --------------------------------------------------------------------------------------------------
+
+
+def _check_sets(rows: Rows, certificate: SetCertificate) -> None:
+    t, weights, scale = certificate.t, certificate.weights, certificate.scale
+    if scale < 1 or any(weight < 0 for weight in weights):
+        raise InvalidTable("a weight of the certificate is negative, or its scale is not positive")
+    if len(weights) != len(certificate.sets):
+        raise InvalidTable("the certificate's sets and weights do not fit")
+    if not all(_ascending(members, rows.n) for members in certificate.sets):
+        raise InvalidTable("a set of the certificate is not a list of sources in ascending order")
+    if sum(weights) + len(rows.columns) * (scale + sum(weights)) + abs(t) >= FITS:
+        raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
+    inside = np.array([np.isin(rows.columns, members) for members in certificate.sets], dtype=bool)
+    inside = inside.reshape(len(weights), len(rows.columns))
+    y = np.array(weights, dtype=np.int64)
+    worst = (
+        _worst_of_all(t, y, inside, scale)
+        if len(rows.columns) <= FEW_SOURCES
+        else _worst_of_tree(rows, certificate, y, inside)
+    )
+    if worst > 0:
+        raise InvalidTable(f"the certificate is wrong by {worst / scale:.3g}")
+
+
+def _ascending(members: tuple[int, ...], n: int) -> bool:
+    return all(a < b for a, b in pairwise((-1, *members, n)))
+
+
+def _worst_of_all(t: int, y: Integers, inside: npt.NDArray[np.bool_], scale: int) -> int:
+    """The largest t - |S| - sum of y_A over A that contain S, over all non-empty S."""
+    columns = inside.shape[1]
+    contained = np.zeros(1 << columns, dtype=np.int64)
+    np.add.at(contained, inside @ (1 << np.arange(columns)), y)
+    for x in range(columns):  # sums over supersets, one element at a time
+        halves = contained.reshape(-1, 2, 1 << x)
+        halves[:, 0] += halves[:, 1]
+    sizes = np.bitwise_count(np.arange(1 << columns)).astype(np.int64)
+    return t - int((contained + scale * sizes)[1:].min())
+
+
+def _worst_of_tree(rows: Rows, certificate: SetCertificate, y: Integers, inside: npt.NDArray[np.bool_]) -> int:
+    """The largest bound of a leaf. Raises InvalidTable where the tree is none."""
+    free = np.ones(len(rows.columns), dtype=bool)
+    taken = np.zeros(len(rows.columns), dtype=bool)
+    leaves = iter(certificate.leaves)
+    worst = -FITS
+    waiting = [(free, taken)]  # the sides of branches that are still to come
+    for node in certificate.tree:
+        if not waiting:
+            raise InvalidTable("the certificate's tree goes on after its end")
+        free, taken = waiting.pop()
+        if node == LEAF:
+            w = _multipliers(next(leaves, None), y)
+            if free.any() or taken.any():  # else S is empty
+                worst = max(worst, leaf_bound(certificate.t, y, w, inside, free, taken, certificate.scale))
+            continue
+        x = rows.position(node)
+        if x is None or not free[x]:
+            raise InvalidTable("the certificate branches on a source that is not free")
+        rest = free.copy()
+        rest[x] = False
+        with_x = taken.copy()
+        with_x[x] = True
+        waiting += [(rest, taken), (rest, with_x)]
+    if waiting or next(leaves, None) is not None:
+        raise InvalidTable("the certificate's tree has not as many ends as leaves")
+    return worst
+
+
+def _multipliers(leaf: tuple[tuple[int, int], ...] | None, y: Integers) -> Integers:
+    if leaf is None:
+        raise InvalidTable("the certificate's tree has not as many ends as leaves")
+    w = np.zeros(len(y), dtype=np.int64)
+    for at, units in leaf:
+        if not (0 <= at < len(y) and 0 <= units <= y[at]):
+            raise InvalidTable("a leaf of the certificate has a number out of range")
+        w[at] = units
+    return w
+
+
+def leaf_bound(
+    t: int,
+    y: Integers,
+    w: Integers,
+    inside: npt.NDArray[np.bool_],
+    free: npt.NDArray[np.bool_],
+    taken: npt.NDArray[np.bool_],
+    scale: int,
+) -> int:
+    """What t - sum of y_A over A that contain S - |S| is at most, for every S of a leaf (see the module).
+
+    Parameters
+    ----------
+    t, y, w
+        In units of 1/scale; w no larger than y.
+    inside
+        Which columns each A holds.
+    free, taken
+        The columns that are undecided, and those that are in S.
+    scale
+        How many units are one.
+    """
+    alive = inside[:, taken].all(axis=1)
+    y, w, outside = y[alive], w[alive], ~inside[alive][:, free]
+    may_go = outside.any(axis=1)
+    load = w[may_go] @ outside[may_go].astype(np.int64)
+    over = int(np.maximum(load - scale, 0).sum())
+    return t - int(taken.sum()) * scale - int(y.sum()) + int((y - w)[may_go].sum()) + over
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _check_rows(rows: Rows, certificate: RowCertificate) -> None:
+    named, phi, scale = certificate.rows, certificate.phi, certificate.scale
+    if scale < 1 or not named or len(set(named)) != len(named) or not all(0 <= u < rows.distinct for u in named):
+        raise InvalidTable("the certificate names rows that are not there, or no scale")
+    if len(phi) != len(named) or any(len(line) != len(rows.columns) for line in phi):
+        raise InvalidTable("the certificate does not fit the rows")
+    largest = max(abs(value) for line in phi for value in line)
+    if len(phi) * (largest + scale) + len(rows.columns) * scale >= FITS:
+        raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
+    worst = row_excess(np.array(phi, dtype=np.int64), scale)
+    if worst > 0:
+        raise InvalidTable(f"the certificate is wrong by {worst / scale:.3g}")
+
+
+def row_excess(phi: Integers, scale: int) -> int:
+    """The largest sum of phi_u(x_u) less the number of different x_u, over all x.
+
+    Raises InvalidTable where there are too many rows and too many sources to look at all.
+    """
+    m, columns = phi.shape
+    if m <= MOST_CERTIFIED_ROWS:
+        return int(_best_partition(phi, scale, effort=3**m + 2**m * columns))
+    if columns > FEW_SOURCES:
+        raise InvalidTable(f"the certificate is for {m} rows, too many to check", hint=f"{MOST_CERTIFIED_ROWS} at most")
+    worst = -FITS
+    for high in range(1 << max(columns - 12, 0)):  # 4096 sets at a time
+        masks = (high << 12) + np.arange(1 << min(columns, 12))
+        sets = (masks[masks > 0][:, None] >> np.arange(columns)) & 1 == 1
+        total = -scale * sets.sum(axis=1)
+        for line in phi:
+            total += np.where(sets, line, -FITS // (2 * m)).max(axis=1)
+        worst = max(worst, int(total.max()))
+    return worst
+
+
+@kernel
+def _best_partition(phi, scale):  # type: ignore[no-untyped-def]
+    """The largest worth of a partition of all rows, where a block of rows is worth its best column's sum less scale."""
+    m, columns = phi.shape
+    worth = np.empty(1 << m, np.int64)
+    sums = np.zeros((m + 1, columns), np.int64)  # sums[d]: of the first d rows chosen so far, one after the other
+    chosen = np.zeros(m + 1, np.int64)
+    depth = 0
+    mask = 0
+    u = 0
+    while True:  # all subsets of rows, depth first
+        if u < m:
+            for x in range(columns):
+                sums[depth + 1, x] = sums[depth, x] + phi[u, x]
+            chosen[depth] = u
+            depth += 1
+            mask |= 1 << u
+            largest = sums[depth, 0]
+            for x in range(1, columns):
+                largest = max(largest, sums[depth, x])
+            worth[mask] = largest - scale
+            u += 1
+        else:
+            if depth == 0:
+                break
+            depth -= 1
+            mask ^= 1 << chosen[depth]
+            u = chosen[depth] + 1
+
+    best = np.zeros(1 << m, np.int64)
+    for rows in range(1, 1 << m):  # the block of the lowest row, and the best of the others
+        first = rows & -rows
+        others = rows ^ first
+        beside = others
+        largest = worth[first] + best[others]
+        while beside > 0:
+            value = worth[first | beside] + best[others ^ beside]
+            if value > largest:
+                largest = value
+            beside = (beside - 1) & others
+        best[rows] = largest
+    return best[(1 << m) - 1]

@@ -1,0 +1,31 @@
+"""certificate_json: every kind of certificate survives a file, and nothing else is read as one."""
+
+import json
+
+import pytest
+
+from onoff.errors import InvalidTable
+from onoff.model.certificate import LEAF, HittingBound, PartsBound, RowCertificate, SetCertificate, SimpleBound
+from onoff.model.certificate_json import from_json, to_json
+
+
+@pytest.mark.parametrize(
+    "certificate",
+    [
+        SimpleBound("outer"),
+        SimpleBound("pencil", 3),
+        SetCertificate(5, ((0, 1), ()), (1, 2), (1, LEAF, LEAF), (((0, 1), (1, 2)), ()), 3),
+        RowCertificate((0, 2), ((1, -2), (3, 4))),
+        HittingBound(2),
+        PartsBound(((0, 2), (1,)), (HittingBound(2), SimpleBound("outer"))),
+    ],
+    ids=str,
+)
+def test_json_gives_the_same_back(certificate):
+    assert from_json(json.loads(json.dumps(to_json(certificate)))) == certificate
+
+
+@pytest.mark.parametrize("given", [None, [], {}, {"kind": "other"}, {"kind": "simple", "name": 3, "source": None}])
+def test_what_is_no_certificate_is_refused(given):
+    with pytest.raises(InvalidTable, match="not a certificate"):
+        from_json(given)
