@@ -10,7 +10,7 @@ from tests.support.matrices import many
 
 import onoff.schemes
 from onoff.experiments.families import FAMILIES, torus
-from onoff.model import certificate
+from onoff.model import checker
 from onoff.model.certificate import SCALE
 from onoff.model.chain import MarkovChain
 from onoff.model.checker import pair_units, row_excess
@@ -28,7 +28,7 @@ from onoff.session.seeded import SeededEntropy
 from onoff.system.kernels import Kernel
 
 NAMES = [module.name for module in pkgutil.walk_packages(onoff.schemes.__path__, "onoff.schemes.")]
-MODULES = [certificate, *(importlib.import_module(name) for name in NAMES)]
+MODULES = [checker, *(importlib.import_module(name) for name in NAMES)]
 KERNELS = {value.__name__ for module in MODULES for value in vars(module).values() if isinstance(value, Kernel)}
 
 
