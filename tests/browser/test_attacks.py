@@ -24,13 +24,13 @@ ATTACK = Path(__file__).with_name("attack.html").read_text()
 def test_a_page_elsewhere_gets_nothing_and_causes_nothing(visitor, local, elsewhere, name):
     visit = visitor().open(local)
     visit.choose("alpha")
-    before, position = list(local.world.requests), local.engine.position
+    before, position = list(local.world.requests), local.engine.switch.position
     elsewhere.pages["/attack"] = ATTACK.replace("BASE", local.address.base).replace("TOKEN", local.app_token)
     page = visit.context.new_page()
     page.goto(f"http://{name}:{elsewhere.port}/attack")
     assert page.wait_for_selector("#got", state="attached", timeout=1000 * PATIENCE).text_content() == "[]"
     assert local.world.requests == before
-    assert local.engine.position == position
+    assert local.engine.switch.position == position
     assert len(local.engine.log.latest(10)) == 1
     assert elsewhere.requests  # the page itself; the watch works
     visit.choose("beta")  # and the visitor is not disturbed
@@ -76,7 +76,7 @@ def test_a_rebound_name_gets_nothing(visitor, local):
     )
     assert got == [403, 403]
     assert local.world.requests == before
-    assert local.engine.position.private
+    assert local.engine.switch.position.private
 
 
 TELL = """<!doctype html><title>another local server</title><script type=module>

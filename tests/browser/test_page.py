@@ -10,6 +10,7 @@ from tests.support.world import NAMES, World
 
 from onoff import wire
 from onoff.gateway.guard import REFUSAL
+from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.browser
@@ -68,7 +69,7 @@ def test_tiles_bring_messages_and_the_charts_have_the_right_values(visitor, loca
         assert f"asked with privacy {word}" in visit.text("#message-about")
         assert f"{len(local.world.sets()[-1])} of 4 messages downloaded" in visit.text("#message-about")
     visit.see("#cost [data-cost][data-step='4']")
-    state = local.engine.snapshot()
+    state = snapshot(local.engine)
     charts(visit, local, state)
     assert visit.text("#cost-text").startswith(f"{state['totals']['messages']} messages for 5 requests")
     assert visit.text("#evidence-short") == f"5 requests, {state['totals']['messages']} messages"
@@ -115,7 +116,7 @@ def test_the_switch_shows_the_engine_whoever_turns_it(visitor, local, tmp_path):
             assert shown(visit) == word
     first.page.click("#switch")
     second.see("#word:text-is('ON')")
-    assert local.engine.position.private
+    assert local.engine.switch.position.private
     for visit in (first, second):
         visit.check(local)
 
@@ -157,19 +158,19 @@ def test_a_timer_counts_down_runs_out_and_says_so(visitor, local):
     visit.page.click("#timer-start")
     visit.see("#word:text-is('OFF')")
     visit.see("#countdown:has-text('OFF for another 00:')")
-    assert asked + 60 <= local.engine.position.until <= time.time() + 60
+    assert asked + 60 <= local.engine.switch.position.until <= time.time() + 60
     visit.page.click("#timer-stop")
     visit.gone("#countdown")
-    assert (local.engine.position.private, local.engine.position.until) == (False, None)
+    assert (local.engine.switch.position.private, local.engine.switch.position.until) == (False, None)
     local.turn(private=False, seconds=0.5)
     visit.see("#notice:has-text('The timer ran out')")
     assert shown(visit) == "ON"
-    assert local.engine.position.private
+    assert local.engine.switch.position.private
     visit.page.select_option("#timer-for", "until")
     visit.page.fill("#timer-until", "23:59")
     visit.page.click("#timer-start")
     visit.see("#countdown:has-text('then ON')")
-    assert local.engine.position.until % 60 == 0
+    assert local.engine.switch.position.until % 60 == 0
     visit.check(local)
 
 

@@ -8,6 +8,7 @@ from tests.support.world import NAMES
 
 from onoff.client.mirrored import fetch_edition_of
 from onoff.client.publish import publish
+from onoff.gateway.snapshot import snapshot
 
 from .test_axe import WIDTHS, faults
 
@@ -60,7 +61,7 @@ def test_both_positions_and_what_each_server_saw(visitor, local, servers):
         assert len(first[step]) % 2 == 0
     known = visit.page.eval_on_selector_all("#together-known li", "es => es.map(e => e.dataset.known)")
     assert known == [name for name, _ in asked]
-    state = local.engine.snapshot()
+    state = snapshot(local.engine)
     assert visit.text("#evidence-short") == f"5 requests, {state['totals']['messages']:g} messages"
     for place, server in enumerate(state["servers"]):
         assert f"{server['queries']} requests" in visit.text(f"[data-server='{place}'] .hint")

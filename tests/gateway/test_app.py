@@ -230,7 +230,7 @@ def test_a_log_file_gets_each_line_as_it_comes(tmp_path):
 def test_the_auditor_reads_the_log_and_finds_it_honest(tmp_path, capsys):
     path, chain = tmp_path / "seen.jsonl", tmp_path / "chain.json"
     with gateway(tmp_path, log=path) as local:
-        local.engine.chain.save(chain)
+        local.engine.setup.chain.save(chain)
         ask(local, *((NAMES[i % 4], i % 3 == 0) for i in range(12)))
     assert run(["audit", "log", str(path), "--chain", str(chain), "--scheme", "single"]) == 0
     assert "All 12 queries" in capsys.readouterr().out

@@ -15,6 +15,7 @@ from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSou
 from onoff.gateway.engine import Changed, Engine
 from onoff.gateway.jobs import LONGEST_QUEUE, Busy
 from onoff.gateway.seen import SeenLog
+from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
 
@@ -65,11 +66,11 @@ def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
     assert asked.wait(PATIENCE)
     with pytest.raises(Busy):
         engine.request("beta")
-    assert engine.snapshot()["waiting"] == LONGEST_QUEUE
+    assert snapshot(engine)["waiting"] == LONGEST_QUEUE
     assert len(world.queries) == 1
     release.set()
     assert [len(message.result(30)) for message in waiting] == [len(b"first of alpha")] * LONGEST_QUEUE
-    assert engine.snapshot()["waiting"] == 0
+    assert snapshot(engine)["waiting"] == 0
     world.check()
 
 
@@ -86,7 +87,7 @@ def test_a_key_that_a_full_queue_refused_can_be_used_again(engine, deliver):
 
 def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(engine, monkeypatch):
     engine.turn(private=False)
-    monkeypatch.setattr(engine._client, "get", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
         engine.request("alpha", key="mine").result(30)
     monkeypatch.undo()
@@ -112,7 +113,7 @@ def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, 
     assert [record.message for record in caplog.records].count(
         "the log of what the server saw ends here: No space left on device"
     ) == 1
-    assert engine.snapshot()["totals"]["requests"] == 2
+    assert snapshot(engine)["totals"]["requests"] == 2
 
 
 def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
@@ -126,7 +127,7 @@ def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
 
 
 def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkeypatch):
-    monkeypatch.setattr(engine._client, "get", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
         engine.request("alpha").result(30)
     monkeypatch.undo()
@@ -134,20 +135,20 @@ def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkey
 
 
 def test_a_message_is_handed_over_before_it_is_weighed(engine, monkeypatch):
-    go_on, add = threading.Event(), engine._evidence.add
+    go_on, add = threading.Event(), engine.weighing.evidence.add
 
     def held(*arguments):
         assert go_on.wait(PATIENCE)
         return add(*arguments)
 
-    monkeypatch.setattr(engine._evidence, "add", held)
+    monkeypatch.setattr(engine.weighing.evidence, "add", held)
     assert engine.request("beta").result(PATIENCE).payload == b"first of beta"
-    (step,) = engine.snapshot()["steps"]
+    (step,) = snapshot(engine)["steps"]
     assert (step["cost"], step["weighed"], step["bits"]) == (4, False, None)
-    assert engine.snapshot()["totals"]["requests"] == 1
+    assert snapshot(engine)["totals"]["requests"] == 1
     go_on.set()
-    until(lambda: engine.snapshot()["steps"][0]["weighed"])
-    assert engine.snapshot()["steps"][0]["bits"] == 0.0
+    until(lambda: snapshot(engine)["steps"][0]["weighed"])
+    assert snapshot(engine)["steps"][0]["bits"] == 0.0
 
 
 class Line:
@@ -178,16 +179,16 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
             line.cut = True
             with pytest.raises(ServerUnreachable):
                 engine.request("beta", key="k").result(PATIENCE)
-            until(lambda: engine.snapshot()["steps"][-1]["weighed"])
-            state = engine.snapshot()
+            until(lambda: snapshot(engine)["steps"][-1]["weighed"])
+            state = snapshot(engine)
             assert [step["left"] for step in state["steps"]] == [True, False]
             assert (state["totals"]["requests"], state["totals"]["unsent"], len(world.queries)) == (1, 1, 1)
             assert [json.loads(text).get("sent", True) for text in log.lines()] == [True, False]
             assert len(file.read_text().splitlines()) == 1
             line.cut = False  # the same step leaves after all, and counts once
             assert engine.request("beta", key="k").result(PATIENCE).payload == b"first of beta"
-            until(lambda: engine.snapshot()["steps"][-1]["weighed"])
-            assert engine.snapshot()["totals"] | {"lower": 0, "naive": 0} == {
+            until(lambda: snapshot(engine)["steps"][-1]["weighed"])
+            assert snapshot(engine)["totals"] | {"lower": 0, "naive": 0} == {
                 "requests": 2,
                 "private": 2,
                 "messages": 8,
@@ -203,7 +204,7 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
                 engine.request("gamma").result(PATIENCE)
             line.cut = False
             engine.request("delta").result(PATIENCE)
-            assert engine.snapshot()["totals"]["unsent"] == 1
+            assert snapshot(engine)["totals"]["unsent"] == 1
         finally:
             engine.close()
     lines = [json.loads(text) for text in file.read_text().splitlines()]
@@ -213,10 +214,10 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
 
 
 def test_a_step_that_cannot_be_weighed_is_answered_and_counted(engine, monkeypatch, caplog):
-    monkeypatch.setattr(engine._evidence, "add", lambda *a: 1 / 0)
+    monkeypatch.setattr(engine.weighing.evidence, "add", lambda *a: 1 / 0)
     assert engine.request("beta").result(30).payload == b"first of beta"
     assert engine.request("gamma").result(30).payload == b"first of gamma"
-    until(lambda: engine.snapshot()["totals"]["unweighed"] == 2)
+    until(lambda: snapshot(engine)["totals"]["unweighed"] == 2)
     assert "beta" not in caplog.text
 
 
@@ -244,7 +245,7 @@ def test_every_change_has_a_new_revision_and_watchers_hear_of_it(engine):
     stop()
     engine.turn(private=False)
     assert len(heard) == 2
-    assert engine.snapshot()["privacy"]["private"] is False
+    assert snapshot(engine)["privacy"]["private"] is False
 
 
 def test_after_closing_nothing_is_accepted(engine, world):
@@ -261,7 +262,7 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
     class Late(type(engine.board)):  # type: ignore[misc]
         @property
         def revision(self):
-            engine._building = (4, 0.0)  # a table begins to be built just before the count is read
+            engine.upstream.building = (4, 0.0)  # a table begins to be built just before the count is read
             return revision + 1
 
         @revision.setter
@@ -269,5 +270,5 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
             """Other threads may count changes of their own."""
 
     monkeypatch.setattr(engine.board, "__class__", Late)
-    shown = engine.snapshot()
+    shown = snapshot(engine)
     assert (shown["revision"], shown["building"]) == (revision + 1, {"sources": 4, "since": 0.0})

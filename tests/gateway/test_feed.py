@@ -10,8 +10,8 @@ from tests.support.gateway import gateway
 from onoff import wire
 from onoff.client import Message, Sent
 from onoff.gateway import feed
-from onoff.gateway.app import message_headers
 from onoff.gateway.present import moment_of
+from onoff.gateway.responses import message_headers
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.feed_list import Feed

@@ -230,7 +230,7 @@ def test_the_page_without_a_token_holds_nothing(tmp_path):
             answer = local.send("GET", path)
             assert answer.status == 200
             said = answer.body.decode()
-            assert not any(secret in said for secret in (local.token, local.app_token, local.engine.url, "alpha"))
+            assert not any(secret in said for secret in (local.token, local.app_token, local.engine.setup.url, "alpha"))
 
 
 def test_each_status_is_what_is_meant(tmp_path):
@@ -245,7 +245,7 @@ def test_each_status_is_what_is_meant(tmp_path):
         assert local.send("POST", "/v1/privacy", token).status == 405
         assert local.send("GET", "/v1/state", app).status == 403
         assert local.send("GET", "/v1/nothing").status == 403
-        assert local.engine.position.private
+        assert local.engine.switch.position.private
 
 
 def test_a_websocket_is_refused(tmp_path):

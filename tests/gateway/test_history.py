@@ -70,7 +70,7 @@ def test_the_gateway_keeps_it_from_refreshes_whatever_is_read(tmp_path):
     world = World(frame_size=2048)
     world.messages["beta"] = feed(2, 1)
     with gateway(tmp_path, world=world, refresh=3600.0) as local:
-        refresher = local.engine.refresher
+        refresher = local.engine.upstream.refresher
         refresher.wait(1)
         for version, numbers in ((2, (3,)), (3, (4,))):
             world.publish("beta", b"")

@@ -61,7 +61,7 @@ def test_a_record_that_tells_of_private_requests_is_caught(tmp_path, monkeypatch
 
     def remember(engine, job, outcome):
         if not job.private or fault == "names them":
-            engine.record.opened(engine.names[job.wanted])
+            engine.record.opened(engine.upstream.names[job.wanted])
         else:
             engine.record._append({"user": "me", "private": True})
 

@@ -32,7 +32,7 @@ def refreshes(world):
 @pytest.fixture
 def local(tmp_path):
     with gateway(tmp_path, refresh=SELDOM) as running_gateway:
-        until(lambda: running_gateway.engine.refresher.per_hour is not None)
+        until(lambda: running_gateway.engine.upstream.refresher.per_hour is not None)
         yield running_gateway
 
 
@@ -55,13 +55,13 @@ def test_while_on_everything_can_be_read_and_nothing_is_asked(local):
 
 
 def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):
-    read = local.engine._read_mirror
+    read = local.engine.upstream._read_mirror
 
     def refresh_and_read(job):
-        local.engine.refresher.mirror.refresh()
+        local.engine.upstream.refresher.mirror.refresh()
         return read(job)
 
-    monkeypatch.setattr(local.engine, "_read_mirror", refresh_and_read)
+    monkeypatch.setattr(local.engine.upstream, "_read_mirror", refresh_and_read)
     assert read_all(local) != []
 
 
@@ -87,7 +87,7 @@ def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
     with gateway(tmp_path, refresh=0.05) as local:
         until(lambda: refreshes(local.world) >= 3)
         local.turn(private=False)
-        until(lambda: not local.engine.refresher._wanted())
+        until(lambda: not local.engine.upstream.refresher._wanted())
         before = refreshes(local.world)
         local.get("/v1/sources/alpha")
         local.get("/v1/sources/beta")
@@ -102,12 +102,12 @@ def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until
         until(lambda: refreshes(world) >= 3)
         world.publish("beta", b"here now")
         until(lambda: local.get("/v1/sources/beta").body == b"here now")
-        until(lambda: not local.engine.refresher._wanted())
-        assert local.engine.refresher._pause == 3600.0
+        until(lambda: not local.engine.upstream.refresher._wanted())
+        assert local.engine.upstream.refresher._pause == 3600.0
         world.forget("beta")
-        local.engine.refresher._filled_by = 0.0  # two minutes later nobody is waited for
-        local.engine.refresher.wait(local.engine.refresher.refresh_soon())
-        assert local.engine.refresher._pause == 3600.0
+        local.engine.upstream.refresher._filled_by = 0.0  # two minutes later nobody is waited for
+        local.engine.upstream.refresher.wait(local.engine.upstream.refresher.refresh_soon())
+        assert local.engine.upstream.refresher._pause == 3600.0
 
 
 def test_an_open_request_after_a_private_reading_hides_it(local):
@@ -195,7 +195,7 @@ def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
 
     world = Failing()
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
-        until(lambda: local.engine.refresher.per_hour is not None)
+        until(lambda: local.engine.upstream.refresher.per_hour is not None)
         world.down = True
         headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
         assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 504

@@ -15,6 +15,7 @@ from onoff.client.forecast import cost_of_set
 from onoff.gateway.engine import Engine
 from onoff.gateway.seen import told_together
 from onoff.gateway.several import assess_sums, views_of
+from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
 SELDOM = 3600.0
@@ -61,9 +62,9 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
             assert answer.body == f"first of {name}".encode()
             assert answer.headers["x-privacy-mode"] == ("on" if private else "off")
             assert answer.headers["x-mirror"] == "no"
-        until(lambda: local.engine.snapshot()["steps"][-1]["weighed"])
+        until(lambda: snapshot(local.engine)["steps"][-1]["weighed"])
         longest = len(b"first of alpha") + wire.FRAME_OVERHEAD
-        until(lambda: (local.engine.snapshot()["forecast"]["request"] or {}).get("off") is not None)
+        until(lambda: (snapshot(local.engine)["forecast"]["request"] or {}).get("off") is not None)
         state = local.get("/v1/state").json
         assert state["forecast"]["request"]["on"] == cost_of_set(4, 2) * longest
         assert [len(sums) for sums in two.sums] == [4, 4]
@@ -84,7 +85,9 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
         assert all(line["servers"] == 2 and "views" not in line and "wanted" not in line for line in lines)
         assert "vectors" not in local.get("/v1/log").body.decode()
         assert two.refreshes() == [0, 0]  # nothing polls feeds, so nothing is mirrored
-        audited = audit_log((parse_line(line, 1) for line in local.engine.log.lines()), local.engine.chain, "single")
+        audited = audit_log(
+            (parse_line(line, 1) for line in local.engine.log.lines()), local.engine.setup.chain, "single"
+        )
         assert (audited.queries, audited.faults) == (4, [])
 
 
@@ -93,7 +96,7 @@ def test_three_servers_and_many_sources_are_shown_in_bands(tmp_path):
     with contextlib.ExitStack() as stack:
         three = Two(stack, 3, names)
         local = stack.enter_context(gateway(tmp_path, url=three.urls, chain=False, refresh=SELDOM, **OPTIONS))
-        until(lambda: local.engine.names == names)
+        until(lambda: local.engine.upstream.names == names)
         for name in ("source 7", "source 99"):
             assert local.get(f"/v1/sources/{name.replace(' ', '%20')}").body == f"first of {name}".encode()
         steps = local.get("/v1/state").json["steps"]
@@ -104,17 +107,17 @@ def test_three_servers_and_many_sources_are_shown_in_bands(tmp_path):
 
 def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_path, two):
     with gateway(tmp_path, url=two.urls, chain=False, refresh=SELDOM, **OPTIONS) as local:
-        until(lambda: local.engine.names == NAMES)
+        until(lambda: local.engine.upstream.names == NAMES)
         local.turn(private=False)
         answer = local.get("/v1/sources/delta", X_Privacy_Expected="off")
         assert (answer.body, answer.headers["x-privacy-mode"]) == (b"first of delta", "on")
-        until(lambda: local.engine.snapshot()["steps"][-1]["weighed"])
+        until(lambda: snapshot(local.engine)["steps"][-1]["weighed"])
         state = local.get("/v1/state").json
         assert state["privacy"] == {"private": False, "until": None, "ran_out": None, "always": True}
         assert [step["private"] for step in state["steps"]] == [True]
         assert state["model"] is None
         assert state["posterior"] is None
-        until(lambda: local.engine.snapshot()["next"] == {"on": cost_of_set(4, 2), "off": cost_of_set(4, 2)})
+        until(lambda: snapshot(local.engine)["next"] == {"on": cost_of_set(4, 2), "off": cost_of_set(4, 2)})
 
 
 @pytest.mark.parametrize("chain", [None, False])
@@ -122,20 +125,20 @@ def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_pat
 def test_a_server_that_is_down_is_named_and_the_same_request_works_when_it_is_back(tmp_path, two, chain, down):
     options = {} if chain is None else OPTIONS
     with gateway(tmp_path, url=two.urls, chain=chain, refresh=SELDOM, heartbeat=0.05, **options) as local:
-        until(lambda: local.engine.presence.connected)
+        until(lambda: local.engine.upstream.presence.connected)
         assert local.get("/v1/sources/alpha").status == 200
         two.down = {down}
         failed = local.get("/v1/sources/beta", Idempotency_Key="mine")
         assert failed.status == 504
         assert two.urls[down] in failed.json["title"]
         assert "all servers are needed" in failed.json["hint"]
-        until(lambda: local.engine.presence.connected is False)
+        until(lambda: local.engine.upstream.presence.connected is False)
         state = local.get("/v1/state").json
         assert [server["connected"] for server in state["servers"]] == [place != down for place in range(2)]
         assert two.urls[down] in state["problem"]
         two.down = set()
         assert local.get("/v1/sources/beta", Idempotency_Key="mine").body == b"first of beta"
-        until(lambda: local.engine.presence.connected)
+        until(lambda: local.engine.upstream.presence.connected)
 
 
 def test_everything_from_the_other_server_where_that_is_allowed(tmp_path, two):
@@ -160,10 +163,10 @@ def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
     two.down = {0, 1}
     engine = Engine(two.urls, None, tmp_path / "journal", heartbeat=QUIET, refresh=SELDOM, **OPTIONS)
     try:
-        assert engine.names == ()
-        until(lambda: engine.presence.connected is False)
+        assert engine.upstream.names == ()
+        until(lambda: engine.upstream.presence.connected is False)
         two.down = set()
-        until(lambda: engine.names == NAMES)
+        until(lambda: engine.upstream.names == NAMES)
         assert engine.request("beta").result(30) == b"first of beta"
     finally:
         engine.close()

@@ -137,7 +137,9 @@ def gateway_command(
                 f"all feeds: {address.apps}/feeds.opml",
                 flush=True,
             )
-        threading.Thread(target=_warn_once, args=(engine.presence,), name="onoff-first-look", daemon=True).start()
+        threading.Thread(
+            target=_warn_once, args=(engine.upstream.presence,), name="onoff-first-look", daemon=True
+        ).start()
         run.serve_gateway(engine, sock, address)
 
 

@@ -14,8 +14,9 @@ from typing import Final
 import uvicorn
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.gateway.app import Streams, build_app
+from onoff.gateway.app import build_app
 from onoff.gateway.engine import Engine
+from onoff.gateway.events import Streams
 from onoff.gateway.guard import PATH_PREFIX, Guard
 from onoff.system import listening
 

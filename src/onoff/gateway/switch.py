@@ -63,10 +63,23 @@ class SwitchTokens:
 
 
 class Switch:
-    """The switch that is kept at `path`. Threads may share it."""
+    """The switch that is kept at `path`. Threads may share it.
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+    Parameters
+    ----------
+    path
+        Its file.
+    clock
+        The time in seconds since 1970.
+    changed
+        Called after every turn, from the thread that makes or finds it.
+    """
+
+    def __init__(
+        self, path: Path, clock: Callable[[], float] = time.time, changed: Callable[[], None] = lambda: None
+    ) -> None:
         self.path = path
+        self._changed = changed
         self.note: str | None = None
         self._clock = clock
         self._lock = threading.Lock()
@@ -76,14 +89,17 @@ class Switch:
 
     @property
     def position(self) -> Position:
-        """The position now."""
+        """The position now, by the timer and the schedule."""
         with self._lock:
-            now = self._clock()
+            before, now = self._position, self._clock()
             self._position = self._position.at(now)
-            changed = None if self.schedule is None or self._position.until else self.schedule.last_change(now)
-            if self.schedule is not None and changed is not None and changed > self._turned:
-                self._position, self._turned = Position(self.schedule.private(now)), changed
-            return self._position
+            due = None if self.schedule is None or self._position.until else self.schedule.last_change(now)
+            if self.schedule is not None and due is not None and due > self._turned:
+                self._position, self._turned = Position(self.schedule.private(now)), due
+            position = self._position
+        if position != before:
+            self._changed()
+        return position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
         """Turn it; for so many seconds, or until a time, after which it turns back. Raises JournalWriteFailed.
@@ -107,7 +123,15 @@ class Switch:
             position = Position(private, end)
             self._save(position, self.tokens, now)
             self._position, self._turned, self.note = position, now, None
-            return position
+        self._changed()
+        return position
+
+    def schedule_as_dict(self) -> dict[str, Any]:
+        """The rules by which it turns by itself, and when it does next."""
+        schedule = self.schedule
+        if schedule is None:
+            return {"rules": [], "next": None}
+        return {"rules": list(schedule.written), "next": schedule.next_change(self._clock())}
 
     def follow(self, rules: Sequence[str]) -> None:
         """Turn by this schedule from now on; without rules, by hand alone. Raises InvalidInput, JournalWriteFailed."""
