@@ -72,7 +72,7 @@ def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
     streams
         The event streams that are open.
     """
-    messages, controls, pages = Messages(engine), Controls(engine), Pages(engine, streams)
+    messages, controls, pages = ForApps(engine), Controls(engine), ForThePage(engine, streams)
     routes = [
         Route("/", pages.home),
         Route("/limits", pages.limits),
@@ -103,7 +103,7 @@ def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
     return guarded(inner, guard)
 
 
-class Messages:
+class ForApps:
     """Downloads and feeds, for apps and the page."""
 
     def __init__(self, engine: Engine) -> None:
@@ -202,7 +202,7 @@ class Controls:
         return JSONResponse(reading(self.engine))
 
 
-class Pages:
+class ForThePage:
     """What the page shows, and its own files."""
 
     def __init__(self, engine: Engine, streams: Streams) -> None:
