@@ -135,8 +135,18 @@ def test_a_model_is_audited_exactly(files, capsys):
     assert report["steps"][-1]["all_bits"] > 0
     assert run(["audit", "exact", str(files / "model.npz"), "--scheme", "greedy", "--pattern", "ON ON OFF"]) == 0
     assert "Older ones show through the type" in capsys.readouterr().out
-    assert run(["audit", "exact", str(files / "model.npz"), "--client"]) == 3
-    assert "take a chain" in capsys.readouterr().err
+    for option in (["--client", "--hide", "2"], ["--sessions", "5"]):
+        assert run(["audit", "exact", str(files / "model.npz"), *option]) == 3
+        assert option[-2] in capsys.readouterr().err
+
+
+def test_the_client_of_a_model_is_audited_with_every_fault(tmp_path, capsys):
+    model_of(2, 1, 2, 2).save(tmp_path / "model.npz")
+    arguments = ["audit", "exact", str(tmp_path / "model.npz"), "--client", "--scheme", "single", "--pattern", "ON OFF"]
+    assert run([*arguments, "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert len(report["faults"]) == 8
+    assert all(line["leak"] == 0 and line["breach"] is None for line in report["faults"])
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)

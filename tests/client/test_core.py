@@ -12,12 +12,13 @@ from onoff import wire
 from onoff.client.catalogue import LARGEST_CATALOGUE
 from onoff.client.commands import Ask, Build, Fetch, SendQuery, StoreRecord, Tick, Wait
 from onoff.client.core import Core
-from onoff.client.doubt import Doubt
+from onoff.client.doubt import HARMLESS, Doubt
 from onoff.client.exchange import Failure, Reply
 from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
+from onoff.session.session import LOST_PAST
 
 CHAIN = MarkovChain(P4, names=NAMES)
 URL = "http://server.test"
@@ -214,7 +215,8 @@ def test_a_record_that_is_not_ours_is_a_doubt_at_once(change, reason):
     core = machine()
     core.opened(replace(record, **change), None)
     assert core.doubt == reason
-    assert core.session.memory.last is None
+    # what was wanted from another server is hidden from this one too
+    assert core.session.memory.last == ((0, 1, 2, 3) if reason is Doubt.OTHER_SERVER else None)
     assert Ask not in kinds(everything_was_asked(core, world, reason))
 
 
@@ -478,7 +480,66 @@ def test_another_model_and_a_memory_that_does_not_fit_are_doubts(change):
     assert other.doubt is (Doubt.OTHER_CHAIN if change == "model" else Doubt.UNFIT)
     carry_out(other.request(2, private=False), world)
     assert len(other.sent(other.record).sources) == 4
-    assert other.session.memory.us[other.session.memory.hidden].tolist() == [2]
+    assert other.session.memory.blind
+
+
+def test_after_a_loss_everything_is_asked_until_privacy_is_on():
+    world, core = after_three_requests()
+    lost = machine(chain=MODEL)
+    lost.opened(None, Doubt.NEW)
+    for note in ("there was no journal: everything was asked", LOST_PAST, LOST_PAST):
+        _, message = carry_out(lost.request(2, private=False), world)
+        assert (message.sent.cost, message.sent.note) == (4, note)
+        again = machine(chain=MODEL)
+        again.opened(lost.record, None)
+        assert again.session.memory.blind
+        assert again.doubt is None
+        lost = again
+    _, message = carry_out(lost.request(3, private=True), world)
+    assert (message.sent.cost, message.sent.note) == (4, None)
+    memory = lost.session.memory
+    assert not memory.blind
+    assert memory.us[memory.hidden].tolist() == [3]
+    commands, _ = carry_out(lost.request(3, private=False), world)
+    assert kinds(commands) == [Build, StoreRecord, Tick, SendQuery]
+    assert core.record.session != lost.record.session
+
+
+@pytest.mark.parametrize("private", [True, False])
+@pytest.mark.parametrize("doubt", sorted(HARMLESS))
+def test_a_harmless_doubt_asks_for_everything_and_goes_on_from_what_is_hidden(doubt, private):
+    world, core = after_three_requests()
+    before = core.session.memory
+    core.doubt, core.catalogue = doubt, None
+    _, message = carry_out(core.request(3, private=private), world)
+    assert (message.sent.step, message.sent.cost) == (0, 4)
+    expected = before.after((0, 1, 2, 3), 3, private=private, table=None)
+    memory = core.session.memory
+    assert memory.us[memory.hidden].tolist() == ([3] if private else [1])
+    assert (memory.key, memory.hidden) == (expected.key, expected.hidden)
+
+
+def test_a_request_that_was_refused_counts_once():
+    """The server has another catalogue and says so: the same request again, as everything."""
+    world, core = after_three_requests()
+    changed = refused(409, wire.encode_problem(wire.Problem(409, "x", type=wire.EPOCH_CHANGED, epoch=1)))
+    commands, message = carry_out(core.request(3, private=False), world, {SendQuery: [changed]})
+    stored = [command.record for command in commands if isinstance(command, StoreRecord)]
+    assert message.sent.note == f"{Doubt.OTHER_CATALOGUE}: everything was asked"
+    assert stored[0].memory == stored[1].memory == core.record.memory
+
+
+def test_an_open_request_that_cannot_be_made_leaves_hidden_what_was():
+    world, core = after_three_requests()
+    again = machine(chain=MODEL)
+    again.opened(core.record, None)
+    with pytest.raises(ServerUnreachable):
+        carry_out(again.request(3, private=False), world, {Fetch: [Failure("down")]})
+    memory = again.session.memory
+    assert memory.us[memory.hidden].tolist() == [1]
+    commands, _ = carry_out(again.retry(), world)
+    assert again.record.memory == commands[-3].record.memory == memory.stored()
+    assert len(again.sent(again.record).sources) == 4
 
 
 def test_a_state_too_large_for_the_journal_is_not_kept(monkeypatch):

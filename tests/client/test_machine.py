@@ -222,7 +222,8 @@ class Misfortunes(RuleBasedStateMachine):
         if self.chain_name == "model":
             stored = memory.restored(asked, core.record.wanted, core.record.memory)
             assert (stored.key, stored.hidden, stored.rounding) == (memory.key, memory.hidden, memory.rounding)
-            assert memory.us[memory.hidden][-1] == core.record.wanted or not core.record.private
+            assert stored.blind == memory.blind
+            assert not core.record.private or memory.us[memory.hidden][-1] == core.record.wanted
             return
         assert memory.last == asked
         assert memory.secret == core.record.wanted

@@ -9,12 +9,15 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.client import Sent
+from onoff.client.doubt import Doubt
 from onoff.gateway.engine import Engine
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment
 from onoff.gateway.model_evidence import ModelEvidence
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
 from onoff.session.cache import TableCache
+from onoff.session.filter import ModelFilter
+from onoff.session.session import LOST_PAST
 from onoff.tables.table import QueryTable
 
 MODEL = request_model(P4, NAMES)
@@ -81,6 +84,31 @@ def test_what_is_not_known_is_not_weighed():
     assert raced.add(Sent("s", 1, (0, 1), 4, False), 1).expected is None
     large = RequestModel(np.full((1, 1, MOST_WEIGHED_SOURCES + 1), 1 / (MOST_WEIGHED_SOURCES + 1)), [()])
     assert ModelEvidence(large, TableCache(large, "race")).add(Sent("s", 0, (0,), 300, True), 0) == Assessment()
+
+
+def test_after_a_loss_it_weighs_from_the_next_private_request_on():
+    evidence, everything = ModelEvidence(MODEL, TableCache(MODEL, "greedy")), (0, 1, 2, 3)
+    session = Session(MODEL, tables=evidence._tables)
+    session.memory = session.memory.forgotten(1, private=False)
+    evidence.add(Sent("s", 0, everything, 4, False, FIRST), 1)
+    assert evidence.add(Sent("s", 1, everything, 4, False, LOST_PAST), 2).bits == 0
+    assert evidence.posterior is None
+    session.request(3, private=True)
+    evidence.add(Sent("s", 2, everything, 4, True), 3)
+    weighed = evidence.add(Sent("s", 3, session.request(3, private=False).sources, 4, False), 3)
+    assert weighed.expected == session.tables.of(ModelFilter.after_everything(MODEL, 3)).cost
+    assert evidence.posterior["sources"] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_after_a_doubt_that_leaves_the_memory_it_does_not_weigh(private):
+    evidence, everything = ModelEvidence(MODEL, TableCache(MODEL, "greedy")), (0, 1, 2, 3)
+    evidence.add(Sent("s", 0, everything, 4, True, FIRST), 1)
+    evidence.add(Sent("t", 0, everything, 4, private, f"{Doubt.FORGOTTEN}: everything was asked"), 2)
+    assert evidence.add(Sent("t", 1, (1, 2), 4, False), 2) == Assessment()
+    evidence.add(Sent("t", 2, everything, 4, True), 2)
+    assert evidence.add(Sent("t", 3, (1, 2), 4, False), 2) == Assessment()
+    assert evidence.posterior is None
 
 
 def test_an_engine_takes_a_model(tmp_path):

@@ -18,6 +18,7 @@ from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.filter import ModelFilter
 from onoff.session.seeded import SeededEntropy
+from onoff.session.session import LOST_PAST
 
 pytestmark = pytest.mark.slow(reason="whole sessions are enumerated and sampled")
 
@@ -258,6 +259,48 @@ def test_an_impossible_request_asks_for_everything_and_starts_afresh():
     assert session.memory.us.tolist() == [[0], [1], [2]]
     assert session.memory.hidden == 2
     assert session.request(0, private=False).note is None
+
+
+def test_everything_asked_in_the_open_moves_the_beliefs_and_hides_what_was_hidden():
+    model = model_of(3, 2, 2)
+    session = Session(model, "greedy", entropy=SeededEntropy(np.random.default_rng(1)))
+    session.request(1, private=True)
+    session.request(2, private=False)
+    before = session.memory
+    after = before.after((0, 1, 2), 0, private=False, table=None)
+    assert after.us.tolist() == before.us.tolist()
+    assert after.hidden == before.hidden
+    for u in range(len(before.us)):
+        expected = np.zeros((model.types, len(model.contexts)))
+        for state, mass in enumerate(before.belief.toarray()[u]):
+            z, context = divmod(state, len(model.contexts))
+            for x in range(3):
+                expected[z, model.next(context, x)] += mass * model.law(z, context)[x]
+        np.testing.assert_allclose(after.belief.toarray()[u], expected.reshape(-1), atol=1e-15)
+    assert after.again(0) is after
+
+
+def test_where_the_past_was_lost_everything_is_asked_until_a_private_request():
+    model = model_of(3, 2, 2)
+    session = Session(model, "greedy")
+    session.request(1, private=True)
+    session.memory = session.memory.forgotten(2, private=False)
+    assert session.memory.blind
+    assert "past not known" in repr(session)
+    assert session.expected_cost(private=False) == 3
+    session.prepare()
+    query = session.request(0, private=False)
+    assert query.everything
+    assert query.note == LOST_PAST
+    restored = ModelFilter.start(model).restored((0, 1, 2), 0, session.memory.stored())
+    assert restored.blind
+    assert session.request(1, private=True).everything
+    assert not session.memory.blind
+    assert session.memory.key == ModelFilter.after_everything(model, 1).key
+    assert session.request(1, private=False).note is None
+    assert not session.memory.forgotten(2, private=True).blind
+    chain = ModelFilter.start(model_of(3, 1, 1))
+    assert chain.forgotten(2, private=False).us.tolist() == [[0], [1], [2]]  # one request separates it from the past
 
 
 def test_the_state_after_the_first_private_request_is_that_of_every_session():

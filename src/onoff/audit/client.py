@@ -38,10 +38,11 @@ from onoff.client import Client
 from onoff.client.exchange import Request
 from onoff.client.record import Record
 from onoff.errors import OnOffError
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.memory import Memory
 from onoff.wire import SESSION_BYTES
 
 
@@ -85,7 +86,7 @@ class RequestSeen:
 class AuditedClient:
     """The client as something the exact audit can drive."""
 
-    chain: MarkovChain
+    chain: Model
     scheme: str
     faults: tuple[Fault, ...] = ()
     entropy: Entropy = field(default_factory=SystemEntropy)
@@ -93,6 +94,8 @@ class AuditedClient:
     past: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
     """Every request so far: what was wanted, the switch, and the choices taken."""
     state: Hashable = None
+    memory: Memory | None = None
+    """Of the session after the last request: what the audit may hold against it depends on what it promises."""
     judging: bool = True
     self_contained: ClassVar[bool] = True
 
@@ -100,7 +103,7 @@ class AuditedClient:
         self.tables = TableCache(self.chain, self.scheme)
 
     @property
-    def _new_run(self) -> Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+    def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
         return ClientRun
 
     def fork(self, entropy: Entropy) -> Self:
@@ -115,14 +118,12 @@ class AuditedClient:
             for wanted, status, choices in self.past:
                 run.request(wanted, status, ScriptedEntropy(choices))
             seen = run.request(x, private, noted)
-            self.state = run.state
+            self.state, self.memory = run.state, run.client.core.session.memory
         self.past = (*self.past, (x, private, tuple(noted.taken)))
         return seen
 
 
-def audit_client(
-    chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], faults: Sequence[Fault] = ()
-) -> ExactAudit:
+def audit_client(chain: Model, scheme: str, pattern: tuple[bool, ...], faults: Sequence[Fault] = ()) -> ExactAudit:
     """The exact audit of the shipped client, with a fault or none before every request.
 
     Parameters
@@ -135,9 +136,7 @@ def audit_client(
     return audit_exact(chain, scheme, pattern, session=lambda: AuditedClient(chain, scheme, tuple(faults)))
 
 
-def client_user(
-    chain: MarkovChain, scheme: str, fault: Fault = Fault.NONE, at: int = 0, *, judging: bool = True
-) -> NewUser:
+def client_user(chain: Model, scheme: str, fault: Fault = Fault.NONE, at: int = 0, *, judging: bool = True) -> NewUser:
     """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server.
 
     The fault happens at step `at` of every session: a rare one would hide what it leaks among the others.
@@ -189,11 +188,11 @@ class Crash(BaseException):
 
 @contextmanager
 def _client_run(
-    chain: MarkovChain,
+    chain: Model,
     tables: TableCache,
     faults: tuple[Fault, ...],
     judging: bool,
-    new_run: Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun],
+    new_run: Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun],
 ) -> Iterator[ClientRun]:
     with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
         run = new_run(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
@@ -211,7 +210,7 @@ def fast_directory() -> str | None:
 class ClientRun:
     """One user, one journal, one server, from the first request on."""
 
-    def __init__(self, chain: MarkovChain, tables: TableCache, faults: tuple[Fault, ...], recorder: Recorder) -> None:
+    def __init__(self, chain: Model, tables: TableCache, faults: tuple[Fault, ...], recorder: Recorder) -> None:
         assert recorder.journal is not None
         self.chain, self.tables, self.journal, self.recorder = chain, tables, recorder.journal, recorder
         self.faults = (Fault.NONE, *faults)

@@ -19,7 +19,7 @@ from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.recorder import Recorder
 from onoff.client import Sent
 from onoff.errors import MirrorEmpty, OnOffError, PrivacyBreach
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.session.cache import TableCache
 
 RefreshPattern = tuple[bool, ...]
@@ -34,7 +34,7 @@ class MirroredClient(AuditedClient):
     refreshes: RefreshPattern | None = None
 
     @property
-    def _new_run(self) -> Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+    def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
         return partial(MirrorRun, refreshes=self.refreshes)
 
 
@@ -43,7 +43,7 @@ class MirrorRun(ClientRun):
 
     def __init__(
         self,
-        chain: MarkovChain,
+        chain: Model,
         tables: TableCache,
         faults: tuple[Fault, ...],
         recorder: Recorder,
@@ -100,7 +100,7 @@ class MirrorRun(ClientRun):
 
 
 def audit_mirror(
-    chain: MarkovChain,
+    chain: Model,
     scheme: str,
     pattern: tuple[bool, ...],
     refreshes: RefreshPattern | None = None,

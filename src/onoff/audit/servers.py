@@ -18,7 +18,7 @@ from onoff.audit.client import AuditedClient, ClientRun, Fault
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.recorder import Recorder, SeenExchange
 from onoff.errors import PrivacyBreach
-from onoff.model.chain import MarkovChain
+from onoff.model.contexts import Model
 from onoff.session.cache import TableCache
 
 SERVER_URLS = tuple(f"http://server{place}.invalid" for place in range(16))
@@ -33,7 +33,7 @@ class SeveralServers(AuditedClient):
     faulty: int = 0
 
     @property
-    def _new_run(self) -> Callable[[MarkovChain, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+    def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
         return partial(ServersRun, servers=self.servers, view=self.view, faulty=self.faulty)
 
 
@@ -42,7 +42,7 @@ class ServersRun(ClientRun):
 
     def __init__(
         self,
-        chain: MarkovChain,
+        chain: Model,
         tables: TableCache,
         faults: tuple[Fault, ...],
         recorder: Recorder,
@@ -86,7 +86,7 @@ class ServersRun(ClientRun):
 
 
 def audit_servers(
-    chain: MarkovChain,
+    chain: Model,
     scheme: str,
     pattern: tuple[bool, ...],
     servers: int = 2,

@@ -15,7 +15,7 @@ from onoff.audit.report import Part, page, plot_exact, write
 from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import load_model
+from onoff.model.contexts import Model, load_model
 from onoff.model.patterns import parse
 
 if TYPE_CHECKING:
@@ -65,7 +65,8 @@ def exact_command(
     ```
 
     With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
-    the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step.
+    the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step. That is
+    for two or three sources of a chain, and for two of a model with types or longer contexts.
     """
     loaded, statuses, what = load_model(chain), parse(pattern), f"{chain.name}, {scheme}, {pattern}"
     if client or sessions is not None:
@@ -73,13 +74,15 @@ def exact_command(
             raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
         if memory not in (None, "last-query"):
             raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
+        if sessions is None:
+            if hide != 1:
+                raise InvalidInput("--client audits what clients hide by default", hint="leave --hide out")
+            return _client(loaded, scheme, statuses, json, html, what)
         if not isinstance(loaded, MarkovChain):
             raise InvalidInput(
-                "--client and --sessions take a chain: with a model a fault is one more private request",
-                hint="audit a model without them, or by `onoff audit run` and `onoff audit traces`",
+                "--sessions takes a chain: the tables of a model hardly ever recur",
+                hint="audit a model without it, or by `onoff audit run` and `onoff audit traces`",
             )
-        if sessions is None:
-            return _client(loaded, scheme, statuses, json, html, what)
         with progress("sessions", sessions) as done:
             met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
         if html is not None:
@@ -138,15 +141,13 @@ def _write(path: Path, verdict: str, private: bool, part: Part) -> None:
     write(path, page("Exact audit", verdict, private, [part]))
 
 
-def _client(
-    chain: MarkovChain, scheme: str, pattern: tuple[bool, ...], json: bool, html: Path | None, what: str
-) -> int:
+def _client(model: Model, scheme: str, pattern: tuple[bool, ...], json: bool, html: Path | None, what: str) -> int:
     from onoff.audit.client import EVERY_FAULT, Fault, audit_client
 
     audits: dict[Fault, ExactAudit] = {}
     with progress("faults", len(EVERY_FAULT) + 1) as done:
         for fault in (Fault.NONE, *EVERY_FAULT):
-            audits[fault] = audit_client(chain, scheme, pattern, () if fault is Fault.NONE else (fault,))
+            audits[fault] = audit_client(model, scheme, pattern, () if fault is Fault.NONE else (fault,))
             done(len(audits))
     calm = audits[Fault.NONE]
     faults = [

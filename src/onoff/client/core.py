@@ -13,7 +13,9 @@ message. Invariants, whatever happens between two events:
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
    new session.
 3. In doubt everything is asked: no journal, a damaged, copied or older one, another chain, server or catalogue, a
-   conflict. The set does not depend on the past, and the present request then separates the future from it.
+   conflict. The set does not depend on the past. Where the memory still holds (HARMLESS doubts) it goes on from there;
+   elsewhere the present request separates the future from the past under a chain, and under a richer model, where
+   it does not, everything is asked until privacy is ON (`Memory.blind`).
 4. What is done next depends on events and on what the server sees, never on which source is wanted.
 
 A journal that was put back to an earlier state looks sound. So the first request after opening asks the server
@@ -32,7 +34,7 @@ from typing import Final
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
 from onoff.client.commands import Ask, Build, Fetch, SendQuery, Steps, StoreRecord, Tick
-from onoff.client.doubt import Doubt
+from onoff.client.doubt import HARMLESS, Doubt
 from onoff.client.exchange import Reply
 from onoff.client.message import Message, Sent
 from onoff.client.record import Record
@@ -85,7 +87,7 @@ class Core:
             return
         if doubt is None:
             self.doubt = self._differs(found)
-        if self.doubt is None:
+        if self.doubt is None or (doubt is None and self.doubt in HARMLESS):
             asked = wire.decode_bitmap(found.asked, self.chain.n)
             memory = self.session.memory.restored(asked, found.wanted, found.memory)
             if memory is None:
@@ -98,7 +100,7 @@ class Core:
         try:
             yield from self._get_ready()
         except ServerUnreachable:  # somebody wanted it all the same, and wants the next thing because of it
-            yield from self.remember(wanted, pending=True)
+            yield from self.remember(wanted, private=private, pending=True)
             raise
         if self.doubt is not None or self.record is None:
             record, memory = self._start_over(wanted, private, self.doubt or Doubt.NOTHING_STORED)
@@ -135,23 +137,32 @@ class Core:
 
     # -- reading from the mirror ---------------------------------------------------------------------------
 
-    def remember(self, wanted: int, *, pending: bool) -> Steps[None]:
-        """Store that `wanted` is read from the mirror, privately, before it is.
+    def remember(self, wanted: int, *, private: bool = True, pending: bool) -> Steps[None]:
+        """Store that `wanted` is read from the mirror before it is, or that it was wanted and nothing could be asked.
 
         From now on it is hidden among all sources, which is right whatever happened before, doubt or not: nothing is
         asked, so no set has to be drawn. The session, its step and the bytes last sent stay, so that the server can
         still tell whether this journal is an old one. In doubt a new session begins, in which nothing was sent yet.
+
+        Parameters
+        ----------
+        wanted
+            The source.
+        private
+            Whether privacy is ON, as it is for what is read from the mirror.
+        pending
+            Whether it waits for an answer.
         """
         everything = tuple(range(self.chain.n))
         asked = wire.encode_bitmap(everything, self.chain.n)
         last = self.record if self.doubt is None else None
         if last is None:
             session = self._new_session()
-            record = Record(self.server, self._digest, self.origin, session, NEVER_SENT, b"", asked, wanted, True)
-            memory = self.session.memory.afresh(wanted)
+            record = Record(self.server, self._digest, self.origin, session, NEVER_SENT, b"", asked, wanted, private)
         else:
-            record = replace(last, asked=asked, wanted=wanted, private=True, note=None)
-            memory = self.session.memory.after(everything, wanted, private=True, table=None)
+            record = replace(last, asked=asked, wanted=wanted, private=private, note=None)
+        doubt = self.doubt or (Doubt.NOTHING_STORED if last is None else None)
+        memory = self._after_everything(wanted, private=private, doubt=doubt)
         record = replace(record, pending=pending, mirror=True, memory=memory.stored())
         yield StoreRecord(record)
         self.record, self.session.memory = record, memory
@@ -163,14 +174,16 @@ class Core:
             self.record = replace(self.record, pending=False)
 
     def ask_everything(self, wanted: int) -> Steps[Message]:
-        """Ask for every source, privately: where there is no mirror to read `wanted` from."""
+        """Ask for every source, where there is no mirror to read `wanted` from, which was remembered before."""
         yield from self._get_ready()
-        if self.doubt is not None or self.record is None:
-            record, memory = self._start_over(wanted, True, self.doubt or Doubt.NOTHING_STORED)
+        last = self.record
+        if self.doubt is not None or last is None:
+            private, doubt = last is None or last.private, self.doubt or Doubt.NOTHING_STORED
+            record, memory = self._start_over(wanted, private, doubt, again=last is not None)
         else:
             everything = tuple(range(self.chain.n))
-            memory = self.session.memory.after(everything, wanted, private=True, table=None)
-            record = self._compose(self.record.session, self.record.step + 1, everything, wanted, True, None, memory)
+            memory = self._after_everything(wanted, private=last.private, again=True)
+            record = self._compose(last.session, last.step + 1, everything, wanted, last.private, None, memory)
         return (yield from self._carry_out(record, memory))
 
     # -- before the request: what the server offers, and whether we stand where it saw us last -------------
@@ -201,12 +214,26 @@ class Core:
 
     # -- the request ---------------------------------------------------------------------------------------
 
-    def _start_over(self, wanted: int, private: bool, reason: Doubt) -> tuple[Record, Memory]:
-        """A new session that begins with the full set: right whatever happened before."""
+    def _start_over(self, wanted: int, private: bool, reason: Doubt, *, again: bool = False) -> tuple[Record, Memory]:
+        """A new session that begins with the full set: right whatever happened before.
+
+        again: the memory counts the request already, because it was made before and refused.
+        """
         everything = tuple(range(self.chain.n))
         note = f"{reason}: everything was asked"
-        memory = self.session.memory.afresh(wanted)
+        memory = self._after_everything(wanted, private=private, doubt=reason, again=again)
         return self._compose(self._new_session(), 0, everything, wanted, private, note, memory), memory
+
+    def _after_everything(
+        self, wanted: int, *, private: bool, doubt: Doubt | None = None, again: bool = False
+    ) -> Memory:
+        """The memory once everything was asked for `wanted`, whatever was wanted."""
+        memory = self.session.memory
+        if doubt is not None and doubt not in HARMLESS:
+            return memory.forgotten(wanted, private=private)
+        if again:
+            return memory.again(wanted)
+        return memory.after(tuple(range(self.chain.n)), wanted, private=private, table=None)
 
     def _compose(
         self,
@@ -237,7 +264,7 @@ class Core:
                 if conflict.doubt is Doubt.OTHER_CATALOGUE:
                     self.catalogue = None
                 yield from self._get_ready()
-                record, memory = self._start_over(record.wanted, record.private, conflict.doubt)
+                record, memory = self._start_over(record.wanted, record.private, conflict.doubt, again=True)
         raise BadAnswer("the server refuses every session", hint="it may be faulty; try again later")
 
     def _deliver(self, record: Record) -> Steps[Message]:
@@ -273,13 +300,13 @@ class Core:
         """Why a sound record does not belong to this client, or None."""
         if found.chain != self._digest:
             return Doubt.OTHER_CHAIN
-        if found.server != self.server:
-            return Doubt.OTHER_SERVER
         try:
             asked = wire.decode_bitmap(found.asked, self.chain.n)
         except InvalidWire:
             return Doubt.UNFIT
-        return None if found.wanted in asked else Doubt.UNFIT
+        if found.wanted not in asked:
+            return Doubt.UNFIT
+        return None if found.server == self.server else Doubt.OTHER_SERVER
 
     def _disagrees(self, record: Record) -> Doubt | None:
         """Why the bytes of a record are not what it would be sent as to this server, or None."""

@@ -7,6 +7,7 @@ request show it.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Final
 
 
 class Doubt(StrEnum):
@@ -24,3 +25,8 @@ class Doubt(StrEnum):
     ROLLED_BACK = "the journal is older than what the server saw"
     FORGOTTEN = "the server does not know this session"
     CONFLICT = "the server saw another request at this step"
+
+
+HARMLESS: Final = frozenset({Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN})
+"""The server does not stand where the journal does, but nothing speaks against what the journal says of the past. After
+any other doubt there may have been requests that it does not know of."""

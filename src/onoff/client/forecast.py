@@ -96,6 +96,8 @@ def expected_bytes(session: Session, sizes: Sequence[int]) -> float:
 
     Exact where queries come from a table: the sum over its queries of their probability times their bytes.
     """
+    if session.memory.blind:
+        return float(sum(sizes))
     if session.memory.rows.distinct == 1:
         return float(np.mean(sizes))
     return table_bytes(session.tables.of(session.memory), sizes)
@@ -120,8 +122,8 @@ def expected_messages(session: Session, servers: int, *, private: bool) -> float
     """
     if servers == 1:
         return session.expected_cost(private=private)
-    if private:
-        return cost_of_set(round(session.expected_cost(private=True)), servers)
+    if private or session.memory.blind:
+        return cost_of_set(round(session.expected_cost(private=private)), servers)
     if session.memory.rows.distinct == 1:
         return 1.0
     return table_messages(session.tables.of(session.memory), servers)

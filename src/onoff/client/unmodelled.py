@@ -43,11 +43,18 @@ class NoMemory:
     key = None
     lasting = False
     rounding = 0
+    blind = False
 
     def after(self, query: tuple[int, ...], wanted: int, **_: Any) -> NoMemory:
         return self
 
     def afresh(self, wanted: int) -> NoMemory:
+        return self
+
+    def again(self, wanted: int) -> NoMemory:
+        return self
+
+    def forgotten(self, wanted: int, *, private: bool) -> NoMemory:
         return self
 
     def stored(self) -> bytes:

@@ -4,7 +4,8 @@ The same as `evidence`, by following the public part of the session's filter: hi
 follow from the queries alone. `ours` is p(u | all queries), which moves only where a table's masses differ between
 rows; `naive` is what the plain request right after the private one would have left.
 
-A gateway that opens an old journal does not know the beliefs: it weighs from the next new session on.
+A gateway that opens an old journal does not know the beliefs, nor after a doubt that leaves the memory as it was: it
+weighs from the next session on that begins with a private request.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ import numpy as np
 
 from onoff.audit.step import table_leak
 from onoff.client import Sent
+from onoff.client.doubt import HARMLESS
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment
 from onoff.information import mutual_information
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Floats
 from onoff.session.cache import TableCache
 from onoff.session.filter import ModelFilter
+from onoff.session.session import IMPOSSIBLE
 from onoff.tables.table import QueryTable
 
 
@@ -31,6 +34,7 @@ class ModelEvidence:
         self._model, self._tables, self._hide = model, tables, hide
         self._memory: ModelFilter | None = None
         self._last: tuple[str, int] | None = None
+        self._blind = False
         self._private_step: int | None = None
         self._plain: Floats | None = None
         self._belief: Floats | None = None
@@ -67,13 +71,14 @@ class ModelEvidence:
 
     def _afresh_or_private(self, sent: Sent, wanted: int, known: ModelFilter | None) -> Assessment:
         """Everything possible was asked: it tells nothing of what is hidden."""
-        start = ModelFilter.start(self._model, self._hide)
-        if sent.note is not None or (known is None and len(sent.sources) == self._model.n):
-            self._memory = start.afresh(wanted)
-        elif known is not None:
+        lost = self._blind if sent.note is None else not sent.note.startswith(tuple(HARMLESS))
+        if sent.note is None and known is not None:
             self._memory = known.after(sent.sources, wanted, private=True, table=None)
+        elif sent.note == IMPOSSIBLE or (lost and sent.private):
+            self._memory = ModelFilter.start(self._model, self._hide).afresh(wanted)
         else:
-            self._memory = None
+            self._memory = self.posterior = None
+        self._blind = lost and not sent.private
         self._private_step, self._plain = sent.step, None
         self._belief = None if self._memory is None else self._memory.weights
         return Assessment(float(sent.cost), float(sent.cost), 0.0, 0.0)

@@ -30,6 +30,7 @@ class BayesFilter:
     """N units for each rounding since the last private request: the most that one moves a row, in total variation."""
 
     lasting = False
+    blind = False
 
     @property
     def key(self) -> Hashable | None:
@@ -49,6 +50,12 @@ class BayesFilter:
 
     def afresh(self, wanted: int) -> BayesFilter:
         return BayesFilter(self.chain, self.chain.rows(), wanted)
+
+    def again(self, wanted: int) -> BayesFilter:
+        return self.afresh(wanted)
+
+    def forgotten(self, wanted: int, *, private: bool) -> BayesFilter:
+        return self.afresh(wanted)
 
     def stored(self) -> bytes:
         return b""

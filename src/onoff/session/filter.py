@@ -15,6 +15,11 @@ Exact: a query depends on the past through (u, x) and earlier queries only, so i
 for every u. One type, first order and hide = 1 is the paper's filter. Private requests older than the last `hide` can
 show through the type, and through contexts longer than the requests since; `onoff audit traces` says how much.
 
+Blind. Where the past was lost, nothing that is asked of a few sources can be shown to be independent of a private
+request that nobody remembers: with types, every later request tells something about every earlier one. So everything is
+asked until a request is private again, which is then the one that must stay hidden. A model of one type and first order
+has no such state: there one request separates all that follows from all that was before.
+
 Where the rows are raced, not tabled, the filter takes the winner of every row as known (see `Winners`).
 
 Rounding. Beliefs are floats, without subtraction, so that the relative error of an entry grows by at most 2**-53 for
@@ -53,6 +58,7 @@ LARGEST_STORED = 16 * 2**20
 """Bytes of a state that a journal keeps at most."""
 _HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, hidden, rounding, M, requests in u, entries
 _MARK = b"OOF1"
+_BLIND_MARK = b"OOB1"
 FLOAT_ERROR = UNIT >> 53
 """The relative error of one operation on floats, in units."""
 
@@ -73,6 +79,7 @@ class ModelFilter:
     hide: int = 1
     rounding: int = 0
     lasting: bool = False
+    blind: bool = False
 
     @classmethod
     def start(cls, model: RequestModel, hide: int = 1) -> ModelFilter:
@@ -127,21 +134,32 @@ class ModelFilter:
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).digest()
 
     def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> ModelFilter:
+        if self.blind:
+            return self.afresh(wanted) if private else self
         if private:
             return self._hiding(np.array(query, dtype=np.int64), wanted)
         columns = np.array(query, dtype=np.int64)
         tails = _Tails.of(self.belief, self.model)
         mass = self.model.mixtures(tails.belief, columns)
-        if len(query) > 1:
+        if table is not None:  # else the query does not depend on what was wanted, or is the wanted source alone
             mass *= self._kernel(query, table)[tails.row]
         return self._normalised(_csr(*tails.stepped(mass, columns, tails.row[:, None]), len(self.us), self.model))
 
     def afresh(self, wanted: int) -> ModelFilter:
         return ModelFilter.after_everything(self.model, wanted, self.hide)
 
+    def again(self, wanted: int) -> ModelFilter:
+        return self
+
+    def forgotten(self, wanted: int, *, private: bool) -> ModelFilter:
+        if private or (self.model.types == 1 and self.model.order <= 1):
+            return self.afresh(wanted)
+        return replace(ModelFilter.start(self.model, self.hide), blind=True)
+
     def stored(self) -> bytes:
         """See `restored`; empty where it would be larger than LARGEST_STORED."""
-        head = _HEAD.pack(_MARK, self.hide, self.hidden, self.rounding, *self.us.shape, self.belief.nnz)
+        mark = _BLIND_MARK if self.blind else _MARK
+        head = _HEAD.pack(mark, self.hide, self.hidden, self.rounding, *self.us.shape, self.belief.nnz)
         parts = (self.us, self.weights, self.belief.indptr, self.belief.indices, self.belief.data)
         kinds = ("<i4", "<f8", "<i8", "<i8", "<f8")
         arrays = (np.ascontiguousarray(part, dtype=kind).tobytes() for part, kind in zip(parts, kinds, strict=True))
@@ -159,7 +177,13 @@ class ModelFilter:
                 at += count * np.dtype(kind).itemsize
         except (zlib.error, struct.error, ValueError, MemoryError):
             return None
-        if (mark, hide) != (_MARK, self.hide) or at != len(content) or not hidden < m or width > hide:
+        if (
+            mark not in (_MARK, _BLIND_MARK)
+            or hide != self.hide
+            or at != len(content)
+            or not hidden < m
+            or width > hide
+        ):
             return None
         us, weights, indptr, indices, data = (np.array(part, dtype=part.dtype.newbyteorder("=")) for part in arrays)
         from scipy.sparse import csr_matrix
@@ -169,7 +193,8 @@ class ModelFilter:
             belief.check_format(full_check=True)  # before compiled code follows the indices
         except ValueError:
             return None
-        return ModelFilter(self.model, us.astype(np.int64).reshape(m, width), weights, belief, hidden, hide, rounding)
+        us = us.astype(np.int64).reshape(m, width)
+        return ModelFilter(self.model, us, weights, belief, hidden, hide, rounding, blind=mark == _BLIND_MARK)
 
     # -- how beliefs move ----------------------------------------------------------------------------------
 

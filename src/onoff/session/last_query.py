@@ -41,6 +41,8 @@ class LastQuery:
     last: tuple[int, ...] | None = None
     secret: int | None = field(default=None, repr=False)
 
+    blind = False
+
     @cached_property
     def rows(self) -> Rows | SparseRows:
         """Worked out when first needed: a query can be sent before the rows of the one after it are known."""
@@ -68,6 +70,12 @@ class LastQuery:
     def afresh(self, wanted: int) -> LastQuery:
         return LastQuery(self.chain, tuple(range(self.chain.n)), wanted)
 
+    def again(self, wanted: int) -> LastQuery:
+        return self.afresh(wanted)
+
+    def forgotten(self, wanted: int, *, private: bool) -> LastQuery:
+        return self.afresh(wanted)  # which separates all that follows from all that was before
+
     def stored(self) -> bytes:
         return b""
 
@@ -82,6 +90,8 @@ class LastQueries:
     model: RequestModel = field(repr=False)
     queries: tuple[tuple[int, ...], ...] = ()
     secrets: tuple[int, ...] = field(default=(), repr=False)
+
+    blind = False
 
     def __post_init__(self) -> None:
         if self.model.types > 1:
@@ -142,6 +152,12 @@ class LastQueries:
 
     def afresh(self, wanted: int) -> LastQueries:
         return LastQueries(self.model, (tuple(range(self.model.n)),), (wanted,))
+
+    def again(self, wanted: int) -> LastQueries:
+        return LastQueries(self.model, (*self.queries[:-1], tuple(range(self.model.n))), self.secrets)
+
+    def forgotten(self, wanted: int, *, private: bool) -> LastQueries:
+        return self.afresh(wanted)  # a session alone loses nothing, and clients of models keep a filter
 
     def stored(self) -> bytes:
         return json.dumps([self.queries, self.secrets]).encode()

@@ -59,11 +59,16 @@ class Memory(Protocol):
         """Public: how far the rows can be from the model's own law by rounding, in total variation, times UNIT."""
         ...
 
+    @property
+    def blind(self) -> bool:
+        """Public: what must stay hidden is not known, so that everything is asked until privacy is ON."""
+        ...
+
     def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> Memory:
         """The state once `query` was sent for `wanted`.
 
         private: `wanted` is itself to be hidden from now on. table: where the query was drawn from, None where it
-        was the plain request or everything possible.
+        was the plain request, or everything, which was asked whatever was wanted.
 
         Parameters
         ----------
@@ -80,6 +85,14 @@ class Memory(Protocol):
 
     def afresh(self, wanted: int) -> Memory:
         """The state once everything was asked for `wanted`, where nothing older can be relied on."""
+        ...
+
+    def again(self, wanted: int) -> Memory:
+        """The state once everything was asked for `wanted`, the last request, which this state counts already."""
+        ...
+
+    def forgotten(self, wanted: int, *, private: bool) -> Memory:
+        """The state once everything was asked for `wanted`, where requests before it were lost, private ones maybe."""
         ...
 
     def stored(self) -> bytes:

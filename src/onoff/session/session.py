@@ -6,6 +6,8 @@ ON      ask for every source that can be wanted now: the query depends on nothin
 OFF     draw from the table of the memory's rows, given the hidden u and the wanted x.
         One row only: nothing is at stake, the plain request is sent.
 
+BLIND   where private requests were lost, under a model with types or longer contexts: everything, until ON.
+
 A request that the model calls impossible cannot be asked privately. It is sent as "everything", which hides x
 among all sources and starts afresh; the caller is told by `query.note`, and should use a smoother model.
 
@@ -29,6 +31,7 @@ from onoff.session.entropy import Entropy, SystemEntropy
 from onoff.session.filter import ModelFilter
 from onoff.session.memory import Memory, start
 
+LOST_PAST = "what was private before is not known: everything is asked until privacy has been ON"
 IMPOSSIBLE = "the model gives this request probability zero: everything was asked instead"
 
 
@@ -118,6 +121,7 @@ class Session:
         """Nothing that the server does not know: how many requests it may be that must stay hidden, and not which."""
         mode = {None: "not asked yet", True: "ON", False: "OFF"}[self._private]
         hidden = f"{self.memory.rows.m} hidden" if self.memory.rows.distinct > 1 else "nothing hidden"
+        hidden = "the past not known" if self.memory.blind else hidden
         return f"<Session: {self.model.n} sources, {mode}, {hidden}>"
 
     @property
@@ -137,6 +141,10 @@ class Session:
         """The query and the memory after it, without adopting them. Draws; call it once per request."""
         x = self.model.index(source)
         memory = self.memory
+        if memory.blind:
+            everything = tuple(range(self.model.n))
+            after = memory.after(everything, x, private=private, table=None)
+            return Query(everything, self.model.n, None if private else LOST_PAST), after
         if private:
             possible = self._possible()
             if x not in possible:
@@ -160,7 +168,7 @@ class Session:
 
     def expected_cost(self, *, private: bool) -> float:
         """The expected number of messages of the next request. It depends on nothing secret."""
-        if private:
+        if private or self.memory.blind:
             return len(self._possible())
         return 1.0 if self.memory.rows.distinct == 1 else self.tables.of(self.memory).cost
 
@@ -176,7 +184,7 @@ class Session:
         return twin
 
     def _possible(self) -> tuple[int, ...]:
-        if self.everything:
+        if self.everything or self.memory.blind:
             return tuple(range(self.model.n))
         return tuple(self.memory.rows.columns.tolist())
 

@@ -6,6 +6,7 @@ from unittest.mock import patch
 
 from onoff.client.commands import SendQuery, StoreRecord, Tick
 from onoff.client.core import Conflict, Core
+from onoff.client.doubt import HARMLESS
 from onoff.client.exchange import Failure
 
 
@@ -80,3 +81,21 @@ class ClosesEarly(Core):
             if isinstance(command, SendQuery):
                 command = replace(command, limit=(position + 1) * self._offered.frame_size)
             event = yield command
+
+
+class ForgetsAfterDoubts(Core):
+    """After a doubt only the present request is hidden, as if nothing had been before it."""
+
+    def _after_everything(self, wanted, *, private, doubt=None, again=False):
+        if doubt is None:
+            return super()._after_everything(wanted, private=private, again=again)
+        return self.session.memory.afresh(wanted)
+
+
+class GoesOnAfterLosses(Core):
+    """Asks for everything once after a loss, as with a chain."""
+
+    def _after_everything(self, wanted, *, private, doubt=None, again=False):
+        if doubt is None or doubt in HARMLESS:
+            return super()._after_everything(wanted, private=private, doubt=doubt, again=again)
+        return self.session.memory.afresh(wanted)
