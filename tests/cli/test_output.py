@@ -6,6 +6,7 @@ import os
 import re
 import sys
 import threading
+import warnings
 
 import pytest
 from rich.console import Console
@@ -23,6 +24,21 @@ def test_names_in_brackets_are_shown_as_they_are():
     assert "[t-1]" in out.getvalue()
     assert "[bold]x" in out.getvalue()
     assert "1.5" in out.getvalue()
+
+
+def test_a_flag_that_blas_raises_for_finite_numbers_is_not_shown(monkeypatch):
+    def flagged(arguments):
+        warnings.warn("invalid value encountered in matmul", RuntimeWarning, stacklevel=1)
+        warnings.warn("overflow encountered in matmul", RuntimeWarning, stacklevel=1)
+        return 0
+
+    monkeypatch.setattr(cli, "run", flagged)
+    monkeypatch.setattr(cli, "end_promptly", lambda code, say: None)
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        with pytest.raises(SystemExit):
+            cli.main([])
+    assert [str(warning.message) for warning in seen] == ["overflow encountered in matmul"]
 
 
 def test_json_is_one_document_on_stdout(capsys):

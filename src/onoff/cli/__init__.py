@@ -11,6 +11,7 @@ import functools
 import json
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 
 from cyclopts import App, CycloptsError
@@ -57,6 +58,8 @@ app.command("onoff.cli.sweep:sweep_command", name="sweep")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and leave with its exit code."""
     end_promptly(INTERRUPTED, _say_interrupted)
+    # BLAS may raise the processor's "invalid" flag for finite numbers (numpy issue 24067): it tells a user nothing.
+    warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)
     sys.exit(run(arguments))
 
 
