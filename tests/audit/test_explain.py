@@ -25,7 +25,7 @@ def guesses_by_enumeration(chain, session, pattern):
     for k in range(sum(pattern)):
         law = defaultdict(lambda: defaultdict(float))
         for world, (weight, _) in worlds.held.items():
-            law[world.history][world.hidden[k]] += weight / worlds.denominator
+            law[world.history][world.private_sources[k]] += weight / worlds.denominator
         best.append(sum(max(beliefs.values()) for beliefs in law.values()))
     return best
 

@@ -111,7 +111,7 @@ def test_a_session_goes_on_where_others_have_been_private(name):
             if t >= len(channels):
                 session.request(x, private=True)
         assert len(channels) >= 3
-        assert session.memory.hidden == own.memory.hidden
+        assert session.memory.secret_row == own.memory.secret_row
         assert session.memory.key == own.memory.key
 
 

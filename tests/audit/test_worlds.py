@@ -52,7 +52,7 @@ def test_the_law_is_that_of_whole_paths_exactly(name, pattern):
     worlds, cost = after(chain, Session(chain, "greedy"), statuses)
     law = defaultdict(Fraction)
     for world, (weight, _) in worlds.held.items():
-        law[world.hidden, tuple(world.history.all_seen)] += Fraction(weight, worlds.denominator)
+        law[world.private_sources, tuple(world.history.all_seen)] += Fraction(weight, worlds.denominator)
     expected = law_by_hand(chain, statuses)
     assert law == expected
     assert sum(law.values()) == 1

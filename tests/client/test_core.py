@@ -442,8 +442,8 @@ def test_a_filter_is_stored_before_the_query_leaves_and_goes_on_where_it_was():
     again.opened(stored, None)
     assert again.doubt is None
     one, other = core.session.memory, again.session.memory
-    assert (one.key, one.hidden, one.rounding) == (other.key, other.hidden, other.rounding)
-    assert one.us[one.hidden].tolist() == [1]
+    assert (one.key, one.secret_row, one.rounding) == (other.key, other.secret_row, other.rounding)
+    assert one.us[one.secret_row].tolist() == [1]
     assert 0 < len(stored.memory) < 2000
     commands, _ = carry_out(again.request(0, private=False), world)
     assert kinds(commands) == [Fetch, Ask, Build, StoreRecord, Tick, SendQuery]
@@ -453,10 +453,10 @@ def test_reading_from_the_mirror_is_a_private_request_to_the_filter():
     world, core = after_three_requests()
     carry_out(core.remember(3, pending=False), world)
     memory = core.session.memory
-    assert memory.us[memory.hidden].tolist() == [3]
+    assert memory.us[memory.secret_row].tolist() == [3]
     again = machine(chain=MODEL)
     again.opened(core.record, None)
-    assert (again.session.memory.key, again.session.memory.hidden) == (memory.key, memory.hidden)
+    assert (again.session.memory.key, again.session.memory.secret_row) == (memory.key, memory.secret_row)
 
 
 @pytest.mark.parametrize("change", ["model", "hide", "bytes", "no bytes", "cut short"])
@@ -499,7 +499,7 @@ def test_after_a_loss_everything_is_asked_until_privacy_is_on():
     assert (message.sent.cost, message.sent.note) == (4, None)
     memory = lost.session.memory
     assert not memory.blind
-    assert memory.us[memory.hidden].tolist() == [3]
+    assert memory.us[memory.secret_row].tolist() == [3]
     commands, _ = carry_out(lost.request(3, private=False), world)
     assert kinds(commands) == [Build, StoreRecord, Tick, SendQuery]
     assert core.record.session != lost.record.session
@@ -515,8 +515,8 @@ def test_a_harmless_doubt_asks_for_everything_and_goes_on_from_what_is_hidden(do
     assert (message.sent.step, message.sent.cost) == (0, 4)
     expected = before.after((0, 1, 2, 3), 3, private=private, table=None)
     memory = core.session.memory
-    assert memory.us[memory.hidden].tolist() == ([3] if private else [1])
-    assert (memory.key, memory.hidden) == (expected.key, expected.hidden)
+    assert memory.us[memory.secret_row].tolist() == ([3] if private else [1])
+    assert (memory.key, memory.secret_row) == (expected.key, expected.secret_row)
 
 
 def test_a_request_that_was_refused_counts_once():
@@ -536,7 +536,7 @@ def test_an_open_request_that_cannot_be_made_leaves_hidden_what_was():
     with pytest.raises(ServerUnreachable):
         carry_out(again.request(3, private=False), world, {Fetch: [Failure("down")]})
     memory = again.session.memory
-    assert memory.us[memory.hidden].tolist() == [1]
+    assert memory.us[memory.secret_row].tolist() == [1]
     commands, _ = carry_out(again.retry(), world)
     assert again.record.memory == commands[-3].record.memory == memory.stored()
     assert len(again.sent(again.record).sources) == 4

@@ -221,9 +221,9 @@ class Misfortunes(RuleBasedStateMachine):
         asked, memory = wire.decode_bitmap(core.record.asked, len(NAMES)), core.session.memory
         if self.chain_name == "model":
             stored = memory.restored(asked, core.record.wanted, core.record.memory)
-            assert (stored.key, stored.hidden, stored.rounding) == (memory.key, memory.hidden, memory.rounding)
+            assert (stored.key, stored.secret_row, stored.rounding) == (memory.key, memory.secret_row, memory.rounding)
             assert stored.blind == memory.blind
-            assert not core.record.private or memory.us[memory.hidden][-1] == core.record.wanted
+            assert not core.record.private or memory.us[memory.secret_row][-1] == core.record.wanted
             return
         assert memory.last == asked
         assert memory.secret == core.record.wanted

@@ -159,7 +159,7 @@ class DropsWhatIsHidden(ModelFilter):
 
 
 def twin_of(memory, kind, belief):
-    fields = (memory.model, memory.us, memory.weights, belief, memory.hidden, memory.hide, memory.rounding)
+    fields = (memory.model, memory.us, memory.weights, belief, memory.secret_row, memory.hide, memory.rounding)
     return kind(*fields)
 
 
@@ -257,7 +257,7 @@ def test_an_impossible_request_asks_for_everything_and_starts_afresh():
     assert query.everything
     assert query.note is not None
     assert session.memory.us.tolist() == [[0], [1], [2]]
-    assert session.memory.hidden == 2
+    assert session.memory.secret_row == 2
     assert session.request(0, private=False).note is None
 
 
@@ -269,7 +269,7 @@ def test_everything_asked_in_the_open_moves_the_beliefs_and_hides_what_was_hidde
     before = session.memory
     after = before.after((0, 1, 2), 0, private=False, table=None)
     assert after.us.tolist() == before.us.tolist()
-    assert after.hidden == before.hidden
+    assert after.secret_row == before.secret_row
     for u in range(len(before.us)):
         expected = np.zeros((model.types, len(model.contexts)))
         for state, mass in enumerate(before.belief.toarray()[u]):
@@ -319,8 +319,8 @@ def test_what_is_secret_does_not_show():
     session = Session(model, "greedy")
     session.request(2, private=True)
     assert "hidden" not in repr(session.memory)
-    assert replace(session.memory, hidden=0) != session.memory  # type: ignore[type-var]
-    assert repr(replace(session.memory, hidden=0)) == repr(session.memory)  # type: ignore[type-var]
+    assert replace(session.memory, secret_row=0) != session.memory  # type: ignore[type-var]
+    assert repr(replace(session.memory, secret_row=0)) == repr(session.memory)  # type: ignore[type-var]
 
 
 def test_what_does_not_fit_is_refused():
@@ -345,7 +345,7 @@ def test_what_a_journal_keeps_gives_the_same_state():
             query = session.request(x, private=private).sources
         one = session.memory
         again = Session(model, "single", memory).memory.restored(query, x, one.stored())
-        assert (again.key, again.hidden, again.rounding) == (one.key, one.hidden, one.rounding)
+        assert (again.key, again.secret_row, again.rounding) == (one.key, one.secret_row, one.rounding)
         for damaged in (b"", b"nonsense", one.stored()[:-4]):
             assert Session(model, "single", memory).memory.restored(query, x, damaged) is None
     assert Session(model, "single", "last-query").memory.restored((0,), 0, b"[[[1]], [1]]") is None

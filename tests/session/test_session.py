@@ -88,7 +88,7 @@ def test_an_impossible_request_asks_for_everything_starts_afresh_and_says_so(mem
     assert query.everything
     assert query.note == IMPOSSIBLE
     assert session.memory.rows.m == 3
-    assert session.memory.hidden == 0
+    assert session.memory.secret_row == 0
 
 
 def test_a_request_that_is_possible_for_another_hidden_value_but_not_for_the_true_one():
@@ -175,10 +175,10 @@ def test_the_papers_filter_keeps_the_last_private_request_through_open_ones():
     session = Session(chain, "single", "bayes-filter", entropy=ScriptedEntropy([1, 0]))
     session.request(2, private=True)
     assert session.request(2, private=False).sources == (0, 1, 2)
-    assert (session.memory.rows.m, session.memory.hidden) == (3, 2)
+    assert (session.memory.rows.m, session.memory.secret_row) == (3, 2)
     assert session.request(0, private=False).sources == (0,)
     session.request(1, private=False)
-    assert (session.memory.rows.m, session.memory.hidden, session.memory.rows.distinct) == (3, 2, 1)
+    assert (session.memory.rows.m, session.memory.secret_row, session.memory.rows.distinct) == (3, 2, 1)
 
 
 def test_nothing_is_prepared_where_nothing_is_at_stake():
@@ -204,8 +204,8 @@ def test_a_memory_does_not_show_what_is_secret():
         == repr(BayesFilter(chain, chain.rows(), 0))
         == "BayesFilter(rounding=0)"
     )
-    assert LastQuery(chain, (0, 1), None).hidden == 0
-    assert LastQuery(chain, None, 1).hidden == 0
+    assert LastQuery(chain, (0, 1), None).secret_row == 0
+    assert LastQuery(chain, None, 1).secret_row == 0
 
 
 def test_the_filter_counts_its_rounding_keeps_zeros_and_needs_a_table():

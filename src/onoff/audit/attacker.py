@@ -52,13 +52,13 @@ class Attack:
 
 
 def attack(
-    hidden: Integers, seen: Sequence[tuple[Hashable, ...]], about: int, level: float, times: Floats | None = None
+    wanted: Integers, seen: Sequence[tuple[Hashable, ...]], about: int, level: float, times: Floats | None = None
 ) -> Attack:
-    """The attack on the private request `hidden` of step `about`; the first half of the sessions is for training.
+    """The attack on the private request `wanted` of step `about`; the first half of the sessions is for training.
 
     Parameters
     ----------
-    hidden
+    wanted
         What each session's private request was.
     seen
         What was seen of each session, step by step.
@@ -69,12 +69,12 @@ def attack(
     times
         Seconds that each step took, shape (sessions, steps), where that is known.
     """
-    half = len(hidden) // 2
-    train, test = np.arange(half), np.arange(half, len(hidden))
-    guesses = _before(hidden, [sightings[:about] for sightings in seen], half)
+    half = len(wanted) // 2
+    train, test = np.arange(half), np.arange(half, len(wanted))
+    guesses = _before(wanted, [sightings[:about] for sightings in seen], half)
     features = _features(seen, guesses, times, half)
-    after = _regress(features[train], hidden[train], features[test])
-    right_before, right_after = guesses[test] == hidden[test], after == hidden[test]
+    after = _regress(features[train], wanted[train], features[test])
+    right_before, right_after = guesses[test] == wanted[test], after == wanted[test]
     wins, losses, n = int((right_after & ~right_before).sum()), int((right_before & ~right_after).sum()), len(test)
     upper, proven = advantage_bounds(wins, losses, n, 1 - CONFIDENCE, level)
     advantage = (wins - losses) / n
@@ -133,11 +133,11 @@ def at_least(count: int, n: int, miss: float) -> float:
     return 1 - at_most(n - count, n, miss)
 
 
-def _before(hidden: Integers, histories: Sequence[Hashable], half: int) -> Integers:
+def _before(wanted: Integers, histories: Sequence[Hashable], half: int) -> Integers:
     """The commonest training value for each history; for one never seen, the commonest of all."""
-    overall = Counter(hidden[:half].tolist()).most_common(1)[0][0]
+    overall = Counter(wanted[:half].tolist()).most_common(1)[0][0]
     known: dict[Hashable, Counter[int]] = defaultdict(Counter)
-    for value, history in zip(hidden[:half].tolist(), histories, strict=False):
+    for value, history in zip(wanted[:half].tolist(), histories, strict=False):
         known[history][value] += 1
     best = {history: counts.most_common(1)[0][0] for history, counts in known.items()}
     return np.array([best.get(history, overall) for history in histories], dtype=np.int64)

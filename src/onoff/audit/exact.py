@@ -309,10 +309,10 @@ def _laws(
     """The law of the last `promised` private requests (None: all) and what was seen; the same by the history before."""
     law: dict[tuple[HiddenRequests, SeenHistory], int] = defaultdict(int)
     for world, (weight, _) in worlds.held.items():
-        law[world.hidden if promised is None else world.hidden[-promised:], world.history] += weight
+        law[world.private_sources if promised is None else world.private_sources[-promised:], world.history] += weight
     by_history: dict[SeenHistory | None, dict[tuple[HiddenRequests, SeenHistory], int]] = defaultdict(dict)
-    for (hidden, history), weight in law.items():
-        by_history[history.before][hidden, history] = weight
+    for (wanted, history), weight in law.items():
+        by_history[history.before][wanted, history] = weight
     return law, by_history
 
 

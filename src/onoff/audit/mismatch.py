@@ -74,9 +74,9 @@ def row_errors(designed: MarkovChain, truth: MarkovChain) -> Floats:
     return np.asarray(np.abs(designed.dense() - truth.dense()).sum(axis=1) / 2, dtype=np.float64)
 
 
-def bounds_for(error: float, hidden: int) -> Leak:
+def bounds_for(error: float, values: int) -> Leak:
     """Upper bounds on what any step can tell under `last-query`, for the largest row error and M hidden values."""
-    return Leak(_equivocation(error, hidden), min(error, 1.0), min(2 * error, 1.0))
+    return Leak(_equivocation(error, values), min(error, 1.0), min(2 * error, 1.0))
 
 
 def filter_bits_bound(error: float, sources: int, step: int) -> float:
@@ -94,13 +94,13 @@ def filter_bits_bound(error: float, sources: int, step: int) -> float:
     return min(2 * _equivocation(step * error, sources), float(np.log2(sources)))
 
 
-def _equivocation(error: float, hidden: int) -> float:
-    if hidden <= 1 or error <= 0:
+def _equivocation(error: float, values: int) -> float:
+    if values <= 1 or error <= 0:
         return 0.0
-    if error >= 1 - 1 / hidden:
-        return float(np.log2(hidden))
+    if error >= 1 - 1 / values:
+        return float(np.log2(values))
     h = -error * np.log2(error) - (1 - error) * np.log2(1 - error)
-    return float(error * np.log2(hidden - 1) + h)
+    return float(error * np.log2(values - 1) + h)
 
 
 # -- exact values --------------------------------------------------------------------------------------------
@@ -143,13 +143,13 @@ def true_query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain)
     truth
         The chain that requests follow.
     """
-    hidden = np.flatnonzero(designed.initial)
-    if set(np.flatnonzero(truth.initial).tolist()) != set(hidden.tolist()):
+    possible = np.flatnonzero(designed.initial)
+    if set(np.flatnonzero(truth.initial).tolist()) != set(possible.tolist()):
         raise InvalidInput("the two chains start from different sources", hint="give both the same initial support")
-    law = np.zeros((len(hidden), len(table) + 1))
+    law = np.zeros((len(possible), len(table) + 1))
     P = truth.dense()
     owner = np.repeat(np.arange(len(table)), table.sizes)
-    for u, x in enumerate(hidden):
+    for u, x in enumerate(possible):
         r = int(table.rows.group[u])
         lo, hi = int(table.starts[r]), int(table.starts[r + 1])
         wanted = table.items[table.slots[lo:hi]]
@@ -284,12 +284,12 @@ def error_curve(designed: MarkovChain, errors: Sequence[float], scheme: str = "a
     scheme
         How queries are built.
     """
-    table, hidden = _first_table(designed, scheme), designed.initial > 0
+    table, possible = _first_table(designed, scheme), designed.initial > 0
     if not all(0 <= error <= 1 for error in errors):
         raise InvalidInput("an error of a row is a total variation, from 0 to 1", hint="e.g. --error 0.05")
     found = {
         name: tuple(
-            leak_of(true_query_law(table, designed, moved(designed, name, error)), designed.initial[hidden])
+            leak_of(true_query_law(table, designed, moved(designed, name, error)), designed.initial[possible])
             for error in errors
         )
         for name in DIRECTIONS

@@ -51,7 +51,7 @@ NewUser = Callable[[], AbstractContextManager[MakeRequest]]
 class Trial:
     """One session: its private requests in order, and what the server saw at each step."""
 
-    hidden: tuple[int, ...]
+    private_sources: tuple[int, ...]
     seen: tuple[Hashable, ...]
 
 
@@ -183,9 +183,9 @@ def judge_trials(
     questions = [(t, i) for t in range(len(pattern)) for i in _questions(private, t)]
     level = alpha / max(1, len(questions) + len(private))
     looks = tuple(_look(trials, t, i, private, level) for t, i in questions)
-    hidden = np.array([trial.hidden for trial in trials], dtype=np.int64).reshape(len(trials), len(private))
+    wanted = np.array([trial.private_sources for trial in trials], dtype=np.int64).reshape(len(trials), len(private))
     seen = [trial.seen for trial in trials]
-    attacks = tuple(attack(hidden[:, k], seen, i, level, times) for k, i in enumerate(private))
+    attacks = tuple(attack(wanted[:, k], seen, i, level, times) for k, i in enumerate(private))
     return SampledAudit(len(trials), alpha, level, looks, attacks)
 
 
@@ -199,7 +199,8 @@ def _look(trials: Sequence[Trial], t: int, about: int | None, private: Sequence[
     first = sum(i <= t for i in private)
     by_history: dict[Hashable, Counter[tuple[Hashable, Hashable]]] = defaultdict(Counter)
     for trial in trials:
-        value: Hashable = trial.hidden[:first] if about is None else trial.hidden[private.index(about)]
+        wanted = trial.private_sources
+        value: Hashable = wanted[:first] if about is None else wanted[private.index(about)]
         by_history[trial.seen[:t]][value, trial.seen[t]] += 1
     total, freedom, used, varied = 0.0, 0, 0, False
     for counts in by_history.values():

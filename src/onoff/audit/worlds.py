@@ -80,7 +80,7 @@ class SeenHistory:
 class World(NamedTuple):
     """person: see `_next_requests`; None before the first request. state: the number of the session's, see `Worlds`."""
 
-    hidden: tuple[int, ...]
+    private_sources: tuple[int, ...]
     person: Hashable
     history: SeenHistory
     state: int
@@ -132,9 +132,9 @@ class Worlds:
         cost, undecodable = 0, False
         for world, (weight, session) in self.held.items():
             for move in moves[_place(world, session), world.person]:
-                hidden = (*world.hidden, move.source) if private else world.hidden
+                private_sources = (*world.private_sources, move.source) if private else world.private_sources
                 history = world.history.then(2 * move.seen + private, move.observed.sources)  # the switch is seen too
-                key = World(hidden, move.person, history, move.state)
+                key = World(private_sources, move.person, history, move.state)
                 share = weight * move.units
                 held[key] = (held[key][0] if key in held else 0) + share, move.session
                 cost += share * len(move.observed)

@@ -39,7 +39,7 @@ class NoMemory:
     """Remembers nothing."""
 
     rows = Rows.from_integers(np.array([[UNIT]]), 1)
-    hidden = 0
+    secret_row = 0
     key = None
     lasting = False
     rounding = 0

@@ -25,7 +25,7 @@ class BayesFilter:
 
     chain: MarkovChain = field(repr=False)
     rows: Rows = field(repr=False, compare=False)
-    hidden: int = field(default=0, repr=False)
+    secret_row: int = field(default=0, repr=False)
     rounding: int = 0
     """N units for each rounding since the last private request: the most that one moves a row, in total variation."""
 
@@ -41,12 +41,12 @@ class BayesFilter:
         if private:
             return BayesFilter(self.chain, self.chain.rows(query), query.index(wanted))
         if len(query) == 1:  # the present request is plain to see, whatever u is
-            return BayesFilter(self.chain, _repeat(self.chain.rows(query), self.rows.m), self.hidden)
+            return BayesFilter(self.chain, _repeat(self.chain.rows(query), self.rows.m), self.secret_row)
         if not isinstance(table, QueryTable):
             raise UnknownScheme("the paper's filter needs a table", hint="use memory 'last-query' with this scheme")
         weights, rounding = self._predict(query, table)
         rows = Rows.from_integers(weights[self.rows.group], self.chain.n)
-        return BayesFilter(self.chain, rows, self.hidden, self.rounding + rounding)
+        return BayesFilter(self.chain, rows, self.secret_row, self.rounding + rounding)
 
     def afresh(self, wanted: int) -> BayesFilter:
         return BayesFilter(self.chain, self.chain.rows(), wanted)

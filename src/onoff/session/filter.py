@@ -56,7 +56,7 @@ MOST_FILTERED_CELLS = 2**24
 """Hidden values times sources of the rows at most."""
 LARGEST_STORED = 16 * 2**20
 """Bytes of a state that a journal keeps at most."""
-_HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, hidden, rounding, M, requests in u, entries
+_HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, secret_row, rounding, M, requests in u, entries
 _MARK = b"OOF1"
 _BLIND_MARK = b"OOB1"
 FLOAT_ERROR = UNIT >> 53
@@ -75,7 +75,7 @@ class ModelFilter:
     us: Integers = field(repr=False, compare=False)
     weights: Floats = field(repr=False, compare=False)
     belief: csr_matrix = field(repr=False, compare=False)
-    hidden: int = field(default=0, repr=False)
+    secret_row: int = field(default=0, repr=False)
     hide: int = 1
     rounding: int = 0
     lasting: bool = False
@@ -159,7 +159,7 @@ class ModelFilter:
     def stored(self) -> bytes:
         """See `restored`; empty where it would be larger than LARGEST_STORED."""
         mark = _BLIND_MARK if self.blind else _MARK
-        head = _HEAD.pack(mark, self.hide, self.hidden, self.rounding, *self.us.shape, self.belief.nnz)
+        head = _HEAD.pack(mark, self.hide, self.secret_row, self.rounding, *self.us.shape, self.belief.nnz)
         parts = (self.us, self.weights, self.belief.indptr, self.belief.indices, self.belief.data)
         kinds = ("<i4", "<f8", "<i8", "<i8", "<f8")
         arrays = (np.ascontiguousarray(part, dtype=kind).tobytes() for part, kind in zip(parts, kinds, strict=True))
@@ -169,7 +169,7 @@ class ModelFilter:
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> ModelFilter | None:
         try:
             content = zlib.decompress(stored)
-            mark, hide, hidden, rounding, m, width, entries = _HEAD.unpack_from(content)
+            mark, hide, secret_row, rounding, m, width, entries = _HEAD.unpack_from(content)
             sizes = (("<i4", m * width), ("<f8", m), ("<i8", m + 1), ("<i8", entries), ("<f8", entries))
             arrays, at = [], _HEAD.size
             for kind, count in sizes:
@@ -181,7 +181,7 @@ class ModelFilter:
             mark not in (_MARK, _BLIND_MARK)
             or hide != self.hide
             or at != len(content)
-            or not hidden < m
+            or not secret_row < m
             or width > hide
         ):
             return None
@@ -194,7 +194,7 @@ class ModelFilter:
         except ValueError:
             return None
         us = us.astype(np.int64).reshape(m, width)
-        return ModelFilter(self.model, us, weights, belief, hidden, hide, rounding, blind=mark == _BLIND_MARK)
+        return ModelFilter(self.model, us, weights, belief, secret_row, hide, rounding, blind=mark == _BLIND_MARK)
 
     # -- how beliefs move ----------------------------------------------------------------------------------
 
@@ -223,14 +223,14 @@ class ModelFilter:
         row = tails.row[:, None] * len(asked) + np.arange(len(asked))
         found = _csr(*tails.stepped(mass, asked, row), len(rest) * len(asked), self.model)
         weights = np.asarray(found.sum(axis=1)).reshape(-1)
-        truth = int(group[self.hidden]) * len(asked) + int(np.searchsorted(asked, wanted))
+        truth = int(group[self.secret_row]) * len(asked) + int(np.searchsorted(asked, wanted))
         if not weights[truth] > 0:  # impossible under the model, and asked because everything is always asked
             return self.afresh(wanted)
         possible = np.flatnonzero(weights)
         us = np.hstack([np.repeat(rest, len(asked), axis=0), np.tile(asked, len(rest))[:, None]])[possible]
-        hidden = int(np.searchsorted(possible, truth))
+        secret_row = int(np.searchsorted(possible, truth))
         weights = weights[possible] / weights.sum()
-        after = ModelFilter(self.model, us, weights, found[possible], hidden, self.hide, self.rounding)
+        after = ModelFilter(self.model, us, weights, found[possible], secret_row, self.hide, self.rounding)
         untouched = self.rounding == 0 and not self.us.size  # sessions that start with ON all come to the same state
         return after._normalised(after.belief, lasting=untouched)
 

@@ -49,7 +49,7 @@ class LastQuery:
         return self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
 
     @property
-    def hidden(self) -> int:
+    def secret_row(self) -> int:
         return 0 if self.last is None or self.secret is None else self.last.index(self.secret)
 
     @property
@@ -127,7 +127,7 @@ class LastQueries:
         return Rows(found.n, found.columns, found.weights, found.group[[place[c] for c in contexts]])
 
     @property
-    def hidden(self) -> int:
+    def secret_row(self) -> int:
         at = 0
         for query, secret in zip(self.queries, self.secrets, strict=True):
             at = at * len(query) + query.index(secret)

@@ -2,8 +2,8 @@
 
 A memory is an immutable value with a public and a secret part:
 
-    rows    public   p(x_t | u): the law of the next request for every value u of what must stay hidden
-    hidden  secret   which u is the truth
+    rows        public   p(x_t | u): the law of the next request for every value u of what must stay hidden
+    secret_row  secret   which u is the truth
 
 and one way forward, `after(...)`, once a query has been sent. Everything a server could know about the state
 is in `rows`, which is why the table for the next request can be built before that request exists.
@@ -40,7 +40,7 @@ class Memory(Protocol):
         ...
 
     @property
-    def hidden(self) -> int:
+    def secret_row(self) -> int:
         """Secret: the row that is true."""
         ...
 

@@ -150,15 +150,15 @@ class Session:
             if x not in possible:
                 return self._fall_back(x)
             return Query(possible, self.model.n), memory.after(possible, x, private=True, table=None)
-        if memory.rows.weight(memory.hidden, x) == 0:
+        if memory.rows.weight(memory.secret_row, x) == 0:
             return self._fall_back(x)
         if memory.rows.distinct == 1:
             return Query((x,), self.model.n), memory.after((x,), x, private=False, table=None)
         table = self.tables.of(memory)
         if isinstance(table, Race) and isinstance(memory, ModelFilter):
-            raced = table.draw_winners(memory.hidden, x, self._entropy)
+            raced = table.draw_winners(memory.secret_row, x, self._entropy)
             return Query(raced.sources, self.model.n), memory.after(raced.sources, x, private=False, table=raced)
-        sources = table.draw(memory.hidden, x, self._entropy)
+        sources = table.draw(memory.secret_row, x, self._entropy)
         return Query(sources, self.model.n), memory.after(sources, x, private=False, table=table)
 
     def prepare(self) -> None:

@@ -98,7 +98,7 @@ class ConstructionOrder(Session):
         x, memory = self.chain.index(source), self.memory
         if private or memory.rows.distinct == 1:
             return super().request(x, private=private)
-        atoms = [(mass, z) for mass, z in atoms_of(memory.rows) if z[memory.hidden] == x]
+        atoms = [(mass, z) for mass, z in atoms_of(memory.rows) if z[memory.secret_row] == x]
         z = atoms[self._entropy.choose([mass for mass, _ in atoms])][1]
         sent = tuple(dict.fromkeys(z))
         self.memory = self.remember(z, tuple(sorted(sent)), x)
@@ -114,7 +114,7 @@ class OnPieces:
 
     chain: MarkovChain
     pieces: tuple[int, ...]
-    hidden: int
+    secret_row: int
     key = None
 
     @property
@@ -124,7 +124,7 @@ class OnPieces:
     def after(self, query, wanted, *, private, table):
         if private:
             return OnPieces(self.chain, query, query.index(wanted))
-        return OnPieces(self.chain, (wanted,) * len(self.pieces), self.hidden)
+        return OnPieces(self.chain, (wanted,) * len(self.pieces), self.secret_row)
 
 
 class OrderedPieces(ConstructionOrder):
@@ -142,7 +142,7 @@ class OrderedPieces(ConstructionOrder):
 
     def remember(self, z, query, x):
         self.sent = z
-        return OnPieces(self.chain, z, self.memory.hidden)
+        return OnPieces(self.chain, z, self.memory.secret_row)
 
 
 class BlindTable(Session):
@@ -253,7 +253,7 @@ class RawProgram(Session):
         if memory.last not in self.raw:
             self.raw[memory.last] = raw_solution(memory.rows)
         queries, masses = self.raw[memory.last]
-        weights = [int(masses[k, memory.hidden, x] * UNIT) for k in range(len(queries))]
+        weights = [int(masses[k, memory.secret_row, x] * UNIT) for k in range(len(queries))]
         if not any(weights):
             query, self.memory = self._fall_back(x)
             return query
