@@ -84,7 +84,7 @@ def measure_pass(size: int, rounds: int) -> dict[str, float]:
     """The matrix alone."""
     frames = [secrets.token_bytes(wire.FRAME_OVERHEAD + size) for _ in range(N)]
     matrix = Matrix(frames)
-    while can_compile() and matrix._adding() == matrix._add:
+    while can_compile() and matrix._compiled() is None:
         time.sleep(0.1)  # compiled in the background, as in a server
     rows = np.frombuffer(b"".join(frames), np.uint8).reshape(N, -1)
     rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 64))).view(np.uint64)
@@ -122,18 +122,22 @@ def measure_http(size: int, rounds: int) -> dict[str, float]:
             assert served.stdout is not None
             url = json.loads(served.stdout.readline())["url"]
             wrk(at, url, 5)  # the first query makes the matrix, and has the kernel compiled
-            ratios, rates, shares = [], [], []
+            ratios, rates, shares, micros = [], [], [], []
             for _ in range(rounds):
                 starts = [secrets.randbelow(N // 2) for _ in range(32)]
                 plain = sum(seconds_of(np.bitwise_xor.reduce, rows[k : k + N // 2]) for k in starts) / 32
                 before = processor_seconds(served.pid)
-                rates.append(wrk(at, url, 1))
+                answers, rate = wrk(at, url, 1)
+                rates.append(rate)
                 ratios.append(plain * rates[-1])
-                shares.append(plain * rates[-1] / (processor_seconds(served.pid) - before))
+                each = (processor_seconds(served.pid) - before) / answers
+                shares.append(plain / each)
+                micros.append(1e6 * each)
         finally:
             served.terminate()
             served.wait()
-    return {"size": size, "ratio": median(ratios), "per_second": median(rates), "processor": median(shares)}
+    by_clock = {"ratio": median(ratios), "per_second": median(rates)}
+    return {"size": size, **by_clock, "processor": median(shares), "micros": median(micros)}
 
 
 def processor_seconds(pid: int) -> float:
@@ -155,14 +159,14 @@ def encoded(edition: wire.Edition, vector: bytes) -> bytes:
     return wire.encode_sum_query(wire.SumQuery(*head, 2, 1, vector))
 
 
-def wrk(at: Path, url: str, seconds: int) -> float:
-    """Requests per second; all are answered, or it is an error."""
+def wrk(at: Path, url: str, seconds: int) -> tuple[int, float]:
+    """Requests, and requests per second; all are answered, or it is an error."""
     command = ["wrk", "-t1", "-c16", f"-d{seconds}s", "-s", str(at / "load.lua"), url, "--", str(at / "requests")]
     out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     count, micros, errors = map(int, out.split("RESULT ")[1].split())
     if errors:
         raise RuntimeError(f"{errors} sum queries were refused")
-    return count / (micros / 1e6)
+    return count, count / (micros / 1e6)
 
 
 def measure_request(n: int, rounds: int) -> dict[str, float]:
@@ -200,10 +204,10 @@ def run(*, rounds: int = 7) -> dict[str, Any]:
     """All cases, as data."""
     passes = [measure_pass(size, rounds) for size in SIZES]
     http = [measure_http(size, rounds) for size in SIZES]
-    ok = all(case[kind] >= RATIO_BAR for case in passes for kind in ("one", "together"))
+    ratios = [case[kind] for case in passes for kind in ("one", "together")] + [case["processor"] for case in http]
     requests = [measure_request(n, rounds) for n in (16, 1000, 10_000)]
     report = {"benchmark": "several", "n": N, "pass": passes, "http": http, "requests": requests}
-    return {**report, "bar": RATIO_BAR, "ok": ok}
+    return {**report, "bar": RATIO_BAR, "ok": min(ratios) >= RATIO_BAR}
 
 
 def show(report: dict[str, Any]) -> str:
@@ -216,8 +220,9 @@ def show(report: dict[str, Any]) -> str:
         )
     for case in report["http"]:
         lines.append(
-            f"  {case['size'] // 1024:3} KiB   over HTTP {case['ratio']:.2f}, {case['per_second']:.0f} answers/s; "
-            f"by the server's processor time {case['processor']:.2f}"
+            f"  {case['size'] // 1024:3} KiB   whole answers over HTTP, by the server's processor time "
+            f"{case['processor']:.2f} ({case['micros']:.0f} us each); "
+            f"by the clock {case['ratio']:.2f}, {case['per_second']:.0f} answers/s"
         )
     for case in report["requests"]:
         lines.append(
@@ -226,7 +231,8 @@ def show(report: dict[str, Any]) -> str:
             f"{case['everything_ms']:.0f} ms"
         )
     lines.append(
-        f"passes for one and for {WAITING} at least {report['bar']} of the reduction: {'yes' if report['ok'] else 'NO'}"
+        f"passes for one and for {WAITING}, and whole answers by the server's processor time, "
+        f"at least {report['bar']} of the reduction: {'yes' if report['ok'] else 'NO'}"
     )
     return "\n".join(lines)
 

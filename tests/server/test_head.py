@@ -3,8 +3,8 @@
 import pytest
 
 from onoff import wire
-from onoff.server.head import MAX_BODY, MAX_HEAD, Head, not_a_head, read_head
-from onoff.wire import MAX_QUERY, Problem
+from onoff.server.head import MAX_BODY, MAX_HEAD, Head, Plain, not_a_head, read_head
+from onoff.wire import MAX_QUERY, MAX_SUM_QUERY, Problem
 
 from .hostile import refused, tolerated
 
@@ -18,8 +18,18 @@ def head_of(data):
 
 
 def test_the_head_that_a_client_sends_is_plain():
-    assert read_head(PLAIN + b"content-length: 34\r\n\r\n") == Head(34, plain_query=True)
-    assert read_head(PLAIN + b"content-length: 34\r\nconnection: Keep-Alive\r\n\r\n") == Head(34, plain_query=True)
+    assert read_head(PLAIN + b"content-length: 34\r\n\r\n") == Head(34, plain=Plain.QUERY)
+    assert read_head(PLAIN + b"content-length: 34\r\nconnection: Keep-Alive\r\n\r\n") == Head(34, plain=Plain.QUERY)
+
+
+def test_a_sum_query_under_its_own_headers_is_plain_too():
+    fixed = b"".join(b"%b: %b\r\n" % (name.encode(), value.encode()) for name, value in wire.SUM_QUERY_HEADERS)
+    beginning = b"POST /v1/sum HTTP/1.1\r\nhost: h\r\n" + fixed
+    for length, plain in [(76, Plain.SUM), (MAX_SUM_QUERY, Plain.SUM), (0, None), (MAX_SUM_QUERY + 1, None)]:
+        assert read_head(beginning + b"content-length: %d\r\n\r\n" % length) == Head(length, plain)
+    assert read_head(beginning + b"content-length: 76\r\nx: y\r\n\r\n") == Head(76, None)
+    for swapped in [beginning.replace(b"sum-query", b"query"), PLAIN.replace(b".query", b".sum-query")]:
+        assert read_head(swapped + b"content-length: 76\r\n\r\n") == Head(76, None)
 
 
 @pytest.mark.parametrize(
@@ -39,13 +49,13 @@ def test_the_head_that_a_client_sends_is_plain():
 def test_anything_unusual_takes_the_ordinary_way(headers):
     head = read_head(PLAIN + headers + b"\r\n\r\n")
     assert isinstance(head, Head)
-    assert not head.plain_query
+    assert head.plain is None
 
 
 def test_another_path_is_not_a_query():
-    assert read_head(b"GET /v1/query HTTP/1.1\r\nhost: h\r\n\r\n") == Head(0, plain_query=False)
-    assert not read_head(PLAIN.replace(b"query H", b"query? H") + b"content-length: 34\r\n\r\n").plain_query
-    assert not read_head(PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0") + b"content-length: 34\r\n\r\n").plain_query
+    assert read_head(b"GET /v1/query HTTP/1.1\r\nhost: h\r\n\r\n") == Head(0, plain=None)
+    for other in [PLAIN.replace(b"query H", b"query? H"), PLAIN.replace(b"HTTP/1.1", b"HTTP/1.0")]:
+        assert read_head(other + b"content-length: 34\r\n\r\n") == Head(34, plain=None)
 
 
 def test_lengths_up_to_the_limit_are_read():

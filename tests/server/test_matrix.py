@@ -30,7 +30,7 @@ def plain(frames, query, servers):
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
     assert matrix.can_compile()
-    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._adding().__name__ == "<lambda>")
+    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._compiled() is not None)
 
 
 def go(patch, way):
@@ -104,7 +104,7 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
     rng = random.Random(5)
     frames = [rng.randbytes(3 * matrix.CHUNK_BYTES + 17) for _ in range(21)]
     made = Matrix(frames)
-    assert made._adding() != made._add
+    assert made._compiled() is not None
     queries = [wanted_of(rng, 21, servers, len(frames[0])) for servers in (2, 3, 5)]
     assert made.sums(queries) == [plain(frames, query, query.servers) for query in queries]
 
@@ -112,9 +112,9 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
 def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
     rng = random.Random(6)
     frames = frames_of(rng, 30, 100_000)
-    monkeypatch.setattr(matrix._xor_rows, "if_ready", lambda *example: None)
+    monkeypatch.setattr(matrix._xor_blocks, "if_ready", lambda *example: None)
     made = Matrix(frames)
-    assert (made._adding(), made._subsets) == (made._add, 1)
+    assert (made._compiled(), made._subsets) == (None, 1)
     query = wanted_of(rng, 30, 3, max(map(len, frames)))
     assert made.sums([query]) == [plain(frames, query, 3)]
 
@@ -122,7 +122,7 @@ def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
 def test_where_nothing_can_be_compiled_numpy_does_it(monkeypatch):
     monkeypatch.setattr(matrix, "can_compile", lambda: False)
     made = Matrix([bytes(4000)] * 1000)
-    assert made._adding() == made._add
+    assert made._compiled() is None
     assert made._rows.shape[0] == 250 * 16
 
 

@@ -8,11 +8,15 @@ import threading
 
 import pytest
 from tests.support.fuzz import mutate
-from tests.support.raw import Line, Reply, catalogue, get_json
+from tests.support.raw import Line, Reply, catalogue, get_json, metrics, query, query_request
+from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.server import running, sums
 from onoff.server.admin import edit_catalogue, opened
+from onoff.server.app import MessageServer
+from onoff.server.matrix import Matrix
+from onoff.server.protocol import QueryProtocol
 from onoff.server.shelf import Shelf
 from onoff.server.sums import Sums
 
@@ -30,10 +34,14 @@ def server(request, tmp_path):
         yield server
 
 
-def post(line, body, kind=wire.SUM_QUERY_TYPE, path=wire.SUM_PATH) -> Reply:
+def sum_request(body, kind=wire.SUM_QUERY_TYPE, path=wire.SUM_PATH, extra="") -> bytes:
     headers = dict(wire.SUM_QUERY_HEADERS) | {"content-type": kind, "content-length": str(len(body))}
     text = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-    line.send(f"POST {path} HTTP/1.1\r\nhost: h\r\n{text}\r\n".encode() + body)
+    return f"POST {path} HTTP/1.1\r\nhost: h\r\n{text}{extra}\r\n".encode() + body
+
+
+def post(line, body, kind=wire.SUM_QUERY_TYPE, path=wire.SUM_PATH) -> Reply:
+    line.send(sum_request(body, kind, path))
     return line.reply()
 
 
@@ -271,3 +279,194 @@ def test_what_is_too_much_is_refused_for_now(server, monkeypatch):
                 refused = post(line, body)
                 assert (refused.problem.status, refused["retry-after"]) == (503, "1")
         assert post(line, body).status == 200
+
+
+# The short way: no parser, no task.
+
+
+@pytest.fixture
+def ordinary(monkeypatch):
+    """The bodies of sum queries that took the ordinary way."""
+    taken = []
+    answer = Sums.answer
+
+    async def noted(self, body):
+        taken.append(body)
+        return await answer(self, body)
+
+    monkeypatch.setattr(Sums, "answer", noted)
+    return taken
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """Holds every pass until it is set; `gate.entered` says that one has come so far."""
+    gate = threading.Event()
+    gate.entered = threading.Event()
+    whole = Sums._pass
+
+    def held(self, update, wanted):
+        gate.entered.set()
+        assert gate.wait(PATIENCE)
+        return whole(self, update, wanted)
+
+    monkeypatch.setattr(Sums, "_pass", held)
+    yield gate
+    gate.set()
+
+
+@pytest.fixture
+def local(tmp_path):
+    with running(NAMES, store=tmp_path / "m.db", max_in_flight=3) as server:
+        yield server
+
+
+def variants(rng, known, edition):
+    """Sum queries good and bad in every way that has its own verdict."""
+    servers = rng.choice([2, 2, 2, 3, 5])
+    _, bodies = queries_for(known, edition, rng.randrange(known.n), servers)
+    good = rng.choice(bodies)
+    gone = wire.with_edition(good, edition[0] + 1, edition[1])
+    other_place = good[:73] + bytes([(good[73] + 1) % servers]) + good[74:]
+    spare = good[:-1] + bytes([good[-1] | 0x80])
+    bad = [good[:-1], good + b"\0", gone, wire.with_edition(good, edition[0], bytes(32)), other_place, spare, b""]
+    bad += [good[:72] + b"\x11" + good[73:], good[:2] + bytes(6) + good[8:], good[:5], b"\0\1" + good[2:]]
+    return rng.choice([good] * len(bad) + bad)
+
+
+def test_both_ways_give_the_same_bytes(local, ordinary):
+    """Each query in one segment, in two, among plain queries; and under an unusual header, the ordinary way."""
+    known, edition = catalogue(local.url), newest(local.url)
+    rng = random.Random(5)
+    statuses, kept = set(), 0
+    with Line(local.url) as short, Line(local.url) as unusual, Line(local.url) as split, Line(local.url) as mixed:
+        for _ in range(150):
+            body = variants(rng, known, edition)
+            request, plain = sum_request(body), query(known, 1, 4)
+            before = len(ordinary)
+            first = post(short, body)
+            kept += len(ordinary) == before
+            unusual.send(sum_request(body, extra="x-unusual: 1\r\n"))
+            cut = rng.randrange(1, len(request))
+            split.send(request[:cut])
+            split.send(request[cut:])
+            expected = mixed.query(plain)
+            mixed.send(query_request("h", plain) + request + query_request("h", plain) + request)
+            replies = [mixed.reply() for _ in range(4)]
+            assert replies == [expected, first, expected, first]
+            assert first == unusual.reply() == split.reply()
+            statuses.add(first.status)
+            assert (first.status == 200) == (len(ordinary) == before + 1)  # what is right took the short way thrice
+    assert statuses == {200, 400, 409}
+    assert kept >= 50
+
+
+def test_counts_are_the_same_both_ways(local):
+    known, edition = catalogue(local.url), newest(local.url)
+    _, (_, good) = queries_for(known, edition, 3, 2)
+    counted = []
+    for extra in ["", "x-unusual: 1\r\n"]:
+        before = metrics(local.url)
+        with Line(local.url) as line:
+            for body in [good, good, good[:-1], wire.with_edition(good, edition[0] + 1, edition[1])]:
+                line.send(sum_request(body, extra=extra))
+                line.reply()
+        after = metrics(local.url)
+        counted.append({name: value - before[name] for name, value in after.items() if value != before[name]})
+    assert counted[0] == counted[1]
+    assert counted[0]["onoff_sums_sent_total"] == 2
+
+
+def test_what_follows_a_waiting_sum_is_answered_after_it(local, gate):
+    """Also what could be answered at once: a query under the head of the last one that came in one segment."""
+    known, edition = catalogue(local.url), newest(local.url)
+    _, (_, body) = queries_for(known, edition, 3, 2)
+    plain, request = query_request("h", query(known, 3)), sum_request(body)
+    with Line(local.url) as line, Line(local.url) as other:
+        line.send(plain)
+        answer = line.reply()
+        for piece in [request[:-3], request[-3:], plain, request + plain]:
+            line.send(piece)
+            for _ in range(2):  # when another one is answered, the server has looked at what came before
+                assert other.query(query(known, 3)) == answer
+        gate.set()
+        replies = [line.reply() for _ in range(4)]
+    assert replies == [replies[0], answer, replies[0], answer]
+    assert dict(replies[0].headers)["content-type"] == wire.SUM_TYPE
+
+
+def test_waiting_sums_count_as_requests_in_work_also_if_their_readers_leave(local, gate, monkeypatch):
+    """Three may be in work. The fourth is shed; when the three are done, whoever asked, there is room again."""
+    known, edition = catalogue(local.url), newest(local.url)
+    _, (_, body) = queries_for(known, edition, 3, 2)
+    begun = threading.Semaphore(0)
+    sum_now = MessageServer.sum_now
+
+    def noted(self, body, reply):
+        taken = sum_now(self, body, reply)
+        begun.release()
+        return taken
+
+    monkeypatch.setattr(MessageServer, "sum_now", noted)
+
+    def status():
+        with Line(local.url) as line:
+            return post(line, body).status
+
+    for _ in range(2):
+        lines = [Line(local.url) for _ in range(3)]
+        for line in lines:
+            line.send(sum_request(body))
+            assert begun.acquire(timeout=PATIENCE)
+        assert status() == 503
+        for line in lines:
+            line.socket.close()
+        gate.set()
+        until(lambda: status() == 200)
+        gate.clear()
+        while begun.acquire(blocking=False):
+            pass
+
+
+def test_a_server_that_stops_answers_the_sums_that_wait(tmp_path, gate, monkeypatch):
+    stop = QueryProtocol.shutdown
+
+    def stop_then_open(self):
+        waits = bool(self._sum_request)
+        stop(self)
+        if waits:
+            gate.set()
+
+    monkeypatch.setattr(QueryProtocol, "shutdown", stop_then_open)
+    with running(NAMES, store=tmp_path / "m.db") as server:
+        known, edition = catalogue(server.url), newest(server.url)
+        _, (_, body) = queries_for(known, edition, 3, 2)
+        line = Line(server.url)
+        line.send(sum_request(body))
+        assert gate.entered.wait(PATIENCE)
+    with line:
+        reply = line.reply()
+        assert line.ended()
+    with running([], store=tmp_path / "m.db") as server, Line(server.url) as line:
+        assert post(line, wire.with_edition(body, *newest(server.url))) == reply
+    assert (reply.status, any(reply.body)) == (200, True)
+
+
+def test_a_pass_that_fails_is_tried_again_the_ordinary_way(local, monkeypatch, ordinary):
+    known, edition = catalogue(local.url), newest(local.url)
+    _, (_, body) = queries_for(known, edition, 3, 2)
+    failures = [MemoryError(), None, MemoryError(), MemoryError(), None]
+    whole = Matrix.sums
+
+    def failing(self, wanted):
+        error = failures.pop(0)
+        if error is not None:
+            raise error
+        return whole(self, wanted)
+
+    monkeypatch.setattr(Matrix, "sums", failing)
+    statuses = []
+    for _ in range(3):
+        with Line(local.url) as line:
+            statuses.append(post(line, body).status)
+    assert (statuses, failures, len(ordinary)) == ([200, 500, 200], [], 2)

@@ -51,7 +51,7 @@ from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import Pages
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
 from onoff.server.store import Publisher, Store
-from onoff.server.sums import Sums
+from onoff.server.sums import SumOutcome, SumReply, Sums
 from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH, Problem
 
 log = logging.getLogger("onoff.server")
@@ -142,6 +142,22 @@ class MessageServer:
         else:
             self.metrics.add(Count.SUMS)
             await send_sum(send, outcome)
+
+    def sum_now(self, body: bytes, reply: SumReply) -> bool:
+        """Have a sum query answered; False if the ordinary way must be gone, which gives the verdict."""
+        if self._in_flight >= self._max_in_flight:
+            return False
+
+        def finish(outcome: SumOutcome) -> None:
+            self._in_flight -= 1
+            if isinstance(outcome, bytes):
+                self.metrics.add(Count.SUMS)
+            reply(outcome)
+
+        if self.sums.ask_now(body, finish) is not True:
+            return False
+        self._in_flight += 1
+        return True
 
     async def _refuse(self, send: Send, problem: Problem) -> None:
         self.count_problem(problem)

@@ -14,6 +14,7 @@ Everything else is refused and the connection closed. The HTTP parser behind see
 from __future__ import annotations
 
 import re
+from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from onoff.wire import (
     MAX_SUM_QUERY,
     QUERY_PATH,
     QUERY_TYPE,
+    SUM_PATH,
     SUM_QUERY_TYPE,
     Problem,
     Since,
@@ -47,22 +49,30 @@ _HOST = re.compile(rb"(?:[0-9A-Za-z._~%!$&'()*+,;=-]+|\[[0-9A-Fa-f:.]+\])(?::[0-
 _LENGTH = re.compile(rb"0|[1-9][0-9]*")
 
 _QUERY_LINE = b"POST %b HTTP/1.1\r\n" % QUERY_PATH.encode()
+_SUM_LINE = b"POST %b HTTP/1.1\r\n" % SUM_PATH.encode()
 CHANGES_BEGINNING = re.compile(rb"GET %b\?[!-~]+ HTTP/1\.1\r\n" % re.escape(CHANGES_PATH.encode()))
 _CHANGES_HEADERS = {b"host", b"accept", b"accept-encoding", b"user-agent", b"connection"}
 _ZERO = re.compile(rb"0(\.0*)?")
 _QUERY_HEADERS = {b"host", b"accept", b"accept-encoding", b"content-type", b"user-agent", b"content-length"}
 
 
+class Plain(Enum):
+    """What needs no parser, because it comes under no other headers than a client sends."""
+
+    QUERY = "query"
+    SUM = "sum query"
+
+
 class Head(NamedTuple):
     """What the connection needs to know of a head."""
 
     length: int  # of the body, in bytes
-    plain_query: bool  # a query under no other headers than a client sends: it needs no parser
+    plain: Plain | None  # None: any other request
 
 
 def read_head(head: bytes) -> Head | Problem:
     """What a whole head says, its empty line included; or why it is refused."""
-    if len(head) <= MAX_CACHED_HEAD and head.startswith(_QUERY_LINE):
+    if len(head) <= MAX_CACHED_HEAD and head.startswith((_QUERY_LINE, _SUM_LINE)):
         return _read_cached(head)
     return _read(head)
 
@@ -133,7 +143,7 @@ def _read(head: bytes) -> Head | Problem:
         return problem
     length = int(headers.get(b"content-length", b"0"))
     each_once = len(headers) == len(lines)
-    return Head(length, each_once and head.startswith(_QUERY_LINE) and length > 0 and _is_plain(headers))
+    return Head(length, _plain(head, headers) if each_once and length > 0 else None)
 
 
 _read_cached = lru_cache(maxsize=256)(_read)  # nearly all queries come under a few heads
@@ -157,11 +167,16 @@ def _check_framing(headers: dict[bytes, bytes]) -> Problem | None:
     return None
 
 
-def _is_plain(headers: dict[bytes, bytes]) -> bool:
+def _plain(head: bytes, headers: dict[bytes, bytes]) -> Plain | None:
+    """Which plain request it is. No header comes twice."""
     others = headers.keys() - _QUERY_HEADERS
     if others and (others != {b"connection"} or headers[b"connection"].lower() != b"keep-alive"):
-        return False
-    return check_query_headers(headers) is None
+        return None
+    if head.startswith(_QUERY_LINE) and check_query_headers(headers) is None:
+        return Plain.QUERY
+    if head.startswith(_SUM_LINE) and check_sum_headers(headers) is None:
+        return Plain.SUM
+    return None
 
 
 # The rules for the headers of one kind of request; the framing was checked before.

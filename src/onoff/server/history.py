@@ -56,6 +56,7 @@ class History:
         self.changed: dict[int, bytes] = {}  # frames that are new since the matrix was last brought up to date
         self._edition: Edition | None = None
         self._lengths: Counter[int] = Counter()
+        self.width = 0  # bytes of the longest frame of the newest edition
         self._past: deque[_Past] = deque()
         self._bytes = 0
         if shelf.edition is not None:
@@ -66,11 +67,6 @@ class History:
     def newest(self) -> Edition:
         assert self._edition is not None
         return self._edition
-
-    @property
-    def width(self) -> int:
-        """The bytes of the longest frame of the newest edition."""
-        return max(self._lengths, default=0)
 
     def find(self, number: int) -> Found | None:
         """An edition, if it is held."""
@@ -97,6 +93,7 @@ class History:
         shelf = self._shelf
         self.frames = [self._own_length(frame) for frame in shelf.frames]
         self._lengths = Counter(map(len, self.frames))
+        self.width = max(self._lengths, default=0)
         self._edition = shelf.edition
         self._past.clear()
         self._bytes = 0
@@ -141,6 +138,7 @@ class History:
             if not self._lengths[len(old)]:
                 del self._lengths[len(old)]
             self.frames[source] = self.changed[source] = new
+        self.width = max(self._lengths, default=0)
 
     def _forget(self) -> None:
         """Let go what nobody may count on any more."""

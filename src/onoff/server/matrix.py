@@ -1,8 +1,8 @@
 """The frames of an edition in one contiguous array, and sums over it.
 
 An answer to a vector (`wire.sums`) is the XOR of chunks of the asked rows. The array is read once, a block of rows at a
-time, and every waiting query takes what it asked for while the block is in the cache. A compiled kernel adds eight rows
-at a time to a total, where they lie.
+time, and every waiting query takes what it asked for while the block is in the cache. A compiled kernel does all of a
+pass in one call, during which other threads run; it adds eight rows at a time to a total, where they lie.
 
 Where nothing can be compiled, or there is too little to pay for it, numpy does it, which has to copy the asked rows
 together first. Short rows are then kept in groups of four, each group with the sums of all its subsets: a query reads
@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.system.kernels import can_compile, kernel
-from onoff.wire import MAX_SERVERS
+from onoff.wire import MAX_SERVERS, MIN_SERVERS
 
 KERNEL_BYTES = 1024 * 1024  # bytes of all rows from which a compiled kernel is used
 GROUP = 4
@@ -109,7 +109,26 @@ class Matrix:
 
     def sums(self, wanted: Sequence[Wanted]) -> list[bytes]:
         """All of these sums, in one pass over the rows."""
-        add = self._adding()
+        if not wanted:
+            return []
+        add = self._compiled()
+        totals = self._add_by_numpy(wanted) if add is None else self._add_compiled(add, wanted)
+        for total, query in zip(totals, wanted, strict=True):
+            self._put_back(total, query)
+        return [total.tobytes() for total in totals]
+
+    def _compiled(self) -> Callable[..., None] | None:
+        """The kernel, if it is to be used and once it is compiled."""
+        return _xor_blocks.if_ready(*_EXAMPLE) if self._for_kernel else None
+
+    def _add_compiled(self, add: Callable[..., None], wanted: Sequence[Wanted]) -> list[Bytes]:
+        """The sums over today's rows, in one call, during which other threads run."""
+        arrays = _as_arrays(wanted)
+        add(self._rows, self._per_block, *arrays)
+        return [total[: query.length] for total, query in zip(arrays.totals, wanted, strict=True)]
+
+    def _add_by_numpy(self, wanted: Sequence[Wanted]) -> list[Bytes]:
+        """The sums over today's rows."""
         plans = [plan for number, query in enumerate(wanted) for plan in self._plans(number, query)]
         totals = [np.zeros(query.length, np.uint8) for query in wanted]
         for block in range(self._blocks):
@@ -117,10 +136,8 @@ class Matrix:
                 rows = plan.rows[plan.starts[block] : plan.starts[block + 1]]
                 total = totals[plan.number][: max(0, self._stride - plan.column)]  # an old edition may be wider
                 if len(rows) and len(total):
-                    add(total, rows, plan.column)
-        for total, query in zip(totals, wanted, strict=True):
-            self._put_back(total, query)
-        return [total.tobytes() for total in totals]
+                    self._add(total, rows, plan.column)
+        return totals
 
     def _plans(self, number: int, query: Wanted) -> list[_Plan]:
         """Which rows of the array are read for a query, and from which column on; one plan for each chunk."""
@@ -137,16 +154,6 @@ class Matrix:
                 starts = rows.searchsorted(bounds).tolist()
             plans.append(_Plan(number, rows, starts, (entry - 1) * query.length))
         return plans
-
-    def _adding(self) -> Callable[[Bytes, npt.NDArray[np.intp], int], None]:
-        """What adds chunks of rows to a total: the kernel once it is compiled, numpy until then."""
-        if not self._for_kernel:
-            return self._add
-        example = np.zeros((1, 1), np.uint8), np.zeros(1, np.intp), 0, np.zeros(1, np.uint8)
-        compiled = _xor_rows.if_ready(*example)
-        if compiled is None:
-            return self._add
-        return lambda total, rows, column: compiled(self._rows, rows, column, total)
 
     def _add(self, total: Bytes, rows: npt.NDArray[np.intp], column: int) -> None:
         """XOR the chunks of these rows to a total, by numpy."""
@@ -169,6 +176,50 @@ class Matrix:
                 for chunk in (self.row(at), np.frombuffer(row, np.uint8)):
                     part = chunk[start : start + query.length]
                     total[: len(part)] ^= part
+
+
+class _Arrays(NamedTuple):
+    """Queries as the kernel takes them, and room for their totals; a row for each."""
+
+    vectors: Bytes
+    servers: npt.NDArray[np.intp]
+    lengths: npt.NDArray[np.intp]
+    totals: Bytes
+
+
+def _as_arrays(wanted: Sequence[Wanted]) -> _Arrays:
+    vectors = np.frombuffer(b"".join([query.vector for query in wanted]), np.uint8).reshape(len(wanted), -1)
+    lengths = [query.length for query in wanted]
+    totals = np.zeros((len(wanted), max(lengths)), np.uint8)
+    return _Arrays(vectors, np.array([query.servers for query in wanted]), np.array(lengths), totals)
+
+
+_EXAMPLE = (np.zeros((1, 1), np.uint8), 1, *_as_arrays([Wanted(b"\0", MIN_SERVERS, 1, {})]))
+
+
+@kernel
+def _xor_blocks(
+    rows: Bytes,
+    per_block: int,
+    vectors: Bytes,
+    servers: npt.NDArray[np.intp],
+    lengths: npt.NDArray[np.intp],
+    totals: Bytes,
+) -> None:
+    """XOR the asked chunks of the rows to the total of each query, a block of rows at a time."""
+    n, stride = rows.shape
+    picked = np.empty(per_block, np.intp)
+    for first in range(0, n, per_block):
+        for number in range(len(vectors)):
+            for entry in range(1, servers[number]):
+                count = 0
+                for at in range(first, min(first + per_block, n)):
+                    picked[count] = at
+                    count += vectors[number, at] == entry
+                column = (entry - 1) * lengths[number]
+                length = min(lengths[number], stride - column)  # an old edition may be wider
+                if count and length > 0:
+                    _xor_rows(rows, picked[:count], column, totals[number, :length])
 
 
 @kernel

@@ -10,8 +10,9 @@ connections, and only so many from one address (else 503); a reader takes a piec
 off.
 
 **Short way.** Nearly all requests are queries under the few heads that clients send. Such a query is answered on the
-spot, without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy.
-Whatever is not exactly so, or cannot be answered without waiting, takes the ordinary way and meets the same judge.
+spot, without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy. A sum
+query is put among those that wait for the next pass, and answered from there. Whatever is not exactly so, or cannot be
+answered without waiting for the store, takes the ordinary way and meets the same judge.
 """
 
 from __future__ import annotations
@@ -27,10 +28,11 @@ from onoff.errors import StoreUnavailable
 from onoff.server.answer import answer_headers
 from onoff.server.app import MessageServer, overloaded
 from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, changes_headers, problem_headers
-from onoff.server.head import MAX_CACHED_HEAD, malformed, not_a_head, read_changes_request, read_head
+from onoff.server.head import MAX_CACHED_HEAD, Plain, malformed, not_a_head, read_changes_request, read_head
 from onoff.server.metrics import Count
 from onoff.server.peers import network_of
-from onoff.wire import CHANGES_PATH, Problem, encode_problem
+from onoff.server.sums import SumOutcome
+from onoff.wire import CHANGES_PATH, SUM_HEADERS, Problem, encode_problem
 
 REQUEST_SECONDS = 2 * BODY_SECONDS
 PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
@@ -50,8 +52,12 @@ class QueryProtocol(HttpToolsProtocol):
         self._searched = 0  # bytes of it that hold no end of a head
         self._body_left = 0  # bytes of the present body still to be handed on
         self._query_head = b""  # of a plain query whose body is not whole yet
+        self._query_kind = Plain.QUERY
+        self._sum_request = b""  # a sum query that waits for a pass, whole
+        self._stopping = False  # close when that is answered
         self._message_complete = True  # whether the parser has seen the end of the last request it was given
         self._plain_head = b""  # of the last query that came in one segment
+        self._plain_kind = Plain.QUERY
         self._plain_bytes = -1
         self._last_answer = 0.0
         self._network: str | None = None  # under which it is counted, if it is
@@ -84,7 +90,7 @@ class QueryProtocol(HttpToolsProtocol):
             len(data) == self._plain_bytes
             and data.startswith(self._plain_head)
             and self._is_idle()
-            and self._answer_now(data[len(self._plain_head) :])
+            and self._answer_now(self._plain_kind, self._plain_head, data[len(self._plain_head) :])
         ):
             return  # under the same head as the last one: nearly always
         if (
@@ -100,9 +106,15 @@ class QueryProtocol(HttpToolsProtocol):
     def _is_idle(self) -> bool:
         """Whether the next byte begins a request that can be answered at once; every query asks."""
         cycle = self.cycle
-        return not self._input and not self._body_left and (cycle is None or cycle.response_complete)
+        return (
+            not self._input
+            and not self._body_left
+            and not self._sum_request
+            and (cycle is None or cycle.response_complete)
+        )
 
     def _in_work(self) -> bool:
+        """Whether the parser's last request is not answered yet."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def _take_input(self) -> None:
@@ -113,7 +125,7 @@ class QueryProtocol(HttpToolsProtocol):
                     return
             elif self._body_left:
                 self._take_body()
-            elif self._in_work():
+            elif self._sum_request or self._in_work():
                 self.flow.pause_reading()  # until it is answered
                 return
             elif not self._take_head():
@@ -136,10 +148,10 @@ class QueryProtocol(HttpToolsProtocol):
             self._refuse(head)
             return False
         self._body_left = head.length
-        if head.plain_query:
-            self._query_head = raw
+        if head.plain is not None:
+            self._query_head, self._query_kind = raw, head.plain
             if len(self._input) == head.length:
-                self._plain_head, self._plain_bytes = raw, len(raw) + head.length
+                self._plain_head, self._plain_kind, self._plain_bytes = raw, head.plain, len(raw) + head.length
             if not self._input:
                 self._arm()
         else:
@@ -154,7 +166,7 @@ class QueryProtocol(HttpToolsProtocol):
         head, self._query_head = self._query_head, b""
         body = self._cut(self._body_left)
         self._body_left = 0
-        if not self._answer_now(body):
+        if not self._answer_now(self._query_kind, head, body):
             self._parse(head + body)
         return True
 
@@ -189,10 +201,12 @@ class QueryProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self._take_input()
 
-    def _answer_now(self, body: bytes) -> bool:
+    def _answer_now(self, kind: Plain, head: bytes, body: bytes) -> bool:
         """Answer if it can be done without waiting and the line is free; else leave it to the ordinary way."""
         if self.flow.write_paused or self.transport.is_closing():
             return False
+        if kind is Plain.SUM:
+            return self._ask_for_sum(head, body)
         frames = self._server.answerer.answer_now(body)
         if not isinstance(frames, list):
             return False  # the ordinary way gives the same verdict
@@ -200,6 +214,35 @@ class QueryProtocol(HttpToolsProtocol):
         length = sum(map(len, frames))
         self._write_now(_answer_head(length), frames, length)
         return True
+
+    def _ask_for_sum(self, head: bytes, body: bytes) -> bool:
+        """Have a sum answered in the next pass if it can be judged without waiting; else leave it."""
+        if not self._server.sum_now(body, self._send_sum):
+            return False
+        self._sum_request = head + body
+        self._disarm()
+        return True
+
+    def _send_sum(self, outcome: SumOutcome) -> None:
+        """Send the answer that was waited for, and go on with what came meanwhile."""
+        request, self._sum_request = self._sum_request, b""
+        if self.transport.is_closing():
+            return
+        if isinstance(outcome, bytes):
+            self._write_now(_sum_head(len(outcome)), (outcome,), len(outcome))
+        else:
+            self._parse(request)  # the ordinary way gives the verdict
+        if self._stopping:
+            self.shutdown()
+        else:
+            self.flow.resume_reading()
+            self._take_input()
+
+    def shutdown(self) -> None:
+        """Close, once the request in work is answered."""
+        self._stopping = True
+        if not self._sum_request:
+            super().shutdown()
 
     def _send_changes_now(self, data: bytes) -> bool:
         """Send changes if it can be done without waiting and the line is free; else leave it to the ordinary way."""
@@ -231,8 +274,8 @@ class QueryProtocol(HttpToolsProtocol):
     def timeout_keep_alive_handler(self) -> None:
         """Close if nothing came for long; else look again. One timer serves many answers."""
         left = self._last_answer + self.timeout_keep_alive - self.loop.time()
-        if self._unread is not None:
-            left = self.timeout_keep_alive  # the last answer is still being read
+        if self._unread is not None or self._sum_request:
+            left = self.timeout_keep_alive  # the last answer is still being read, or the next one made
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
         elif self.transport.get_write_buffer_size():
@@ -307,6 +350,12 @@ class QueryProtocol(HttpToolsProtocol):
 @lru_cache(maxsize=1024)
 def _changes_head(length: int, encoding: str) -> bytes:
     lines = [b"%b: %b\r\n" % header for header in changes_headers(length, encoding)]
+    return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
+
+
+@lru_cache(maxsize=1024)
+def _sum_head(length: int) -> bytes:
+    lines = [b"%b: %b\r\n" % header for header in answer_headers(length, SUM_HEADERS)]
     return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
 
 

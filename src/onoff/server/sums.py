@@ -11,13 +11,14 @@ While sum queries come, the store is looked at often, so that few editions are p
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from functools import partial
+from typing import Literal, NamedTuple
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
-from onoff.server.history import Found, History
+from onoff.server.history import History
 from onoff.server.judge import epoch_changed, invalid, step_conflict, unavailable
 from onoff.server.matrix import Matrix, Wanted, matrix_bytes
 from onoff.server.settling import settle
@@ -31,6 +32,10 @@ LOOK_SECONDS = 0.05  # between two looks at the store ...
 ACTIVE_SECONDS = 300.0  # ... for so long after the last query
 
 
+SumOutcome = bytes | Problem | Exception
+SumReply = Callable[[SumOutcome], None]  # called once, from the event loop
+
+
 class _Waiting(NamedTuple):
     """A query that waits for the next pass."""
 
@@ -38,7 +43,7 @@ class _Waiting(NamedTuple):
     servers: int
     vector: bytes
     life: int  # of the history in which the edition was found
-    done: asyncio.Future[bytes | Problem]
+    reply: SumReply
 
 
 class Sums:
@@ -56,6 +61,7 @@ class Sums:
         self._passing: asyncio.Task[None] | None = None
         self._looking: asyncio.Task[None] | None = None
         self._last_query = 0.0
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def longest(self) -> int:
@@ -64,49 +70,110 @@ class Sums:
 
     async def answer(self, body: bytes) -> bytes | Problem:
         """The answer to the query in `body`, or why there is none."""
-        history = self._history
+        done: asyncio.Future[bytes | Problem] = self._running_loop().create_future()
+        reply = partial(settle, done)
+        outcome = self.ask_now(body, reply)
+        if outcome is False:
+            outcome = await self._ask(body, reply)
+        return outcome if isinstance(outcome, Problem) else await done
+
+    def ask_now(self, body: bytes, reply: SumReply) -> bool | Problem:
+        """Have the query in `body` answered in the next pass; or why it is refused.
+
+        Returns True if `reply` will be called; False if the verdict takes waiting for the store: use `answer`.
+        """
+        local = self._store.local
         try:
             head = wire.decode_sum_head(body)
-            await self._look()
-            if head.epoch != self._shelf.epoch:
-                return epoch_changed(self._shelf.epoch)
-            vector = wire.decode_sum_vector(body, head, self._shelf.catalogue.n)
-            found = await self._find(history, head)
-            if found is None:
-                return edition_gone(history.newest.number)
-            life = history.life
-            conflict = await self._admit(head, wire.sum_step_digest(body))
+            self._keep_looking()
+            if local is None or not self._shelf.refresh_sync(local):
+                return False
+            vector = self._read_vector(body, head)
+            if isinstance(vector, Problem):
+                return vector
+            held = self._is_held(head)
+            if held is None:
+                return False
+            if not held:
+                return edition_gone(self._history.newest.number)
+            conflict = local.admit_sync(head.session, head.step, wire.sum_step_digest(body))
         except InvalidWire as error:
             return invalid(error)
         except StoreUnavailable as error:
             return unavailable(error)
-        if conflict is not None:
-            return conflict
+        return self._enqueue(head, vector, self._history.life, reply) if conflict is None else step_conflict(conflict)
+
+    async def _ask(self, body: bytes, reply: SumReply) -> bool | Problem:
+        """As `ask_now`, waiting for the store where that is needed."""
+        store, history = self._store, self._history
+        try:
+            head = wire.decode_sum_head(body)
+            await self._refresh()
+            vector = self._read_vector(body, head)
+            if isinstance(vector, Problem):
+                return vector
+            if self._is_held(head) is None:
+                digest = await store.digest_of(head.edition)
+                if digest is not None:
+                    history.learn_digest(head.edition, digest)
+            if not self._is_held(head):
+                return edition_gone(history.newest.number)
+            life = history.life
+            _, conflict = await store.admit(head.session, head.step, wire.sum_step_digest(body))
+        except InvalidWire as error:
+            return invalid(error)
+        except StoreUnavailable as error:
+            return unavailable(error)
+        return self._enqueue(head, vector, life, reply) if conflict is None else step_conflict(conflict)
+
+    def _read_vector(self, body: bytes, head: SumHead) -> bytes | Problem:
+        shelf = self._shelf
+        if head.epoch != shelf.epoch:
+            return epoch_changed(shelf.epoch)
+        return wire.decode_sum_vector(body, head, shelf.catalogue.n)
+
+    def _is_held(self, head: SumHead) -> bool | None:
+        """Whether the edition is held and has the digest that the query names; None if only the store knows that."""
+        found = self._history.find(head.edition)
+        if found is None:
+            return False
+        return None if found.digest is None else found.digest == head.digest
+
+    def _enqueue(self, head: SumHead, vector: bytes, life: int, reply: SumReply) -> Literal[True] | Problem:
+        """Have an admitted query answered."""
+        history, loop = self._history, self._running_loop()
         if not any(vector):
-            return b""
+            loop.call_soon(reply, b"")
+            return True
         if len(self._waiting) >= MAX_WAITING:
             return Problem(503, "too many sums are asked for", "send the same request again in a moment")
         if matrix_bytes(len(history.frames), history.width) > MAX_MATRIX_BYTES:
             return Problem(503, "the messages are too long for sums", "ask this server for messages, not for sums")
-        done: asyncio.Future[bytes | Problem] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(head.edition, head.servers, vector, life, done))
+        self._waiting.append(_Waiting(head.edition, head.servers, vector, life, reply))
         if self._passing is None or self._passing.done():
-            self._passing = asyncio.create_task(self._pass_while_any_wait(history))
-        return await done
+            self._passing = loop.create_task(self._pass_while_any_wait(history))
+        return True
 
-    async def _look(self) -> None:
-        """Bring the editions up to the store's newest, and go on doing so while queries come."""
-        loop = asyncio.get_running_loop()
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        """The event loop, which is one for life; finding it takes a system call."""
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        return self._loop
+
+    # Looking at the store.
+
+    def _keep_looking(self) -> None:
+        """A query came: for some time from now on the store is looked at often."""
+        loop = self._running_loop()
         self._last_query = loop.time()
-        await self._refresh()
         if self._looking is None or self._looking.done():
-            self._looking = loop.create_task(self._keep_looking())
+            self._looking = loop.create_task(self._look())
 
     async def _refresh(self) -> None:
         if not self._shelf.refresh_sync(self._store.local):
             await self._shelf.refresh(self._store)
 
-    async def _keep_looking(self) -> None:
+    async def _look(self) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() < self._last_query + ACTIVE_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
@@ -114,24 +181,6 @@ class Sums:
                 await self._refresh()
             except StoreUnavailable:
                 continue  # whoever asks next is told
-
-    async def _find(self, history: History, head: SumHead) -> Found | None:
-        """The edition of a query, if it is held and has the digest that the query names."""
-        found = history.find(head.edition)
-        if found is not None and found.digest is None:
-            digest = await self._store.digest_of(head.edition)
-            if digest is not None:
-                history.learn_digest(head.edition, digest)
-            found = history.find(head.edition)
-        return found if found is not None and found.digest == head.digest else None
-
-    async def _admit(self, head: SumHead, digest: bytes) -> Problem | None:
-        local = self._store.local
-        if local is not None:
-            conflict = local.admit_sync(head.session, head.step, digest)
-        else:
-            _, conflict = await self._store.admit(head.session, head.step, digest)
-        return None if conflict is None else step_conflict(conflict)
 
     # Passes.
 
@@ -146,7 +195,7 @@ class Sums:
             for query in batch:
                 found = history.find(query.edition) if query.life == history.life else None
                 if found is None:
-                    settle(query.done, edition_gone(history.newest.number))
+                    loop.call_soon(query.reply, edition_gone(history.newest.number))
                 else:
                     asked.append(query)
                     wanted.append(
@@ -159,7 +208,7 @@ class Sums:
                 self._life = 0  # nobody knows what the matrix holds: make it anew
                 answers = [error] * len(asked)
             for query, answer in zip(asked, answers, strict=True):
-                settle(query.done, answer)
+                loop.call_soon(query.reply, answer)  # not here: one that fails must not take the others along
 
     def _take_update(self, history: History) -> list[bytes] | dict[int, bytes]:
         """What the matrix has to take in before a pass: all frames, or those that are new and fit."""

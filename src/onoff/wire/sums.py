@@ -324,7 +324,7 @@ def decode_sum_query(data: bytes, n: int) -> SumQuery:
 
 
 def _check_residue(vector: bytes, servers: int, place: int) -> None:
-    total = sum(entry * vector.count(entry) for entry in range(1, servers))  # many times faster than adding bytes up
+    total = sum([entry * vector.count(entry) for entry in range(1, servers)])  # many times faster than adding bytes up
     if not 0 <= place < servers or total % servers != place:
         raise InvalidWire("a vector of another residue class", hint="its entries sum to the server's place modulo K")
 
