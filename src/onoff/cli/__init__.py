@@ -56,14 +56,14 @@ app.command("onoff.cli.sweep:sweep_command", name="sweep")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and leave with its exit code."""
+    """Run one command and exit with its code."""
     end_promptly(INTERRUPTED, _say_interrupted)
     # BLAS may raise the processor's "invalid" flag for finite numbers (numpy issue 24067): it tells a user nothing.
     warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)
     sys.exit(run(arguments))
 
 
-@functools.cache  # said once, by the main thread or by the one that ends it
+@functools.cache  # printed once, by the main thread or by the one that ends the process
 def _say_interrupted() -> None:
     print("onoff: interrupted", file=sys.stderr, flush=True)
 
@@ -105,7 +105,7 @@ def _call(words: Sequence[str]) -> object:
     """Call the command; an error that Ctrl-C caused somewhere in an extension module is KeyboardInterrupt again."""
     try:
         outcome = app(words, exit_on_error=False, error_console=Console(stderr=True), result_action="return_value")
-        sys.stdout.flush()  # a reader that is gone shows here, not at exit
+        sys.stdout.flush()  # so that a closed pipe raises here, not at exit
     except Exception:
         if was_interrupted():
             raise KeyboardInterrupt from None
@@ -114,7 +114,7 @@ def _call(words: Sequence[str]) -> object:
 
 
 def _fail(words: Sequence[str], code: int, kind: str, message: str, hint: str | None) -> int:
-    """The exit code of an error, which is told as JSON where JSON was asked for."""
+    """The exit code of an error, after printing it; as JSON under --json."""
     if "--json" in words:
         told = {"type": kind, "message": message, "hint": hint, "exit_code": code}
         print(json.dumps({"error": told}, ensure_ascii=False), flush=True)
@@ -122,7 +122,7 @@ def _fail(words: Sequence[str], code: int, kind: str, message: str, hint: str | 
 
 
 def _load_summaries(words: Sequence[str]) -> None:
-    """A list of commands shows the first line of each, so before a list is shown its commands are loaded."""
+    """Load the commands before their list is shown: it has the first line of each docstring."""
     group = app
     for word in words:
         if word in group.help_flags:

@@ -105,7 +105,7 @@ def traces_command(
 
 
 def table_options(scheme: str) -> dict[str, Any]:
-    """Options of tables that thousands of requests wait for: private as ever, a little dearer."""
+    """Options for fast tables: as private, and a little more expensive."""
     record = find_scheme(scheme)
     hurried: dict[str, Any] = {"look_ahead": False} if record.looks_ahead else {}
     return {**hurried, "budget": TABLE_SECONDS} if "budget" in record.options else hurried

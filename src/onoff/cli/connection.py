@@ -38,14 +38,14 @@ SchemeOption = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME",
 
 
 def need_server(server: list[str] | None) -> list[str]:
-    """The addresses, which were given one way or the other."""
+    """The addresses, given as options or by ONOFF_SERVER. Raises InvalidInput without one."""
     if not server:
         raise InvalidInput("no server was given", hint="use --server URL, or set ONOFF_SERVER")
     return [check_url(each).rstrip("/") for each in server]
 
 
 def need_chain(chain: Path | None) -> Path:
-    """The path, which was given one way or the other."""
+    """The path of the chain, given as option or by ONOFF_CHAIN. Raises InvalidInput without one."""
     if chain is None:
         raise InvalidInput("no chain was given", hint="use --chain FILE, or set ONOFF_CHAIN; `onoff learn` makes one")
     return chain
@@ -61,7 +61,7 @@ def journal_path(journal: Path | None, server: list[str] | None) -> Path:
 
 
 def told(work: Work, servers: list[str]) -> dict[str, Any]:
-    """Options with which a client says through `work` what it is waiting for."""
+    """Options that make a client report through `work` what it is waiting for."""
 
     def progress(progress: BuildProgress) -> None:
         if progress.state == "building":

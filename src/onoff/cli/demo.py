@@ -139,7 +139,7 @@ def news_chain() -> MarkovChain:
 def everything_running(
     chain: Model, scheme: str, port: int, *, servers: int = 1, mirror: bool = True
 ) -> Iterator[Address]:
-    """Servers whose messages change, and a gateway before them; thrown away at the end of the block.
+    """Servers whose messages change, and a gateway for them; deleted at the end of the block.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def everything_running(
 
 
 def _wait_for_followers(urls: list[str]) -> None:
-    """Until all servers hold the same edition; nothing is published meanwhile."""
+    """Wait until all servers hold the same edition. Nothing is published meanwhile."""
     while len({fetch_edition_of(url) for url in urls}) > 1:
         time.sleep(DEMO_LOOK_SECONDS)
 
@@ -215,12 +215,12 @@ class Reader:
         self._made = 0
 
     def step(self, source: str, private: bool) -> dict[str, Any]:
-        """Make one request; what became of it: what each server saw, and what that took and told."""
+        """Make one request. Returns what each server saw, what it cost and what it told."""
         self._call("PUT", "/v1/privacy", {"private": private})
         _, headers = self._call("GET", f"/v1/sources/{quote(source)}")
         step = {"t": self._made, "private": private, "wanted": source}
         self._made += 1
-        if headers["X-Mirror"] == "yes":  # no step, and nothing that could tell anything
+        if headers["X-Mirror"] == "yes":  # read from the mirror: no step, so the server learnt nothing
             return {
                 **step,
                 "seen": [],

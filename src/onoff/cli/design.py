@@ -30,7 +30,7 @@ MOST_QUERIES_SHOWN = 24
 SHOWN_IN_FULL = 12
 """Queries up to which the text is the whole table, as the paper prints it."""
 WORTH_SHOWING = UNIT // 10**12
-"""Mass from which a query is shown; what is below is left of roundings."""
+"""Queries with less mass are not shown: they come from rounding."""
 
 Seconds = Annotated[
     float | None,
@@ -112,13 +112,13 @@ def design_command(
 
 
 def _tell(work: Work, text: str) -> None:
-    """What the search says goes to stderr at once, and is what is under way until it says something else."""
+    """Print progress of the search on stderr, and show it as the present activity."""
     work.now(f"searching: {text}")
     print(f"onoff: {text}", file=sys.stderr)
 
 
 def _check(chain: MarkovChain, path: Path, json: bool) -> int:
-    """Report on a saved table and its certificate; the exit code. Nothing but the chain and the file is looked at."""
+    """Report on a saved table and its certificate, from the chain and the file alone. Returns the exit code."""
     report: dict[str, Any] = {"verified": False, "cost": None, "lower_bound": None, "optimal": False}
     code = 0
     try:

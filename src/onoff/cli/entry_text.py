@@ -1,6 +1,6 @@
 """Entries of a feed as text for people: title, link, time, and what they say.
 
-Whatever a publisher wrote is shown and never obeyed: control characters are left out.
+Control characters are removed, so that a publisher cannot send commands to the terminal.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ UNSEEN: Final = frozenset({"script", "style", "template", "title"})
 
 
 def printable(text: str) -> str:
-    """`text` without what a terminal would obey.
+    """`text` without control characters.
 
     >>> printable("a\\x1b[2Jb")
     'a[2Jb'
@@ -95,7 +95,7 @@ class _Lines(HTMLParser):
             self.parts.append(text)
 
     def _break(self, lines: int) -> None:
-        """At least so many line breaks after what was said."""
+        """End the text so far with at least `lines` line breaks."""
         if self.parts:
             tail = "".join(self.parts[-2:])
             self.parts.append("\n" * max(0, lines - (len(tail) - len(tail.rstrip("\n")))))

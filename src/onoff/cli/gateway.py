@@ -148,7 +148,7 @@ def _told(path: Path, installed: bool) -> str:
 
 
 def _warn_once(presence: Presence) -> None:
-    """One line if the first look finds no server, or one with other sources. The page goes on saying so."""
+    """Print a warning if the first check finds no server, or one with other sources. The page shows the same."""
     presence.looked.wait()
     if presence.connected is not True:
         print(f"warning: {presence.problem}; the gateway runs and goes on looking", file=sys.stderr, flush=True)

@@ -136,6 +136,6 @@ def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _show(console: Console, message: Message, entries: str | None) -> None:
-    """The message on a terminal, which must not obey what a publisher wrote; entries of a feed as text, anywhere."""
+    """Print the message: on a terminal without control characters; entries of a feed as text in any case."""
     shown = printable(message.decode(errors="replace")) if entries is None else entries
     console.print(shown, markup=False, highlight=False, emoji=False)

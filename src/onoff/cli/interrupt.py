@@ -14,7 +14,7 @@ from onoff.system.shutdown import is_shutting_down
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """For long compiled work: Ctrl-C no longer raises at once but makes what is given true, so that the work can end.
+    """For long compiled work: after Ctrl-C, which does not raise at once, the callable that is yielded returns True.
 
     Once the work has raised Stopped it becomes KeyboardInterrupt. A second Ctrl-C raises at once.
     """

@@ -129,7 +129,7 @@ def learn_command(
 def _open_record(
     trace: Path | None, server: list[str] | None, journal: Path | None, include_private: bool
 ) -> OpenRecord:
-    """The gateway's record, which has enough in it and was made by consent."""
+    """The gateway's record. Raises InvalidInput where there was no consent, or too few requests."""
     if trace is not None:
         raise InvalidInput(f"both {trace} and --from-gateway", hint="give one of them")
     if include_private:

@@ -70,7 +70,7 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work that would fill it."""
+    """Raise InvalidInput where a file cannot be written, before the work that produces its content."""
     folder = path.parent
     if path.is_dir():
         raise InvalidInput(f"{path}: a directory", hint="give the path of a file")
@@ -91,7 +91,7 @@ class Work:
         self.done = done
 
     def now(self, label: str, total: int | None = None) -> None:
-        """Begin another phase: what is done, and of how many where that is known."""
+        """Begin another phase: its label, and how many there are to do where that is known."""
         self.label, self.total, self.done = label, total, 0
 
     def __str__(self) -> str:
@@ -101,7 +101,7 @@ class Work:
 
 @contextmanager
 def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS) -> Iterator[Work]:
-    """Say on stderr what is under way: a bar at a terminal, elsewhere a line once it takes long, then ever more rarely.
+    """Show on stderr what is under way: a bar at a terminal, elsewhere a line after `late` seconds, then less often.
 
     ```python
     with progress("reading the chain") as work:
@@ -117,7 +117,7 @@ def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS
     total
         How many there are to do, where that is known.
     late
-        Seconds of silence that nobody should have to bear.
+        Seconds after which the first line is printed.
     """
     work = Work(label, total)
     console = Console(stderr=True)
@@ -139,7 +139,7 @@ def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS
 def _say_lines(work: Work, console: Console, over: threading.Event, late: float) -> None:
     pause = late
     while not over.wait(pause):
-        with suppress(OSError):  # nobody reads
+        with suppress(OSError):  # stderr is closed
             print(f"onoff: {work} ...", file=console.file, flush=True)
         pause = min(2 * pause, MOST_SECONDS_BETWEEN_LINES)
 

@@ -47,7 +47,7 @@ def verify_state(*, server: ServerOption = None, journal: JournalFile = None, js
     data = _described(path)
     sound = data["doubt"] is None
     emit({"journal": str(path), "sound": sound, "doubt": data["doubt"]}, json, lambda console: _verdict(console, data))
-    if not sound and not json:  # the document has said so
+    if not sound and not json:  # the JSON document says so
         raise JournalUnusable(f"{path}: {data['doubt']}", hint="the next request will ask for everything, once")
     return 0 if sound else JournalUnusable.exit_code
 
@@ -77,7 +77,7 @@ def reset_state(
 
 
 def _agreed(question: str) -> bool:
-    """Whether a person answers yes; nobody to ask is no."""
+    """Whether the user answers yes; no where there is no terminal."""
     try:
         return input(question).strip().lower() in {"y", "yes"}
     except EOFError:
@@ -86,7 +86,7 @@ def _agreed(question: str) -> bool:
 
 
 def _described(path: Path) -> dict[str, Any]:
-    """What the journal says, without what was wanted."""
+    """What the journal holds, without the secret source."""
     if not path.exists():
         return {"journal": str(path), "doubt": "there is no journal", "last": None}
     journal = Journal(path, repair=False)

@@ -1,21 +1,21 @@
-"""The user's side: one query per request, ever, across crashes, retries and restores.
+"""The user's side: exactly one query per request, across crashes, retries and restores.
 
 record        what must be remembered: the last request, as it was stored
-doubt         why that cannot be relied on
+doubt         reasons why the record may be out of date
 core          the state machine: events in, commands out; servers: the same for several servers
-commands      what it asks for
+commands      what the core asks for
 exchange      a request and its reply, as values
 journal       where the record is kept
 durable       a core together with its journal
 driver        carries out commands
 builder       builds the next table in advance; background: in a thread
 transport     HTTP
-retrying      the same command again, until its reply is sound
+retrying      repeat a command until its reply is valid
 mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient
 forecast      what requests will cost in bytes
 open_record   what was opened while OFF, remembered by consent, to learn a model from
 client        Client: all of these together; setup: what it is made from; unmodelled: without a model
-asynchronous  the same from an event loop
+asynchronous  AsyncClient: the client for asyncio
 catalogue     fetch a catalogue; operators: whether servers look like one operator
 publish       put a message
 """

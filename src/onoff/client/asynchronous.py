@@ -1,6 +1,6 @@
-"""AsyncClient: the client from an event loop. The same names, each carried out in a thread.
+"""AsyncClient: the client for asyncio. The same methods as `Client`, each run in a thread.
 
-Requests queue as they do in `Client`. Who stops waiting for a request does not stop it: it counts as sent.
+Requests queue as they do in `Client`. Cancelling the wait does not cancel the request: it counts as sent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Background: a thread of its own that works on the latest item only."""
+"""Background: a worker thread that can tell whether newer work is waiting."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Item = TypeVar("_Item")
 
 
 class Background(Generic[_Item]):
-    """Calls `work(item, latest)` for every item in order; `latest()` says whether none came since.
+    """Calls `work(item, latest)` for every item in order; `latest()` tells whether no newer item is waiting.
 
     The thread starts with the first item, ends with `close`, and never keeps the process alive.
     """
@@ -23,7 +23,7 @@ class Background(Generic[_Item]):
         self._thread: threading.Thread | None = None
 
     def submit(self, item: _Item) -> None:
-        """Have `item` worked on soon."""
+        """Add an item to the queue."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
             self._thread.start()

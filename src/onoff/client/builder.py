@@ -35,7 +35,7 @@ class TableBuilder:
         return memory.rows.distinct == 1 or self.tables is None or self.tables.has(memory)
 
     def build(self, memory: Memory) -> None:
-        """Return when the table of `memory` is in the cache."""
+        """Build the table of `memory` unless it is in the cache."""
         with self._lock:
             if self.tables is None or self.ready(memory):
                 return

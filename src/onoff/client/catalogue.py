@@ -63,7 +63,7 @@ def fetch_by(retries: Retries) -> Steps[wire.Catalogue]:
 
 
 def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
-    """Raise CatalogueMismatch unless the server has every source of the chain. Names none: one may be wanted."""
+    """Raise CatalogueMismatch unless the server has every source of the chain. The error names no source."""
     missing = sum(name not in catalogue.index for name in names)
     if missing:
         raise CatalogueMismatch(

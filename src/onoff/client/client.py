@@ -1,6 +1,6 @@
 """Client: `get("news", private=True)`, safe across crashes, retries and restores.
 
-What is asked and remembered is for `core` to say; `runner` carries it out, one request at a time. Private requests are
+`core` decides what is asked and stored; `runner` carries it out, one request at a time. Private requests are
 answered from the mirror where there is one.
 """
 
@@ -82,7 +82,7 @@ class Client:
     tables
         Tables to share with other clients of the same chain, instead of `scheme` and `options`.
     entropy, new_session, transport, clock, now, sleep
-        The world outside, for tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
+        To be replaced in tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
 
     >>> from onoff import MarkovChain
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
@@ -214,7 +214,7 @@ class Client:
         return self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private))
 
     def retry(self) -> Message:
-        """The message of the last request, by repeating it as it was. Raises what `get` raises."""
+        """The message of the last request, by sending the same bytes again. Raises what `get` raises."""
         with self._runner.lock:
             record = self.core.record
             if record is not None and record.mirror and len(self.urls) == 1 and self._mirrors:
@@ -238,7 +238,7 @@ class Client:
     def read(self, source: str | int) -> Message:
         """The message of `source` as the mirror has it: a private request without any traffic.
 
-        It is durable that this source was wanted before the message is handed over, so that the next open request
+        That this source was wanted is stored durably before the message is returned, so that the next open request
         hides it. Raises UnknownSource, JournalError, MirrorEmpty before the first refresh, or MirrorError.
         """
         wanted = self._index(source)
@@ -250,7 +250,7 @@ class Client:
             return message.after(_sent(core), messages=0, received=0)
 
     def copy(self, source: str | int) -> Copy:
-        """The message of `source` as the mirror has it, and *not* as a request: no traffic, and nothing is remembered.
+        """The message of `source` as the mirror has it. This is *not* a request: no traffic, and nothing is stored.
 
         Only for programs that read every source in a fixed order, whatever the person wants. Raises UnknownSource,
         MirrorEmpty or MirrorError.
@@ -279,7 +279,7 @@ class Client:
         return forecast(self._need_mirror(), known, self.chain.names, len(self.urls))
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
-        """Refresh and read, once it is durable that `wanted` is wanted. A server that cannot is asked by a query."""
+        """Refresh and read, after `wanted` was stored. A server without `/v1/changes` is sent a query instead."""
         mirror = self._need_mirror(place)
         try:
             with self._runner.answering() as core:
@@ -288,7 +288,7 @@ class Client:
                     require_sources(self.chain.names, mirror.mirror.catalogue)
                 message = mirror.copy_as(Message, self.chain.names[wanted])
         except NoChanges:
-            self._tells_changes = False  # until the client is made anew
+            self._tells_changes = False  # not tried again by this client
             return self._ask(lambda core: core.ask_everything(wanted))
         changed, received = ((), 0) if refreshed is None else (refreshed.changed, refreshed.received)
         return message.after(_sent(core), messages=len(changed), received=received)
@@ -357,7 +357,7 @@ class Client:
     # -- life ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Flush the journal, and let go of it and of the mirror. A second call does nothing."""
+        """Flush and close the journal, and close the mirror. A second call does nothing."""
         self._runner.close()
         with self._runner.lock:
             for mirror in self._mirrors:
@@ -375,7 +375,7 @@ class Client:
 
     @property
     def core(self) -> Core:
-        """The state machine as the journal has it, opened if need be. For audits and tests: it holds what is secret."""
+        """The state machine in the state of the journal, opened if needed. For audits and tests: it holds secrets."""
         return self._runner.core
 
     def _open_journal(self) -> JournalStore:
@@ -383,7 +383,7 @@ class Client:
         return Journal(Path(journal)) if isinstance(journal, str | os.PathLike) else journal
 
     def _ask_or_mirror(self, wanted: int | None, steps: Callable[[Core], Steps[Message]]) -> Message:
-        """A request; where one of several servers is missing and that is allowed, everything from one that is not."""
+        """A request; where one of several servers does not answer, everything from another if `on_missing` says so."""
         with self._runner.lock:
             try:
                 return self._ask(steps)
@@ -402,7 +402,7 @@ class Client:
             return message
 
     def _index(self, source: str | int) -> int:
-        """The number of a source. The error names nothing that is near it: the name is somebody's request."""
+        """The number of a source. The error suggests no similar name: the name is private."""
         with suppress(UnknownSource):
             return self.chain.index(source)
         raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")

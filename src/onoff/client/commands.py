@@ -4,12 +4,12 @@ Fetch        GET the catalogue                                ->  Reply or Failu
 Ask          POST a session id: which step was seen last      ->  Reply or Failure
 Build        build the table of the public state              ->  None
 StoreRecord  write the record                                 ->  None, once it is durable
-Tick         wait until it does not show how long the draw took ->  None
+Tick         wait for the next tick, which hides how long the draw took ->  None
 SendQuery    POST the record's bytes                          ->  Reply or Failure
 SendSum      POST the bytes for one of several servers        ->  Reply or Failure
 Changes      GET all that changed since an edition            ->  Reply or Failure
 Newest       GET the number of the newest edition             ->  Reply or Failure
-Wait         so many seconds                                  ->  None
+Wait         sleep for some seconds                           ->  None
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Newest:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Let so many seconds pass."""
+    """Sleep."""
 
     seconds: float
 

@@ -1,4 +1,4 @@
-"""The client without its hands: events in, commands out. No socket, file, clock or randomness of its own.
+"""The state machine of the client: events in, commands out. It uses no socket, file, clock or random source itself.
 
     state    doubt      why the next query must be everything, or None
              session    memory (what must stay hidden, and the belief about it) and tables; meaningful without doubt
@@ -12,15 +12,16 @@ message. Invariants, whatever happens between two events:
 1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
    new session.
-3. In doubt everything is asked: no journal, a damaged, copied or older one, another chain, server or catalogue, a
+3. In doubt everything is asked. Doubts are: no journal, a damaged, copied or older one, another chain, server or
+catalogue, a
    conflict. The set does not depend on the past. Where the memory still holds (HARMLESS doubts) it goes on from there;
    elsewhere the present request separates the future from the past under a chain, and under a richer model, where
    it does not, everything is asked until privacy is ON (`Memory.blind`).
 4. What is done next depends on events and on what the server sees, never on which source is wanted.
 
-A journal that was put back to an earlier state looks sound. So the first request after opening asks the server
-for the last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is
-not: what was stored and never sent told nobody anything.
+A journal that was restored to an earlier state looks valid. So the first request after opening asks the server for the
+last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is not: a query
+that was stored and never sent told the server nothing.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class Core:
         """Everything that one request takes; a step of its own, whatever became of the one before."""
         try:
             yield from self._get_ready()
-        except ServerUnreachable:  # somebody wanted it all the same, and wants the next thing because of it
+        except ServerUnreachable:  # it was wanted although it was not sent, and the next request depends on it
             yield from self.remember(wanted, private=private, pending=True)
             raise
         if self.doubt is not None or self.record is None:
@@ -186,7 +187,7 @@ class Core:
             record = self._compose(last.session, last.step + 1, everything, wanted, last.private, None, memory)
         return (yield from self._carry_out(record, memory))
 
-    # -- before the request: what the server offers, and whether we stand where it saw us last -------------
+    # -- before the request: the catalogue, and whether the server has seen our last step ------------------
 
     def _get_ready(self) -> Steps[None]:
         if self.catalogue is None:
@@ -215,7 +216,7 @@ class Core:
     # -- the request ---------------------------------------------------------------------------------------
 
     def _start_over(self, wanted: int, private: bool, reason: Doubt, *, again: bool = False) -> tuple[Record, Memory]:
-        """A new session that begins with the full set: right whatever happened before.
+        """A new session that begins with the full set, which is private whatever happened before.
 
         again: the memory counts the request already, because it was made before and refused.
         """
@@ -311,7 +312,7 @@ class Core:
     def _disagrees(self, record: Record) -> Doubt | None:
         """Why the bytes of a record are not what it would be sent as to this server, or None."""
         if record.mirror and not record.query:
-            return Doubt.FORGOTTEN  # the server never heard of the session, so it cannot tell whether it was used
+            return Doubt.FORGOTTEN  # the server has not seen the session, so it cannot tell whether it was used
         try:
             head = wire.decode_query_head(record.query)
             if head.epoch != self._offered.epoch:
@@ -342,7 +343,7 @@ class Core:
 
 
 class Conflict(Exception):
-    """The server does not stand where we think it does."""
+    """The last step of the server is not ours."""
 
     def __init__(self, doubt: Doubt) -> None:
         super().__init__(doubt)

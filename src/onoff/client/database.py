@@ -1,10 +1,10 @@
-"""An SQLite file of one person and one writer: made for its owner only, locked for life, checked when opened.
+"""An SQLite file with one writer: readable by its owner only, locked while it is open, checked when it is opened.
 
-open     made by another program       `errors.unusable`: it is left alone
+open     made by another program       `errors.unusable`: it is not changed
          of a newer version            `errors.unusable`
          of an older version           migrated, one transaction per step
          pages that do not fit         `Damaged`; the owner of the file decides what becomes of it
-lock     held for life: a second opener gets `errors.busy`
+lock     held until it is closed: a second opener gets `errors.busy`
 write    WAL, synchronous=FULL: what is committed is on disk; secure_delete: what is replaced is gone
 """
 
@@ -45,18 +45,18 @@ class FileErrors(NamedTuple):
 
 
 class Damaged(Exception):
-    """What is in the file cannot be believed."""
+    """The content of the file is damaged."""
 
 
 class PrivateDatabase:
-    """The SQLite file at `path`, opened for life.
+    """The SQLite file at `path`, locked until it is closed.
 
     Parameters
     ----------
     path
         Where it is, or will be.
     application_id
-        The number in its header that says whose it is.
+        The number in its header that identifies the program.
     migrations
         Step i takes a file of schema i to schema i + 1, in one transaction.
     errors
@@ -178,7 +178,7 @@ class _Closing:
         self._database.close()
         if isinstance(error, sqlite3.Error):
             raise self._database.translate(error) from None
-        if isinstance(error, UnicodeError):  # sqlite3 cannot even say what is wrong with the schema
+        if isinstance(error, UnicodeError):  # sqlite3 cannot decode its own error message
             raise Damaged("its schema is not text") from None
 
 

@@ -1,4 +1,4 @@
-"""Doubt: why the last request must not be relied on, so that the next query has to be everything.
+"""Doubt: why the record of the last request may be out of date, so that the next query has to be everything.
 
 Code compares members. The value of each is the sentence that people read; `status`, `onoff state` and the note of a
 request show it.
@@ -28,5 +28,5 @@ class Doubt(StrEnum):
 
 
 HARMLESS: Final = frozenset({Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN})
-"""The server does not stand where the journal does, but nothing speaks against what the journal says of the past. After
-any other doubt there may have been requests that it does not know of."""
+"""The server does not have the last step of the journal, but what the journal holds of the past is still right. After
+any other doubt there may have been requests that the journal does not know of."""

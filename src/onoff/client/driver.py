@@ -57,7 +57,7 @@ class TickClock:
 
 
 class Driver:
-    """The hands of a core, or of a refresh: one transport for each server. `waiting` is called with every `Attempt`."""
+    """Carries out the commands of a core or a refresh. `waiting` is called with every `Attempt`."""
 
     def __init__(
         self, transports: Sequence[Transport], clock: TickClock, waiting: Callable[[Attempt], None] | None = None

@@ -1,4 +1,4 @@
-"""DurableCore: a core and the journal that it agrees with, opened together and dropped together.
+"""DurableCore: a core and its journal, opened together and dropped together.
 
 Marking a request as answered and truncating the journal's log need not hold up a request: they are deferred, and
 flushed before the next request, by a thread in the background, or when the client is closed. After a failed write or
@@ -41,11 +41,11 @@ class DurableCore:
         return self._opened
 
     def defer(self, work: Callable[[], None]) -> None:
-        """Have `work` done by the next `flush`."""
+        """Leave `work` to the next `flush`."""
         self._deferred = work
 
     def flush(self) -> None:
-        """Do what was deferred. A disk that failed once is not trusted again: the journal is dropped."""
+        """Do what was deferred. If a write fails, the journal is dropped, and opened again for the next request."""
         if self._deferred is None:
             return
         try:
@@ -55,13 +55,13 @@ class DurableCore:
             self.drop()
 
     def drop(self) -> None:
-        """Let go of the journal; the next `open` reads it again."""
+        """Close the journal; the next `open` reads it again."""
         if self._opened is not None:
             self._opened[1].close()
         self._opened = self._deferred = None
 
     def close(self) -> bool:
-        """Flush and let go for good; False where that was done before."""
+        """Flush and close for good; False where it was closed before."""
         if self._closed:
             return False
         self._closed = True

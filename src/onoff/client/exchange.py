@@ -33,7 +33,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """No whole answer: nobody there, too slow, broken off. `left`: whether any of the request may have left."""
+    """No complete answer: no connection, a timeout, or cut off. `left`: whether the server may have got the request."""
 
     reason: str
     left: bool = True

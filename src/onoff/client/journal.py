@@ -6,18 +6,18 @@ returns (WAL, synchronous=FULL); a `store` that fails has changed nothing that w
 (secure_delete, log truncated). The row carries a checksum over itself and over the place where it was written
 (machine and inode): a damaged row is never believed, a copied one is recognised.
 
-Beside it NAME.session holds the id of the live session, durable before the session's first row. A journal that was
-lost, followed by another and then put back is whole, may have its old inode again, and the server saw nothing later
-in its session; but its session is not the live one.
+Beside it NAME.session holds the id of the live session, durable before the session's first row. A journal that
+was lost, replaced by another one and then restored is valid, may have its old inode again, and the server saw nothing
+later in its session; but its session is not the live one.
 
     open     a sound row of this place     `found` is the record, `doubt` is None
              a copy, an earlier journal    `found` is what there is, `doubt` says why it must not be relied on
              that was put back, a new one
              damaged                       put aside as NAME.damaged, and a new journal
-             another program's file        JournalUnusable: it is left alone
-    lock     held for life: a second opener gets JournalBusy
+             another program's file        JournalUnusable: it is not changed
+    lock     held until it is closed: a second opener gets JournalBusy
 
-An older row of the live session looks sound from here; only the server can tell, and is asked (see `core`).
+An older row of the live session looks valid here; only the server can tell, and is asked (see `core`).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class JournalStore(Protocol):
 
 
 class MemoryJournal:
-    """A journal that a crash of the process takes along. For tests, audits, and clients that live once."""
+    """A journal in memory, lost with the process. For tests, audits, and clients that are used once."""
 
     def __init__(self) -> None:
         self.found: Record | None = None
@@ -92,7 +92,7 @@ class MemoryJournal:
 
 
 class Journal:
-    """The journal in the file `path`, opened for life.
+    """The journal in the file `path`, locked until it is closed.
 
     Raises JournalBusy, JournalUnusable or JournalWriteFailed. With `repair=False` damage is an error as well, and the
     file stays as it is.
@@ -150,9 +150,9 @@ class Journal:
 
 
 def remove(path: Path) -> list[Path]:
-    """Delete a journal that nobody holds, and what was put aside of it; the files that were there."""
+    """Delete a journal that is not open, and its damaged copies. Returns the files that were there."""
     if path.exists():
-        with suppress(JournalWriteFailed):  # damage can look like a disk that may not be written
+        with suppress(JournalWriteFailed):  # a damaged file can look like one that may not be written
             Journal(path).close()
     names = (path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal"))
     found = [file for file in map(path.with_name, names) if file.exists()]
@@ -178,7 +178,7 @@ def _live_session(path: Path) -> bytes | None:
 
 
 def _announce(path: Path, session: bytes) -> bytes:
-    """Make `session` the live one, durably. Cut short, it leaves none that any journal is in."""
+    """Make `session` the live one, durably. An interrupted write leaves no live session."""
     flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     with open(os.open(f"{path}.session", flags, 0o600), "wb", buffering=0) as file:
         file.write(session)

@@ -108,7 +108,7 @@ class Message(Copy):
     received: int
 
     def after(self, sent: Sent, *, messages: float, received: int) -> Self:
-        """This message, as the answer to a request that took so much.
+        """This message, as the answer to a request with this cost.
 
         Parameters
         ----------

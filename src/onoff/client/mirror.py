@@ -1,6 +1,7 @@
 """The mirror: the latest message of every source on this machine, as of one edition of the server.
 
-Reading it asks nobody. It holds what the server shows to everyone and no trace of what was read: only a refresh writes.
+Reading it causes no traffic. It holds what the server shows to everyone and no trace of what was read: only a refresh
+writes.
 
     file     SQLite, for its owner only, one writer (see `database`); one row of state, one frame per source
     frame    as it travels: source, version, time, media type, body, checksum over these and the catalogue's epoch, so
@@ -47,7 +48,7 @@ class MirrorEntry:
 
 
 class MemoryMirror:
-    """A mirror that ends with the process. For clients that live once, tests and audits.
+    """A mirror in memory. For clients that are used once, tests and audits.
 
     edition    what it holds; None before the first refresh
     refreshed  when it was brought up to date, in seconds since 1970
@@ -71,7 +72,7 @@ class MemoryMirror:
         return sum(entry.size for entry in self.entries.values())
 
     def apply(self, fetched: Fetched, when: float) -> None:
-        """Be what the server was at `when`: wholly, or not at all if that raises MirrorError."""
+        """Take over the state of the server at `when`: completely, or not at all where it raises MirrorError."""
         with self._lock:
             self._traffic = _counted(self._traffic, fetched.received, when)
             changes = [] if self.replaced is None else list(self._changes(fetched))
@@ -106,7 +107,7 @@ class MemoryMirror:
             return self._read(name), self.edition.number
 
     def count_traffic(self, received: int, when: float) -> None:
-        """Add bytes that were received otherwise."""
+        """Add bytes of other answers to those received today."""
         with self._lock:
             self._traffic = _counted(self._traffic, received, when)
             self._uncounted = list(self._traffic.items())
@@ -116,7 +117,7 @@ class MemoryMirror:
         return self._traffic.get(int(when // DAY), 0)
 
     def close(self) -> None:
-        """Let go of the file; a second call does nothing."""
+        """Close the file; a second call does nothing."""
 
     def _write(self, fetched: Fetched, when: float) -> None:
         if fetched.whole:
@@ -129,7 +130,7 @@ class MemoryMirror:
 
 
 class Mirror(MemoryMirror):
-    """The mirror in the file `path`, opened for life. Raises MirrorError where it cannot be opened or written.
+    """The mirror in the file `path`, locked until it is closed. Raises MirrorError where that fails.
 
     With `repair=False` damage is an error as well, and the file stays as it is.
     """
@@ -149,7 +150,7 @@ class Mirror(MemoryMirror):
 
     def close(self) -> None:
         with self._lock:
-            with suppress(sqlite3.Error):  # a figure for people is not worth an error
+            with suppress(sqlite3.Error):  # only a statistic: not worth an error
                 self._database.connection.executemany("INSERT OR REPLACE INTO traffic VALUES (?, ?)", self._uncounted)
             self._uncounted = []
             self._database.close()

@@ -1,6 +1,6 @@
 """MirrorClient: keeps a mirror of one server up to date, and reads it. No model, no session, no journal.
 
-By itself it is a reader who is always private: the server learns when it refreshes and nothing else. `Client` has one
+Used alone it is always private: the server learns when it refreshes and nothing else. `Client` has one
 for its private requests.
 """
 
@@ -74,7 +74,7 @@ class MirrorClient:
     attempts, backoff, timeout, waiting
         As for `Client`.
     transport, clock, now, sleep
-        The world outside, for tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
+        To be replaced in tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
     """
 
     def __init__(
@@ -189,11 +189,11 @@ class MirrorClient:
             self._opened.count_traffic(received, self._now())
 
     def close(self) -> None:
-        """Let go of the mirror. A second call does nothing."""
+        """Close the mirror. A second call does nothing."""
         self._drop()
 
     def _drop(self) -> None:
-        """A disk that failed is not trusted: the file is opened, and checked, again."""
+        """After a failed write the file is opened, and checked, again."""
         with self._opening:
             if self._opened is not None:
                 self._opened.close()

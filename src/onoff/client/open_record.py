@@ -1,12 +1,12 @@
-"""What a person opened while OFF, remembered if they say so: to learn a model of their reading from.
+"""What was opened while OFF, recorded with consent, from which a model of requests can be learnt.
 
 Two files beside the journal, for their owner only:
 
     NAME.open.json     the consent: since when, and how it was given; without it nothing is remembered
     NAME.open.jsonl    the requests, as a trace that `onoff learn` reads
 
-Of what was read while ON nothing is remembered, neither what nor when nor how often: one line without a name stands
-wherever something was read between two open requests, so that these do not count as one after the other. A request that
+Of what was read while ON nothing is recorded, neither what nor when nor how often: one line without a name marks that
+something was read between two open requests, so that these do not count as consecutive. A request that
 failed leaves the same line. The oldest requests go when there are more than `MOST_REQUESTS`.
 """
 
@@ -93,7 +93,7 @@ class OpenRecord:
         self._append({"user": USER, "source": source, "time": self._clock(), "private": False})
 
     def interrupted(self) -> None:
-        """Something was read while ON, or could not be read: what follows does not follow what was before."""
+        """Something was read while ON, or a request failed: the next open request does not follow the last one."""
         if not self._after_break and self.requests:
             self._append({"user": USER, "private": True})
 
@@ -101,7 +101,7 @@ class OpenRecord:
         with self._lock:
             if self.consent is None:
                 return
-            with suppress(OSError):  # a full disk must not stop reading; what was not written is not learnt from
+            with suppress(OSError):  # a full disk must not stop requests
                 if self._kept >= MOST_REQUESTS:
                     self._drop_oldest()
                 handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,7 @@
 """Whether several servers look like one operator: the same address, or the same certificate.
 
-Retrieval from several servers hides nothing from servers that tell each other what they were asked. Nobody can see
-whether they do; but servers that share an address or a key are surely run by one hand.
+Retrieval from several servers hides nothing from servers that exchange what they were asked. Whether they do cannot be
+observed; but servers that share an address or a key have the same operator.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def shared_hands(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> lis
     urls
         Addresses of servers.
     seconds
-        How long a certificate is waited for. One that does not come is not compared.
+        How long to wait for a certificate. One that does not arrive is not compared.
     """
     lines = [Http(url, timeout=seconds) for url in urls]
     addresses = [_addresses(line.host, line.port) for line in lines]
@@ -50,7 +50,7 @@ def _addresses(host: str, port: int) -> set[str]:
 
 
 def _certificate(host: str, port: int, seconds: float) -> str | None:
-    """The digest of what the server shows; it is compared and not trusted."""
+    """The digest of the certificate of a server, which is compared and not verified."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""A refresh without its hands: which requests it takes, and what their replies say. No I/O.
+"""A refresh of the mirror, without I/O: which requests it takes, and what their replies mean.
 
 Asks for all that changed since the client's edition; the server learns when, and nothing else. A server whose
 catalogue is another one is asked for it, and then for everything.
@@ -44,7 +44,7 @@ class Fetched:
 
 
 class NoChanges(OnOffError):
-    """The server is of a version that does not tell what changed."""
+    """The server has no `/v1/changes`: it is of an older version."""
 
 
 def fetch_changes(retries: Retries, catalogue: Catalogue | None, have: Edition | None) -> Steps[Fetched]:

@@ -1,4 +1,4 @@
-"""Retries: the same command again, up to so many times, until its reply passes a check."""
+"""Retries: repeat a command, up to a number of attempts, until its reply passes a check."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Checked = TypeVar("_Checked")
 
 @dataclass(frozen=True)
 class Retries:
-    """How often one server is asked the same.
+    """How often a command is sent to one server.
 
     server    its address, for messages
     attempts  how often the same bytes are sent before the server is given up

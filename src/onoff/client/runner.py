@@ -1,4 +1,4 @@
-"""RequestRunner: carries out the steps of a core, one request at a time, with the journal that the core agrees with.
+"""RequestRunner: carries out the steps of a core, one request at a time, and keeps its journal.
 
 Commands that need the network go to the `driver`; the record is stored in the journal, and tables come from the
 `builder`. After each answer a thread flushes the journal and builds the table of the next query, so that a request
@@ -83,7 +83,7 @@ class RequestRunner:
             except OnOffError:
                 self._defer(core, journal.checkpoint)
                 raise
-            except BaseException:  # an interrupt, or a fault of ours
+            except BaseException:  # an interrupt, or a bug
                 self.durable.drop()
                 raise
 
@@ -97,9 +97,7 @@ class RequestRunner:
 
     @contextmanager
     def answering(self) -> Iterator[Core]:
-        """A block that answers the stored request without a query: it is answered once the block ends, unless that
-        raises.
-        """
+        """A block that answers the stored request without a query. It counts as answered unless the block raises."""
         with self.lock:
             core, journal = self.durable.open()
             try:
@@ -111,7 +109,7 @@ class RequestRunner:
             self._defer(core, journal.complete)
 
     def close(self) -> None:
-        """Flush the journal and let go of it. A second call does nothing."""
+        """Flush and close the journal. A second call does nothing."""
         with self.lock:
             closed_now = self.durable.close()
         if closed_now and self._background is not None:

@@ -9,8 +9,8 @@ with a sum of messages (see `wire.sums`). A request is
     StoreRecord     the bytes for every server, durable before the first leaves
     Tick, SendSum   to every server, in a fixed order, whatever is wanted, also where the vector is zero
 
-The invariants of `core` hold for each server. An edition that is gone at one of them is replaced by another one, with
-the same vectors, in a record of its own; that tells nothing new. What depends on which source is wanted is only how the
+The invariants of `core` hold for each server. An edition that one of them no longer holds is replaced by another one,
+with the same vectors, in a new record; that tells nothing new. What depends on which source is wanted is only how the
 answers are put together.
 """
 
@@ -109,7 +109,7 @@ class SumCore(Core):
     def _each(
         self, command: Callable[[int], Fetch | Ask | Newest | SendSum], read: Callable[[str, Reply], _Checked]
     ) -> Steps[tuple[_Checked, ...]]:
-        """What every server says to a command; all are asked, whichever is missing."""
+        """The reply of every server to a command; all are asked, even where one fails."""
         found: list[_Checked] = []
         missing: list[ServerUnreachable] = []
         answered: list[int] = []
@@ -175,7 +175,7 @@ class SumCore(Core):
         try:
             padded = wire.decode_sums(answers, self._vectors(record), index)
             found = wire.decode_padded_frame(padded, index, epoch=offered.epoch, limit=offered.limit)
-        except InvalidWire as error:  # an error that a server adds comes out whatever is wanted
+        except InvalidWire as error:  # a wrong answer is detected whichever source is wanted
             raise BadAnswer(
                 f"the answers of the servers do not fit together: {error.message}",
                 hint="one of them is faulty, or lies; `retry` sends the same bytes again",

@@ -23,7 +23,7 @@ def default_journal(url: str) -> Path:
 
 
 def check_servers(urls: tuple[str, ...], on_missing: str) -> None:
-    """Raise InvalidInput unless these are addresses of different servers, and a known way to do without one."""
+    """Raise InvalidInput unless the addresses are different and `on_missing` is known."""
     if not urls or len(set(urls)) != len(urls):
         raise InvalidInput("no server, or the same one twice", hint="give addresses of different servers")
     if len(urls) > wire.MAX_SERVERS:
@@ -57,7 +57,7 @@ def randbelow(entropy: Entropy) -> Callable[[int], int]:
 
 
 def forbid_core_dumps() -> None:
-    """The process knows what was wanted; its image must not end up on disk."""
+    """Disable core dumps: the process knows which source was wanted, and its image must not be written to disk."""
     with suppress(ImportError, ValueError, OSError):
         import resource
 

@@ -1,6 +1,6 @@
 """One exchange with the server: connect, send, read the whole answer, close.
 
-Nothing happens here that was not asked for: no redirect, retry, cookie, proxy, cache, decompression or keep-alive;
+There is nothing implicit: no redirect, retry, cookie, proxy, cache, decompression or keep-alive;
 no header but those given, `host` and `content-length`; one deadline for all of it. Every exchange has a
 connection of its own, so a late answer cannot be taken for another one, and ON and OFF look alike.
 """
@@ -98,7 +98,7 @@ class Http:
 
 
 class _Deadline:
-    """A moment after which nothing is waited for any more."""
+    """The time at which an exchange is given up."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
@@ -132,7 +132,7 @@ def _parts(url: str) -> tuple[str, str, int, str]:
 
 
 def _reason(error: Exception) -> str:
-    """What went wrong, in words that depend on the line alone."""
+    """What went wrong with the connection; independent of what was sent."""
     match error:
         case h11.ProtocolError():
             return "the answer broke off, or is not HTTP"

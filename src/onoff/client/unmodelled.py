@@ -15,7 +15,7 @@ from onoff.session import Query
 
 @dataclass(frozen=True)
 class NoModel:
-    """The names of the sources, and nothing about how they are wanted."""
+    """The names of the sources, without probabilities."""
 
     names: tuple[str, ...]
 
@@ -65,7 +65,7 @@ class NoMemory:
 
 
 class AlwaysPrivate:
-    """What a core needs of a session, for a person who is always private."""
+    """The part of `Session` that a core needs, where every request is private."""
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.model = NoModel(names)

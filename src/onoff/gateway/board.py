@@ -1,4 +1,4 @@
-"""Board: a number that grows with every change of what the page shows, and its subscribers."""
+"""Board: the revision number of what the page shows, and those who are notified when it changes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Board:
-    """Counts changes and tells watchers, from whatever thread a change comes."""
+    """Counts changes and notifies watchers. A change may come from any thread."""
 
     def __init__(self) -> None:
         self.revision = 0
@@ -15,7 +15,7 @@ class Board:
         self._watchers: set[Callable[[], None]] = set()
 
     def changed(self) -> None:
-        """Count a change and tell everybody who watches."""
+        """Count a change and notify all watchers."""
         with self._lock:
             self.revision += 1
             watchers = list(self._watchers)
@@ -23,7 +23,7 @@ class Board:
             watcher()
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
-        """Have `watcher` called, from any thread, after every change; call what is returned to end that."""
+        """Call `watcher`, from any thread, after every change. Returns a function that ends that."""
         with self._lock:
             self._watchers.add(watcher)
 
@@ -35,6 +35,6 @@ class Board:
 
     @property
     def watched(self) -> bool:
-        """Whether anybody watches."""
+        """Whether there are watchers."""
         with self._lock:
             return bool(self._watchers)

@@ -45,16 +45,16 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
-    """A body of JSON as what it should be. Raises InvalidInput that names the field.
+    """`body` as an object of `kind`. Raises InvalidInput, which names the wrong field.
 
     Parameters
     ----------
     kind
-        What it should be.
+        The model of the object.
     body
-        What came.
+        JSON, as it was received.
     hint
-        How to mend it.
+        An example of a right body, for the error.
     """
     try:
         return kind.model_validate_json(body)
@@ -65,7 +65,7 @@ def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
 
 
 async def read_json(request: Request) -> bytes:
-    """The body of a request that says that it is JSON. Raises HTTPException with 415 otherwise."""
+    """The body of a request with the content type of JSON. Raises HTTPException 415 for another type."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise HTTPException(415, "the body is not JSON")
     body = b""
@@ -77,7 +77,7 @@ async def read_json(request: Request) -> bytes:
 
 
 def moment(text: str) -> float:
-    """A time of day and date with its zone, as seconds since 1970."""
+    """An ISO 8601 time with its zone, as seconds since 1970."""
     try:
         found = datetime.fromisoformat(text)
     except ValueError:

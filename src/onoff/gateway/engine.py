@@ -1,4 +1,4 @@
-"""The engine: requests one at a time, the switch that decides how each is asked, and one state for whoever looks.
+"""The engine: a queue of requests, the switch that decides how each is asked, and the state that pages show.
 
     request(source) -> Future[Message]    joins the queue; a thread of its own takes one after the other
     turn(...)                             the switch
@@ -43,7 +43,7 @@ class Changed(OnOffError):
 
 
 class Engine:
-    """A gateway's working part.
+    """What the gateway does, without HTTP.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class Engine:
     journal
         Where the session is kept; the switch and the mirror are kept beside it.
     log
-        What is remembered of what the server saw.
+        The log of what the server saw; in memory unless given.
     heartbeat
-        Seconds between two looks whether the server is there.
+        Seconds between two checks that the server answers.
     refresh
-        Seconds between two refreshes of the mirror. None: no mirror, as with a server that does not tell what changed.
+        Seconds between two refreshes of the mirror. None: no mirror, as with a server without `/v1/changes`.
     about
-        What the file of the model says of it; by default what the model itself does.
+        Where the model comes from, for the page; by default what the model itself says.
     clock
         The time by which timers run, in seconds since 1970.
     transport, timeout, client_options
@@ -85,7 +85,7 @@ class Engine:
     ) -> None:
         self.setup = GatewaySetup.of(url, chain, journal, about, client_options.get("on_missing", "error"))
         self.start = secrets.token_hex(4)
-        """Another one each time that a gateway is started: revisions count from there."""
+        """A random id of this start of the gateway; revisions begin again with each."""
         self.now = clock
         self.board = Board()
         self.switch = Switch(self.setup.switch_path, clock, self.board.changed)
@@ -107,7 +107,7 @@ class Engine:
         self.jobs = JobQueue(self.upstream.run, self._settled, self._after, self._ended, self.board)
 
     def request(self, source: str, *, key: str | None = None, expected: bool | None = None) -> Future[Message]:
-        """The latest message of `source`, when its turn comes. Raises what says that nothing will be sent.
+        """The latest message of `source`, when its turn comes. Where it raises, nothing will be sent.
 
         Parameters
         ----------
@@ -143,7 +143,7 @@ class Engine:
         return position
 
     def close(self, seconds: float = 1.0) -> None:
-        """Stop; a request under way is given so many seconds, and then counts as sent, as after a crash."""
+        """Stop. A request under way may take `seconds` more; after that it counts as sent, as after a crash."""
         self.upstream.stop()
         self.jobs.close(seconds)
 
@@ -156,7 +156,7 @@ class Engine:
         self.board.changed()
 
     def _remember(self, job: Job, outcome: Message | OnOffError) -> None:
-        """Note what was opened while OFF, if the person wants that; of private requests only that there was one."""
+        """Record what was opened while OFF, with consent; of private requests only that there was one."""
         if job.private or isinstance(outcome, OnOffError):
             self.record.interrupted()
         else:

@@ -1,6 +1,6 @@
 """Estimate: how many messages the next request will download, ON and OFF, and of several servers how many bytes.
 
-Worked out in a thread of its own: a client that is busy with a request answers only after it.
+Computed in its own thread: a client that is busy with a request answers only afterwards.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from onoff.gateway.board import Board
 
 
 class Estimate:
-    """Keeps both numbers up to date for the page; None where they are not known yet. `always_private`: OFF is ON."""
+    """Keeps both numbers up to date; None while unknown. `always_private`: OFF costs the same as ON."""
 
     def __init__(self, client: Client, board: Board, *, always_private: bool = False) -> None:
         self._client, self._board, self._always_private = client, board, always_private
         self._messages: dict[str, float | None] = {"on": None, "off": None}
         self.bytes: dict[str, float | None] | None = None
-        """The same in bytes; None with one server, whose messages have lengths of their own."""
+        """The same in bytes; None with one server, where the length depends on the message."""
         self._wake = threading.Event()
         self._wake.set()
         self._closed = False
         threading.Thread(target=self._follow, name="onoff-estimate", daemon=True).start()
 
     def wake(self) -> None:
-        """Something changed on which the numbers may depend."""
+        """Compute the numbers again: something changed on which they may depend."""
         self._wake.set()
 
     def as_dict(self) -> dict[str, float | None]:

@@ -15,7 +15,7 @@ STREAM_BEAT_SECONDS: Final = 15.0
 
 
 class Streams:
-    """The open event streams, which all end when the gateway does. Used on one event loop."""
+    """The open event streams, so that all of them can be ended at shutdown. For one event loop."""
 
     def __init__(self) -> None:
         self.closing = False
@@ -23,7 +23,7 @@ class Streams:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[asyncio.Event]:
-        """An event for a new stream, which is also set when everything closes."""
+        """An event that wakes a new stream; also set by `close`."""
         news = asyncio.Event()
         self._waiting.add(news)
         try:
@@ -39,12 +39,12 @@ class Streams:
 
 
 async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
-    """The state now and after every change; a comment now and then, so that a lost reader is noticed."""
+    """The state now and after every change; a comment every 15 seconds, so that a closed connection is noticed."""
     loop = asyncio.get_running_loop()
     with streams.open() as news:
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is over, and with it this reader
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
                 loop.call_soon_threadsafe(news.set)
 
         stop = engine.board.watch(tell)

@@ -1,4 +1,4 @@
-"""What each request cost and what it told the server, worked out from what was sent, by the server's own means.
+"""What each request cost and what it told the server, computed from what the server saw.
 
 For every step
     cost       messages downloaded               expected   the same on average, over the draw
@@ -34,12 +34,12 @@ from onoff.session.last_query import LastQuery
 from onoff.tables.table import QuerySource, QueryTable
 
 MOST_WEIGHED_SOURCES: Final = 256
-"""Beyond, nothing is weighed: it takes a square of that many numbers, and queries are drawn without a table."""
+"""With more sources nothing is computed: it takes a matrix of that size, and queries are drawn without a table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """One step, weighed; None where there are too many sources, or where there was no table to look at."""
+    """What one step cost and told; None where there are too many sources, or no table."""
 
     expected: float | None = None
     lower: float | None = None

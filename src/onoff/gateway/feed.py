@@ -28,7 +28,7 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 
 def atom(message: Copy, address: str) -> bytes:
-    """The feed of `message`, which is had from `address`."""
+    """The feed of `message`; `address` is the URL of the feed itself."""
     root = _feed(_urn(message.source), message.source, message.published, address)
     for item in entries_of(message):
         _add_entry(root, message, item)

@@ -1,7 +1,7 @@
-"""The guard: who may speak to the gateway. Everybody else gets one and the same 403, and nothing happens.
+"""The guard: which requests the gateway accepts. All others get the same 403, and have no effect.
 
-A service on loopback is reached by every page that a browser shows: by fetch, form, image, frame, link, by a name that
-was rebound to 127.0.0.1, from another port of this machine. So before anything is looked at:
+Every page that a browser shows can reach a service on loopback: by fetch, form, image, frame, link, by a name that was
+rebound to 127.0.0.1, from another port of this machine. So a request is accepted only if:
 
 1. Host is exactly one of ours, port included; once.
 2. Origin, where there is one, is the gateway itself. Sec-Fetch-Site, where there is one, says `same-origin` or `none`
@@ -19,7 +19,7 @@ was rebound to 127.0.0.1, from another port of this machine. So before anything 
 5. Whatever changes something is JSON; from a browser it has Sec-Fetch-Site `same-origin`.
 6. A download is for a program or for a person who typed its address, not for an image, a script or a frame.
 
-Nothing here knows what a request means; a download sends a query, so rules 2 to 6 are what keeps pages from it.
+A download sends a query to the server, so rules 2 to 6 must keep foreign pages from causing one.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Header = tuple[bytes, bytes]
 TOKEN_BYTES: Final = 24
 PATH_PREFIX: Final = "/t/"
 PREFIX_KEY: Final = "onoff.prefix"
-"""In the scope that goes on: what was taken off the path, so that a feed can name its own address."""
+"""Key in the ASGI scope: the prefix that was removed from the path, from which a feed makes its own address."""
 PAGES: Final = frozenset({"/", "/limits", "/api"})
 STATIC: Final = "/static/"
 DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds")
@@ -48,7 +48,7 @@ POLICY: Final = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 )
 MESSAGE_POLICY: Final = "default-src 'none'; sandbox; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-"""For what publishers wrote: wherever it is shown it loads nothing, runs nothing and belongs to no origin."""
+"""For content of publishers: it loads nothing, runs nothing and belongs to no origin."""
 HEADERS: Final = (
     (b"cache-control", b"no-store"),
     (b"content-security-policy", POLICY.encode()),
@@ -104,7 +104,7 @@ class Guard:
         return inside
 
     def _credential(self, path: str, found: _Headers) -> tuple[str, str, str]:
-        """Where the token was, the path without it, and the token; the empty one if there is none."""
+        """Where the token was found, the path without it, and the token; "" where there is none."""
         if path.startswith(PATH_PREFIX):
             token, slash, rest = path.removeprefix(PATH_PREFIX).partition("/")
             return "path", slash + rest, token
@@ -144,7 +144,7 @@ class _Headers:
 
     @property
     def prefetch(self) -> bool:
-        """Asked ahead of time by a browser, without anybody wanting it yet."""
+        """Prefetched by a browser, not asked for by the user."""
         return any(name in self._values for name in ("sec-purpose", "purpose", "x-moz"))
 
 

@@ -1,7 +1,8 @@
 """History: entries that were in an earlier message of a source and are not in its latest one.
 
-It is kept for every source alike, whatever is read of it, when the mirror is refreshed; in memory only, so it begins
-anew with every start. At most `MOST_OF_SOURCE` entries are kept of a source, and `MOST_EARLIER_BYTES` of all.
+It is updated for all sources when the mirror is refreshed, and does not depend on what is read. It is kept in memory
+only, so it is empty after a start. At most `MOST_OF_SOURCE` entries are kept of a source, and `MOST_EARLIER_BYTES` of
+all.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class EarlierEntries:
         self._bytes: dict[str, int] = {}
 
     def replaced(self, source: str, old: WireMessage, new: WireMessage) -> None:
-        """Keep what `old` said and `new` does not.
+        """Keep the entries of `old` that are not in `new`.
 
         Parameters
         ----------
@@ -82,7 +83,7 @@ def _newest_first(entries: Iterable[ReadableEntry]) -> tuple[ReadableEntry, ...]
 
 
 def _key(entry: ReadableEntry) -> tuple[str, ...]:
-    """What makes two entries the same: where they lead, or else what they say."""
+    """The identity of an entry: its link, or else its title and text."""
     return (entry.link,) if entry.link else (entry.title, entry.html or entry.text or "")
 
 

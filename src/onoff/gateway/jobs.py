@@ -59,20 +59,20 @@ class Job:
 
 
 class JobQueue:
-    """Runs one job at a time in a thread of its own.
+    """Runs one job at a time, in its own thread.
 
     Parameters
     ----------
     run
-        Carries a job out and gives its message. Raises OnOffError; anything else is a fault of ours.
+        Runs a job and returns its message. Raises OnOffError; any other exception is reported as a bug.
     settled
         Called after each job with its outcome, before the caller gets it.
     after
-        Called once the caller has it: for what must not keep a message waiting.
+        Called once the caller has the message: for work that must not delay it.
     ended
         Called when the last job is done and no more will come.
     board
-        Hears of every job that comes.
+        Notified of every new job.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class JobQueue:
         key
             The caller's name for this request, or None.
         private
-            Says how a new request is to be asked; may raise what keeps it from being made. Not called for an old one.
+            Whether a new request is private; may raise to refuse it. Not called for a repeated one.
 
         Raises
         ------
         InvalidInput
-            The key is none, or was used for another source.
+            The key is malformed, or was used for another source.
         Superseded, Busy
             Nothing will be sent.
         """
@@ -137,7 +137,7 @@ class JobQueue:
             raise Busy("the gateway is stopping", hint="ask again when it runs; nothing was sent")
         if self.waiting >= LONGEST_QUEUE:
             raise Busy("too many requests are waiting", hint="ask again later; nothing was sent")
-        if job.key is not None:  # only now: a key must not stand for a request that nobody will make
+        if job.key is not None:  # only now: a refused request must not occupy its key
             self._keys[job.key] = job
             self._keys.move_to_end(job.key)
             while len(self._keys) > KEPT_KEYS:
@@ -154,7 +154,7 @@ class JobQueue:
                 outcome = self._run(job)
             except OnOffError as error:
                 outcome = error
-            except Exception as error:  # a fault of ours must not stop the gateway
+            except Exception as error:  # a bug in one request must not stop the gateway
                 outcome = OnOffError(f"{type(error).__name__} in the gateway", hint="this is a bug; see its log")
             with self._lock:
                 if job.steps:
@@ -169,7 +169,7 @@ class JobQueue:
         self._ended()
 
     def close(self, seconds: float) -> None:
-        """Accept nothing more, and give a job under way so many seconds."""
+        """Accept no more jobs, and wait up to `seconds` for the one under way."""
         with self._lock:
             self._closed = True
         self._jobs.put(None)

@@ -1,6 +1,6 @@
 """Marks: which version of each source was opened last, so that the page can say what is new.
 
-Kept in memory and nowhere else: what was opened in private is not to outlive the gateway.
+Kept in memory only: what was opened in private must not survive the gateway.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Marks:
             self.revision += 1
 
     def opened_all(self, states: Sequence[SourceState], when: float) -> None:
-        """Note that nothing is new any more."""
+        """Mark all messages as read."""
         for state in states:
             self.opened(state.name, state.version, when)
 

@@ -1,4 +1,4 @@
-"""Meter: what really went over the line to one server, in bytes, and whether anything left at all."""
+"""Meter: bytes sent to and received from one server, and how many queries were sent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ QUERY_PATHS: Final = (wire.QUERY_PATH, wire.SUM_PATH)
 
 
 class Meter:
-    """A transport that counts for another one. Bytes are those of bodies."""
+    """A transport that counts the bytes of bodies that another one sends and receives."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner

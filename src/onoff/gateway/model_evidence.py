@@ -4,8 +4,8 @@ The same as `evidence`, by following the public part of the session's filter: hi
 follow from the queries alone. `ours` is p(u | all queries), which moves only where a table's masses differ between
 rows; `naive` is what the plain request right after the private one would have left.
 
-A gateway that opens an old journal does not know the beliefs, nor after a doubt that leaves the memory as it was: it
-weighs from the next session on that begins with a private request.
+The beliefs are not known when a gateway opens an existing journal, or after a doubt that leaves the memory as it was:
+steps are then weighed from the next session on that begins with a private request.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Presence: whether the servers are there, and have our sources.
+"""Presence: whether the servers answer, and have the sources of the model.
 
-A thread asks each of them for the catalogue from time to time, always the same way and whatever is wanted, and more
-often while one does not answer.
+A thread asks each server for its catalogue every `heartbeat` seconds, independently of requests, and more often while
+one does not answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PROBE_TIMEOUT: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ServerLook:
-    """What the last look at a server found. connected: None before the first one."""
+    """The result of the last check of a server. connected: None before the first one."""
 
     connected: bool | None = None
     problem: str | None = None
@@ -32,7 +32,7 @@ class ServerLook:
 
 
 class Presence:
-    """Looks for the servers at `urls` every `heartbeat` seconds; `names` are the sources that they must have."""
+    """Checks the servers at `urls` every `heartbeat` seconds; `names` are the sources that they must have."""
 
     def __init__(self, urls: Sequence[str], names: tuple[str, ...] | None, heartbeat: float, board: Board) -> None:
         self.urls, self.names = tuple(urls), names
@@ -40,36 +40,36 @@ class Presence:
         self._transports = [Http(url, timeout=PROBE_TIMEOUT) for url in self.urls]
         self._heartbeat = heartbeat
         self._board = board
-        self.looked = threading.Event()  # the first look is over
+        self.looked = threading.Event()  # set after the first check
         self._wake = threading.Event()
         self._closed = False
         threading.Thread(target=self._beat, name="onoff-heartbeat", daemon=True).start()
 
     @property
     def connected(self) -> bool | None:
-        """Whether all servers are there; None: not known yet."""
+        """Whether all servers answer; None: not known yet."""
         found = {look.connected for look in self._looks}
         return False if False in found else None if None in found else True
 
     @property
     def problem(self) -> str | None:
-        """What is wrong with those that are not."""
+        """What is wrong, for all servers with a problem; None where there is none."""
         return "; ".join(look.problem for look in self._looks if look.problem is not None) or None
 
     @property
     def catalogue(self) -> wire.Catalogue | None:
-        """The catalogue that a server told last."""
+        """The last catalogue of the first server that has answered."""
         return next((look.catalogue for look in self._looks if look.catalogue is not None), None)
 
     def as_list(self) -> list[dict[str, Any]]:
-        """Each server by itself, for the page."""
+        """The state of each server, for the page."""
         return [
             {"url": url, "connected": look.connected, "problem": look.problem}
             for url, look in zip(self.urls, self._looks, strict=True)
         ]
 
     def report(self, connected: bool, problem: str | None) -> None:
-        """What a request has just found out. Of several servers a failure does not say which: they are looked at."""
+        """Take over what a request found out. With several servers a failure does not say which: all are checked."""
         if connected or len(self.urls) == 1:
             self._looks = [ServerLook(connected, problem, look.catalogue) for look in self._looks]
         if not connected:

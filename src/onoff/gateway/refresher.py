@@ -5,8 +5,8 @@
     OFF       only when a program polls feed addresses and the mirror is older than that
     always    when somebody presses the button
 
-What is opened, in what order and how often causes nothing here, so the server learns when the mirror is refreshed and
-nothing else. While the server does not answer, it is asked again every `RETRY_SECONDS`.
+Nothing here depends on what is opened, in what order or how often, so the server learns when the mirror is refreshed
+and nothing else. While the server does not answer, it is asked again every `REFRESH_RETRY_SECONDS`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE: Final = 60.0
 
 
 class Refresher:
-    """Refreshes a mirror in a thread of its own.
+    """Refreshes a mirror in its own thread.
 
     Parameters
     ----------
@@ -45,9 +45,9 @@ class Refresher:
     private
         Whether the switch is ON now.
     refreshed
-        Called with each refresh that was made, or with what kept it from being made.
+        Called with each refresh, or with the error that prevented it.
     board
-        Hears of every refresh.
+        Notified of every refresh.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Refresher:
         self._refresh, self._private, self._refreshed, self._board = refresh, private, refreshed, board
         self._news = threading.Condition()
         self._done = 0  # attempts, whether or not they succeeded
-        self._asked = 0  # of these, how many somebody waits for
+        self._asked = 0  # the attempt that is waited for, counted as in `_done`
         self._retry_at = 0.0
         self._closed = False
         self._incomplete = False  # sources without a message
@@ -74,17 +74,17 @@ class Refresher:
         self._thread = threading.Thread(target=self._work, name="onoff-refresh", daemon=True)
         self._thread.start()
 
-    # -- what others want ----------------------------------------------------------------------------------
+    # -- for other threads ----------------------------------------------------------------------------------
 
     def refresh_soon(self) -> int:
-        """Have the mirror refreshed now; the number of the attempt to wait for."""
+        """Refresh as soon as possible. Returns the number of the attempt, for `wait`."""
         with self._news:
             self._asked = self._done + 1
             self._news.notify_all()
             return self._asked
 
     def wait(self, attempt: int) -> None:
-        """Until that attempt was made. Raises what kept it from succeeding."""
+        """Wait until that attempt was made. Raises its error, or ServerUnreachable after `PATIENCE` seconds."""
         with self._news:
             self._news.wait_for(lambda: self._done >= attempt or self._closed, PATIENCE)
             if self._done < attempt:
@@ -93,7 +93,7 @@ class Refresher:
                 raise self.problem
 
     def wait_for_first(self) -> None:
-        """Until there is something to read. Causes no refresh: the schedule does. Raises what keeps it away."""
+        """Wait until there is something to read. Causes no refresh: the schedule does. Raises as `wait` does."""
         if self.mirror.mirror.edition is None:
             self.wait(1)
 
@@ -149,7 +149,7 @@ class Refresher:
             self._attempt()
 
     def _wanted(self) -> bool:
-        """Whether to refresh now: somebody asked, or it is ON and the schedule says so."""
+        """Whether to refresh now: it was asked for, or the switch is ON and the interval is over."""
         if self._asked > self._done:
             return True
         if not (self.supported and self._private()):
@@ -157,7 +157,7 @@ class Refresher:
         return self._due() if self.problem is None else time.monotonic() >= self._retry_at
 
     def _patience(self) -> float:
-        """Seconds until it may be time; what somebody asks for wakes the thread at once."""
+        """Seconds to sleep at most; `refresh_soon` wakes the thread at once."""
         age = self.mirror.age
         return REFRESHER_LOOK_SECONDS if age is None else max(0.01, min(REFRESHER_LOOK_SECONDS, self._pause - age))
 
@@ -167,7 +167,7 @@ class Refresher:
         try:
             outcome = self._refresh()
             self._incomplete = not all(state.version for state in self.mirror.sources())
-            self.per_hour = self.mirror.changed_per_hour()  # here, where it cannot tell what is read
+            self.per_hour = self.mirror.changed_per_hour()  # at every refresh: independent of what is read
         except NoChanges as error:
             outcome = problem = error
             self.supported = False

@@ -46,13 +46,13 @@ def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, s
     Parameters
     ----------
     request
-        Whose `If-None-Match` is looked at.
+        Its `If-None-Match` is compared with the ETag.
     body
         The feed.
     kind
         Its media type.
     headers
-        Further ones.
+        More headers.
     """
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
@@ -63,7 +63,7 @@ def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, s
 
 
 def message_headers(message: Copy) -> dict[str, str]:
-    """Mode, cost and time of a message; and that, wherever it is shown, it loads nothing."""
+    """Headers with mode, cost and time of a message, and a policy under which it loads nothing."""
     headers = {
         "content-security-policy": MESSAGE_POLICY,
         "x-message-version": str(message.version),
@@ -109,11 +109,11 @@ def problem(status: int, title: str, hint: str | None) -> Response:
     Parameters
     ----------
     status
-        Of HTTP.
+        The HTTP status.
     title
         What is wrong.
     hint
-        How to mend it.
+        What to do about it, or None.
     """
     body = json.dumps({"status": status, "title": title, "hint": hint}, ensure_ascii=False)
     return Response(body, status, media_type="application/problem+json")

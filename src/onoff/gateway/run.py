@@ -1,4 +1,4 @@
-"""Starting and stopping a gateway: in this process until a signal comes, or in a thread of it."""
+"""Starting and stopping a gateway: in this process until a signal, or in one of its threads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def listen_on_loopback(host: str, port: int) -> socket.socket:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a gateway is found. `page` opens the page; below `apps` stand downloads and feeds."""
+    """The addresses of a gateway: `page` opens the page, `apps` is the prefix of downloads and feeds."""
 
     base: str
     guard: Guard
@@ -93,7 +93,7 @@ class GatewayServer(uvicorn.Server):
 
 
 def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None:
-    """Serve in this process until a signal comes, and close the engine.
+    """Serve in this process until SIGINT or SIGTERM, then close the engine.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None
     sock
         A listening socket.
     address
-        Where it is found.
+        Its addresses, with the guard.
     """
     try:
         with contextlib.suppress(KeyboardInterrupt):

@@ -5,16 +5,16 @@
     counters  totals only
 
 As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain; `onoff audit
-log` reads them. What was wanted is in no line. A step of which nothing left, because nobody answered, has `"sent":
-false` and counts in no total; it is written when the next step is, unless it leaves before.
+log` reads them. What was wanted is in no line. A step that could not be sent, because no server answered, has `"sent":
+false` and counts in no total; its line is written together with that of the next step, unless it is sent before.
 
 With several servers `"servers"` says how many, and `"sources"` is the set that the request was hidden in, which none of
 them sees. What each of them saw is on the page only: all of it together tells what was wanted.
 
 `"mirror": true`: since the step before something was read from the mirror, so the step was drawn as after everything.
 
-The file, if there is one, gets each line as it comes and is for its owner only; if it cannot be written any more it
-ends there, with a warning, and requests go on. Totals count everything that left since the gateway was started.
+Each line is appended to the file, if there is one, at once; only its owner may read it. If a write fails, the log ends
+there with a warning, and requests go on. Totals count everything that was sent since the gateway was started.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ Views = Callable[[Sent], list[list[int]]]
 
 
 def told_together(seen: list[list[int]]) -> int | None:
-    """The one source at which what the servers saw differs: what they learn if they tell each other."""
+    """The one source at which the vectors of the servers differ: what they learn by comparing them."""
     differing = [source for source, entries in enumerate(zip(*seen, strict=True)) if len(set(entries)) > 1]
     return differing[0] if len(differing) == 1 else None
 
@@ -157,7 +157,7 @@ class SeenLog:
                 raise InvalidInput(f"{path}: {error.strerror}", hint="give the path of a file") from None
 
     def add(self, step: Step, wanted: int, *, after_reading: bool = False) -> bool:
-        """Note a step, or that one which is known has left; whether it is still to be weighed.
+        """Log a step, or that a step logged before was sent. Returns whether it has still to be weighed.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class SeenLog:
         try:
             self._file.write(line)
             self._file.flush()
-        except OSError as error:  # a full disk; a log with a hole in it would mislead, one that ends does not
+        except OSError as error:  # such as a full disk; better end the log than leave a gap in it
             log.warning("the log of what the server saw ends here: %s", error.strerror)
             self._end_file()
 

@@ -19,7 +19,7 @@ class GatewaySetup:
 
     urls: the addresses of the servers, without a slash at the end.
     chain: how requests follow one another; None: no model.
-    journal: the file of the session; the switch, the mirror and the record stand beside it.
+    journal: the file of the session; the switch, the mirror and the record are kept beside it.
     about: what the file of the model says of it.
     on_missing: what a client does about sources that a server does not have.
     learn_command: the command that learns a model from what this gateway recorded.
@@ -62,7 +62,7 @@ class GatewaySetup:
 
     @property
     def always_private(self) -> bool:
-        """Whether OFF hides as much as ON: without a model nobody knows what an open request would give away."""
+        """Whether requests are private while OFF too: without a model it is not known what an open one tells."""
         return self.chain is None
 
     @property

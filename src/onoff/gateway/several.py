@@ -1,8 +1,9 @@
 """What each of several servers saw of a request, and what it could tell them.
 
-A server sees a vector (`wire.sums`): an entry for each source, uniform on its class whatever is wanted. Nobody sees the
-set that the vectors were drawn in, and what is said of it here, by the same tables as with one server, is what even
-somebody who saw it would learn. All servers together see where their vectors differ: at the wanted source.
+A server sees a vector (`wire.sums`): an entry for each source, uniform on its class whatever is wanted. No server sees
+the set that the vectors were drawn in. What is computed for the set here, from the same tables as with one server, is
+an upper bound: what a server would learn if it saw the set. All servers together see where their vectors differ: at the
+wanted source.
 """
 
 from __future__ import annotations

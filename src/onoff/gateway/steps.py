@@ -1,4 +1,4 @@
-"""StepObserver: which steps of the session a job stored, and of which of them a byte left."""
+"""StepObserver: which steps of the session a job stored, and which of them were sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onoff.gateway.meter import Meter
 class StepObserver:
     """Notes the steps of one job at a time.
 
-    A step is stored before it is sent. It has left if the meters counted a query between it and the next step.
+    A step is stored before it is sent. It was sent if the meters counted a query before the next step was stored.
     """
 
     def __init__(self, meters: Sequence[Meter], now: Callable[[], float]) -> None:

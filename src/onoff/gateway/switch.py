@@ -2,12 +2,12 @@
 
     position   private, until       until is in seconds since 1970; from then on the position is the opposite one
 
-A turn is on disk before it is reported. The timer is a moment, not a count, so it goes on while the gateway does not
-run: the first read after that moment finds the switch turned, and that the timer ran out. What cannot be read
-is ON: in doubt, hidden. A schedule turns it by itself; a turn by hand holds until the schedule next changes.
+A turn is on disk before it is reported. The timer is a point in time, so it goes on while the gateway does not run: the
+first read after that time finds the switch turned, and that the timer ran out. A file that cannot be read counts as ON.
+A schedule turns the switch automatically; a turn by hand holds until the schedule next changes.
 
-The file is beside the journal, for its owner only, and is replaced whole. It also keeps the tokens of the page and
-of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
+The file is beside the journal, readable by its owner only, and replaced atomically. It also keeps the tokens of the
+page and of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Switch:
     clock
         The time in seconds since 1970.
     changed
-        Called after every turn, from the thread that makes or finds it.
+        Called after every change of the position, from the thread that makes or finds it.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Switch:
         return position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn it; for so many seconds, or until a time, after which it turns back. Raises JournalWriteFailed.
+        """Turn it, for good, for some seconds, or until a time. Raises InvalidInput, JournalWriteFailed.
 
         Parameters
         ----------

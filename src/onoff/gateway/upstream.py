@@ -1,8 +1,8 @@
-"""Upstream: the servers as the gateway sees them. A client, its mirror, and what is known of the lines to them.
+"""Upstream: the servers as the gateway sees them. A client, its mirror, and the state of the connections.
 
 One server: while ON a message is read from the mirror, which causes no traffic; while OFF it is one step of the
-session. Without a model there is no client, and the mirror serves both positions. From a server that does not tell what
-changed, everything is asked for while ON.
+session. Without a model there is no client, and the mirror serves both positions. From a server without `/v1/changes`
+everything is asked for while ON.
 
 Several servers: a request is a sum from each of them, ON and OFF, and the mirror, which is refreshed from the first
 server, is for programs that poll feeds. Without a model every request is private.
@@ -39,13 +39,13 @@ class Upstream:
     setup
         The servers and the model.
     board
-        Told of every change.
+        Notified of every change.
     now
         The time in seconds since 1970.
     private
         Whether the switch is ON now.
     heartbeat
-        Seconds between two looks whether the servers are there.
+        Seconds between two checks that the servers answer.
     refresh
         Seconds between two refreshes of the mirror; None: no mirror, unless there is nothing else.
     transport, timeout, client_options
@@ -182,10 +182,10 @@ class Upstream:
         if self.refresher is not None and self.refresher.supported and not self.setup.several:
             self.refresher.refresh_soon()
 
-    # -- what is heard of the servers ----------------------------------------------------------------------
+    # -- the state of the servers ----------------------------------------------------------------------
 
     def report(self, outcome: Message | OnOffError) -> None:
-        """Conclude from the outcome of a job whether the servers are there."""
+        """Update `presence` from the outcome of a job."""
         if isinstance(outcome, ServerUnreachable):
             self.presence.report(False, outcome.message)
         elif isinstance(outcome, OnOffError):
@@ -205,7 +205,7 @@ class Upstream:
         self._board.changed()
 
     def wake_estimate(self) -> None:
-        """Something changed on which the cost of the next request may depend."""
+        """Compute the cost of the next request again."""
         if self.estimate is not None:
             self.estimate.wake()
 

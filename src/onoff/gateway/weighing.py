@@ -1,4 +1,4 @@
-"""Weighing: the log of what the server saw, and what each step told it, worked out after the message is handed over."""
+"""Weighing: what each step told the server, computed after the message was delivered, and the log of steps."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class Weighing:
         self._unweighed: list[Sent] = []
 
     def note(self, job: Job) -> None:
-        """Log the steps of a job: to be called before its message is handed over."""
+        """Log the steps of a job. Called before its message is delivered."""
         self._unweighed = [step.sent for step in job.steps if self._note(step, job.wanted)]
 
     def weigh(self, job: Job) -> None:
-        """Work out what the steps just noted told the server."""
+        """Compute what the steps noted last told the server."""
         for sent in self._unweighed:
             weighed = self._assess(sent, job.wanted)
             if not sent.mirror:
@@ -53,7 +53,7 @@ class Weighing:
         return self.evidence.posterior if self.evidence is not None and self._seen.level == "full" else None
 
     def _note(self, step: Step, wanted: int) -> bool:
-        """Log a step that the server sees, and remember one that it does not; whether it is to be weighed."""
+        """Log a step that the server sees, and remember that the mirror was read. Returns whether to weigh it."""
         if step.sent.mirror:
             self._read_here = True
             return True
@@ -65,7 +65,7 @@ class Weighing:
             if sent.vectors:
                 return assess_sums(sent, wanted, self.evidence)
             return Assessment() if self.evidence is None else self.evidence.add(sent, wanted)
-        except Exception as error:  # what is shown must not stop what is done
+        except Exception as error:  # an error in what is only displayed must not stop requests
             log.warning("a step could not be weighed: %s", type(error).__name__)
             return Assessment()
 

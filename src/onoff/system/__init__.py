@@ -1,1 +1,1 @@
-"""What every program needs of its machine: files written whole, listening sockets, orderly shutdown, compiled loops."""
+"""What every program needs of its machine: atomic writes, listening sockets, orderly shutdown, compiled loops."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writes: a file is replaced completely, or stays as it was."""
 
 from __future__ import annotations
 
@@ -14,9 +14,7 @@ from onoff.errors import JournalWriteFailed
 
 @contextmanager
 def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Iterator[BinaryIO]:
-    """A fresh file beside `path` that takes its place when the block ends well; else `path` stays as it was.
-
-    `durable`: once the block has ended, so it is after a power cut too.
+    """A new file beside `path` that replaces it when the block ends; if the block raises, `path` stays as it was.
 
     Parameters
     ----------
@@ -25,7 +23,7 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
     mode
         Its permissions, where it is new.
     durable
-        Whether, once the block has ended, it is so after a power cut too.
+        Whether the change survives a power failure once the block has ended.
     """
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
@@ -44,21 +42,21 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
 
 
 def write_private(path: Path, content: bytes, consequence: str) -> None:
-    """Write a file of the user's own, in a folder of the user's own, durably.
+    """Write a file that only the user can read, in such a folder, durably.
 
     Parameters
     ----------
     path
         Its place; the folder is made where it is missing.
     content
-        All of it.
+        The whole content.
     consequence
         What a failure leads to, for the message of the error.
 
     Raises
     ------
     JournalWriteFailed
-        Where the disk refuses; what was there is as it was.
+        The write failed; the file is as it was.
     """
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

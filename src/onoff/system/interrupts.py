@@ -1,15 +1,15 @@
 """Ctrl-C ends a command at once, even while it is inside compiled code.
 
 Python raises KeyboardInterrupt between two steps of the main thread, so a solver that computes for a minute in one
-call delays it for a minute. Here a thread learns of the signal from the operating system (`signal.set_wakeup_fd`),
-gives the main thread a moment to end in order, and then ends the process.
+call delays it for a minute. Here a thread is woken by the signal (`signal.set_wakeup_fd`), waits `grace`
+seconds for the main thread to end in order, and then ends the process.
 
-A program that handles SIGINT itself, as a server does to finish its answers, is left alone, unless its handler is
+A program that handles SIGINT itself, as a server does to finish its answers, is not affected, unless its handler is
 marked as `prompt`.
 
-KeyboardInterrupt may be raised inside an import or a callback of an extension module, which makes an error of its own
-of it. `was_interrupted` tells such an error from a real one. Raised where Python cannot pass it on, as in `__del__`, it
-is lost without a word, and the thread ends the process.
+KeyboardInterrupt may be raised inside an import or a callback of an extension module, which turns it into another
+error. `was_interrupted` tells such an error from a real one. Raised where Python cannot propagate it, as in `__del__`,
+it is lost, and the thread ends the process.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTE
         Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-        return  # started in the background, where Ctrl-C is not meant for us, or somebody else handles it
+        return  # started in the background, or SIGINT is handled elsewhere
     signal.signal(signal.SIGINT, _interrupt)
     report = sys.unraisablehook
 

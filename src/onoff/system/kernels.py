@@ -56,15 +56,15 @@ class Kernel(Generic[Parameters, _Result]):
         source = self._calling_compiled()
         try:
             compiled = numba.njit(cache=True, nogil=True)(source)
-        except RuntimeError:  # nowhere to keep it: a read-only installation, and a user without a home
+        except RuntimeError:  # no place for the cache: a read-only installation, and a user without a home directory
             compiled = numba.njit(nogil=True)(source)
         return cast("Callable[..., _Result]", compiled)
 
     def if_ready(self, *example: Any) -> Callable[..., _Result] | None:
         """The compiled function, or None as long as it is not ready: a thread loads numba and compiles meanwhile.
 
-        For a program that must not wait for that, and has another way of its own. `example` are arguments of the kinds
-        that it will be called with; the function is called with them once.
+        For a program that must not wait for that, and has another implementation to use until then. `example` are
+        arguments of the kinds that it will be called with; the function is called with them once.
         """
         if self._prepared is None and self._preparing is None:
             self._preparing = threading.Thread(target=self._prepare, args=example, name="onoff-kernel")

@@ -1,6 +1,4 @@
-"""Listening sockets: opened before a service starts, so that a port in use is told at once, and not by a process of its
-own. Server and gateway stand above it; it knows neither.
-"""
+"""Listening sockets: opened before a service starts, so that a port in use is reported at once, by the command itself."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ MOST_PORTS = 65536
 
 
 def check_port(port: int) -> None:
-    """Refuse what cannot be a port, before any work. 0 means a free one."""
+    """Raise InvalidInput for a number that is no port. 0 means a free one."""
     if not 0 <= port < MOST_PORTS:
         raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
 
@@ -27,7 +25,8 @@ def listen(host: str, port: int, *, backlog: int, shared: bool = False) -> socke
     backlog
         Connections that may wait to be accepted.
     shared
-        Whether `listen_beside` may open more sockets on the same port; a port that is in use is told all the same.
+        Whether `listen_beside` may open more sockets on the same port; a port in use by another program is an error all
+        the same.
 
     >>> with listen("127.0.0.1", 0, backlog=1) as sock:
     ...     authority(sock).startswith("127.0.0.1:")

@@ -1,4 +1,4 @@
-"""Orderly shutdown: no thread is inside compiled code when the interpreter is taken down.
+"""Orderly shutdown: no thread is inside compiled code when the interpreter is finalized.
 
 A daemon thread that returns from compiled code at that moment crashes the process. So long compiled work runs
 `uninterrupted`: when the process shuts down, that work is told to stop (`is_shutting_down`) and waited for.
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from onoff.errors import OnOffError
 
 SHUTDOWN_SECONDS = 10.0
-"""How long the end of the process waits for work that is under way."""
+"""Seconds that the end of the process waits for work under way."""
 
 
 class ShuttingDown(OnOffError):
@@ -33,7 +33,7 @@ class _State:
 
 
 _state = _State()
-os.register_at_fork(after_in_child=_state.begin)  # the threads at work stay with the parent
+os.register_at_fork(after_in_child=_state.begin)  # after a fork, the working threads exist in the parent only
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Tables on disk: what took long to build is built once, and can be checked by anybody.
+"""Tables on disk: a table that took long to build is built once, and can be checked independently.
 
 A file holds one query table in integers and its certificate, which proves a lower bound on the cost of every table for
 the same rows. Nothing in it is secret (a table follows from the chain), and nothing in it is trusted: `read_table`
@@ -6,7 +6,7 @@ checks every identity of the table and the certificate against the given rows, a
 made.
 
 As a cache (`save_table`, `load_table`) a file is named by what it was built from; one that cannot be read, is of
-another version, or does not verify to the last unit is as good as none, and is written anew.
+another version, or does not verify exactly is ignored, and written again.
 
     version 1   no certificate: its tables have no proven lower bound
     version 2   label: {"version", "scheme", "certificate", "lower_bound" (exact, as "a/b")}
@@ -60,7 +60,7 @@ def table_path(store: Path, digest: str, scheme: str, options: dict[str, Any]) -
 
 
 def write_table(path: Path, table: QueryTable) -> None:
-    """Write `table` and its certificate, all or nothing. Raises OSError where the disk refuses."""
+    """Write `table` and its certificate, atomically. Raises OSError where that fails."""
     certificate = None if table.certificate is None else to_json(table.certificate)
     label = {
         "version": TABLE_FILE_VERSION,
@@ -108,7 +108,7 @@ def read_table(path: Path, rows: Rows) -> QueryTable:
 
 
 def save_table(path: Path, table: QueryTable) -> None:
-    """Keep `table` in a cache; where the disk refuses, the cache is simply not there."""
+    """Keep `table` in a cache; where it cannot be written, nothing is kept."""
     with suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_table(path, table)

@@ -57,7 +57,7 @@ def _figure(built: Any, names: Sequence[str]) -> Figure:
 
 
 def check_picture(path: Path) -> None:
-    """Refuse a picture that cannot be drawn, before the work behind it."""
+    """Raise InvalidInput where a picture cannot be drawn, before the table is built."""
     if path.suffix.lower() not in {".png", ".svg", ".pdf"}:
         raise InvalidInput(f"{path}: not the name of a picture", hint="let it end in .png, .svg or .pdf")
     if find_spec("matplotlib") is None:

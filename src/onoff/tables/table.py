@@ -80,7 +80,7 @@ class QueryTable:
     certificate: the proof of a lower bound on the cost of every table for these rows, where there is one.
     scheme: the name of the construction, for reports only.
     names: those of all sources, where the rows came from a model that has them; for people only.
-    details: what the construction has to say about itself (rounds, seconds, ...).
+    details: figures of the construction (rounds, seconds, ...).
 
     >>> from onoff.schemes import design
     >>> table = design([[0.75, 0.25], [0.25, 0.75]], "greedy")
@@ -350,7 +350,7 @@ class QueryTable:
         for r in range(self.rows.distinct):
             lo, hi = int(self.starts[r]), int(self.starts[r + 1])
             (held,) = exact_sum(self.weights[lo:hi], axis=0)
-            if held != UNIT:  # first of all: from here on no sum of parts of the row can overflow
+            if held != UNIT:  # first: from here on no sum of parts of a row can overflow
                 raise InvalidTable(f"row {r} holds {held} units, not {UNIT}")
             seen = self.mass_seen_by(r)
             if not np.array_equal(seen, self.mass):
@@ -380,7 +380,7 @@ class QueryTable:
             raise InvalidTable("the sources of a query are not in ascending order")
         if len(self._index) != len(self.mass):
             raise InvalidTable("two queries are the same set")
-        # Places are looked at before they are used: numpy counts negative ones from the end.
+        # Indices are checked before they are used: numpy counts negative ones from the end.
         if ((self.items < 0) | (self.items >= self.rows.n)).any():
             raise InvalidTable("a query asks for a source that is no such source")
         ends = (len(self.starts), int(self.starts[0]), int(self.starts[-1]), len(self.weights))

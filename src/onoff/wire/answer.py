@@ -4,8 +4,8 @@
 
 Unpadded frames have no zeros: each is as long as its message makes it. Padded frames are all exactly as long as the
 catalogue says, so the length of an answer is a function of the number of asked sources. The checksum is the first 16
-bytes of SHA-256 over the epoch and all that precedes: a frame of another catalogue fails it. It guards against damage,
-not against a lying server. Version 0 is "nothing published yet"; `published` is in milliseconds since 1970.
+bytes of SHA-256 over the epoch and all that precedes: a frame of another catalogue fails it. It detects damage,
+not a malicious server. Version 0 is "nothing published yet"; `published` is in milliseconds since 1970.
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""HTML that can be shown without telling anybody: one cleaner, for what feeds bring in and for what the gateway shows.
+"""HTML that can be shown without network access: one cleaner, for feeds at the server and for the gateway's page.
 
 What is kept is an allow-list: text, structure and links. Nothing is kept that a browser or a reader's program would
 fetch, run, frame, submit to, or *connect to ahead of time*: Chromium preconnects to the address of a frame whose load a
 content policy forbids, so frames have to be gone before a browser sees them. Links lose their address unless it is
 absolute and of http, https or mailto.
 
-Cleaning takes time that grows with the square of the number of tags and attributes, in the worst
-case. A fragment with more than
-`MAX_TAGS` is reduced to its text first, so that no message can take long to clean.
+The time for cleaning grows with the square of the number of tags and attributes, in the worst case. A fragment with
+more than `MAX_TAGS` is reduced to its text first, so that no message can take long to clean.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def clean_html(value: str) -> str:
-    """The part of an HTML fragment whose display fetches and runs nothing, and connects to nobody."""
+    """The part of an HTML fragment whose display fetches and runs nothing, and opens no connection."""
     import nh3
 
     if _too_many_tags(value):

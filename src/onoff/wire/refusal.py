@@ -5,7 +5,7 @@ Every refusal is problem+json. A 409 is one of three: `EPOCH_CHANGED` (with `epo
 step with other bytes, or a step before the last; or `EDITION_GONE` (with `edition`, the newest that the server has): a
 sum was asked of an edition that it does not hold. The same step with the same bytes is answered again.
 
-`Seen` says what `STEP_CONFLICT` would, so that a client whose state was put back to an earlier one learns it
+`Seen` says what `STEP_CONFLICT` would, so that a client whose state was restored from an earlier one learns it
 before it asks anything: JSON with `step` and `sha256`, both null if unknown.
 """
 
@@ -28,7 +28,7 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A refusal as RFC 9457 has it, with a hint that says how to mend it.
+    """A refusal as RFC 9457 has it, with a hint that says what to do.
 
     `epoch` comes with `EPOCH_CHANGED`; `step` and `sha256` with `STEP_CONFLICT`; `edition` with `EDITION_GONE`.
     """
