@@ -1,4 +1,4 @@
-"""Listening sockets: opened before a service starts, so that a port in use is reported at once, by the command itself."""
+"""Listening sockets: opened before a service starts, so that the command reports a port in use at once."""
 
 from __future__ import annotations
 

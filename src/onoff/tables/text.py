@@ -83,7 +83,7 @@ def _rest(table: QueryTable) -> Iterator[str]:
 
 
 def _decimal(units: int) -> str:
-    """Six digits; less than 1e-12, which comes from rounding, is written as 0."""
+    """Six digits; less than 1e-12, which comes from rounding, is written as "~0"."""
     if 0 < units < UNIT // 10**12:
         return "~0"
     return f"{units / UNIT:.6g}"
