@@ -1,6 +1,7 @@
 """`onoff learn`: the chain and its counts as JSON, warnings on stderr, bad input named."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -81,6 +82,53 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
     caught = capsys.readouterr()
     assert complaint in caught.err
     assert caught.out == ""
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "arguments", "complaint", "mend"),
+    [
+        (
+            "tokens.MOST_CONTEXTS",
+            5,
+            ["--order", "2", "--types", "1"],
+            r"order 2 over 2 sources: 7 contexts were seen 5 times or more and take about 0.0 GB",
+            "at most 5 fit: --order 1,",
+        ),
+        (
+            "fitting.MOST_FITTED_BYTES",
+            60_000,
+            ["--order", "1", "--types", "9"],
+            r"9 types of order 1 over 2 sources: \d+ pairs of a context and a source were seen, which takes about",
+            "--types 4, a smaller --order,",
+        ),
+    ],
+)
+def test_what_does_not_fit_in_memory_is_refused_at_once(
+    tmp_path, capsys, monkeypatch, people, limit, most, arguments, complaint, mend
+):
+    """With enough people to choose by, and where order and types are given there is nothing to choose."""
+    monkeypatch.setattr(f"onoff.model.{limit}", most)
+    assert run(["learn", str(people), *arguments, "-o", str(tmp_path / "model.npz")]) == 3
+    caught = capsys.readouterr()
+    said = " ".join(caught.err.split())
+    assert re.search(complaint, said), said
+    assert mend in said
+    assert caught.out == ""
+    assert not (tmp_path / "model.npz").exists()
+    assert run(["learn", str(people), "-o", str(tmp_path / "model.npz")]) == 0  # what fits is chosen
+
+
+def test_many_sources_are_learnt_without_the_bounds_that_take_minutes(tmp_path, capsys, monkeypatch):
+    (tmp_path / "t.txt").write_text("a b a b b\n" * 3)
+    arguments = ["learn", str(tmp_path / "t.txt"), "--order", "1", "--types", "1"]
+    assert run([*arguments, "--json"]) == 0
+    full = json.loads(capsys.readouterr().out)["about"]["cost"]
+    monkeypatch.setattr("onoff.experiments.learn.MOST_FOR_COSTS", 1)
+    assert run([*arguments, "--json"]) == 0
+    short = json.loads(capsys.readouterr().out)["about"]["cost"]
+    assert short == {"everything": 2, "at_least": pytest.approx(full["at_least"]), "paper_at_most": None}
+    assert run(arguments) == 0
+    assert "at least" in capsys.readouterr().out
 
 
 def test_a_name_under_which_the_chain_could_not_be_read_again_is_refused_before_the_work(tmp_path, capsys):

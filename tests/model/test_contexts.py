@@ -301,6 +301,16 @@ def test_a_context_that_only_a_longer_one_leads_to_is_reached():
         RequestModel([one], contexts)
 
 
+def test_a_context_must_be_reached_by_people_of_one_type():
+    """One type never wants 1 after 0, and the other never wants 0 at all."""
+    contexts = [(), (0,), (1,), (0, 1)]
+    apart = [[[0.5, 0.5], [1, 0], [1, 0], [1, 0]], [[0, 1], [0.5, 0.5], [0, 1], [0, 1]]]
+    with pytest.raises(InvalidModel, match=r"context 3 .* can never be reached"):
+        RequestModel(apart, contexts)
+    apart[1][0] = [0.5, 0.5]
+    assert RequestModel(apart, contexts).types == 2
+
+
 def test_a_sparse_context_that_cannot_be_reached_is_found():
     matrix = csr_matrix([[0.5, 0.5, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]])
     with pytest.raises(InvalidModel, match=r"context 3 .* can never be reached"):

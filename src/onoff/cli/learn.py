@@ -191,9 +191,11 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
         console.print(f"Rows with few observations: {shown}")
     if found.richer is None:
         console.print(ONLY_A_CHAIN)
+    at_most = cost["paper_at_most"]
+    paper = "" if at_most is None else f", with the paper's scheme at most {at_most:.4f}"
     console.print(
-        f"The first request after a private one costs at least {cost['at_least']:.4f} messages, with the paper's "
-        f"scheme at most {cost['paper_at_most']:.4f}; everything: {cost['everything']}"
+        f"The first request after a private one costs at least {cost['at_least']:.4f} messages{paper}; "
+        f"everything: {cost['everything']}"
     )
     if output is not None:
         console.print(f"Written to {output}")

@@ -140,11 +140,14 @@ class _Trial:
         tried: list[dict[str, Any]],
     ) -> None:
         self.fitted_to, self.held, self.seed, self.progress, self.tried = fitted_to, held, seed, progress, tried
+        self.refused: InvalidModel | None = None
 
     def best(self, order: int | Auto, types: int | Auto) -> tuple[int, int]:
         """The order and number of types with the fewest bits."""
         orders = ORDERS if order == "auto" else (order,)
         one = {k: bits for k in orders if (bits := self._bits(k, 1 if types == "auto" else types)) is not None}
+        if not one and self.refused is not None:
+            raise self.refused
         ranked = sorted(one, key=one.__getitem__)
         if types != "auto":
             return self._smallest({(k, types): one[k] for k in one}), types
@@ -176,7 +179,8 @@ class _Trial:
             self.progress(f"trying order {order}, {types} types")
         try:
             fitted = fit(self.fitted_to, order, types, seed=self.seed)
-        except InvalidModel:
+        except InvalidModel as error:
+            self.refused = error
             return None
         bits = fitted.bits(self.held)
         self.tried.append({"order": order, "types": types, "held_out_bits": bits})

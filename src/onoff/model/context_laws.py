@@ -159,22 +159,14 @@ class ContextLaws:
         return f"type {z}, context {c} {context_named(self.tree.contexts[c], names)}"
 
     def _check_reachable(self, names: Sequence[str]) -> None:
-        """Every context can be entered, from () by requests that some type makes, or is part of one that can be."""
-        before, last = self.tree.prefix, self.tree.last
-        entered = np.ones(self.contexts, dtype=bool)
-        for c in self._doubtful(before, last).tolist():
-            entered[c] = False
-        changed = not entered.all()
-        while changed:
-            changed = False
-            for c in np.flatnonzero(~entered).tolist():
-                x = int(last[c])
-                near = np.flatnonzero(entered & self.tree.ends_with(int(before[c])))
-                near = near[self.tree.next(near, np.int64(x)) == c]
-                if any(self._possible(int(b), x) for b in near.tolist()):
-                    entered[c] = changed = True
+        """Every context can be entered, from () by requests of one type of people, or is part of one that can be."""
+        entered = np.zeros(self.contexts, dtype=bool)
+        for z in range(self.types):
+            entered |= self._entered(z)
+            if entered.all():
+                return
         for c in reversed(self.tree.by_length):
-            entered[[self.tree.parent[c], before[c]]] |= entered[c]
+            entered[[self.tree.parent[c], self.tree.prefix[c]]] |= entered[c]
         if not entered.all():
             c = int(np.argmin(entered))
             raise InvalidModel(
@@ -182,35 +174,47 @@ class ContextLaws:
                 hint="leave it out, or give its requests a positive probability",
             )
 
-    def _doubtful(self, before: Integers, last: Integers) -> Integers:
-        """Contexts that are not entered the plain way: (w, x) from w, entered itself, by a possible request x."""
-        plain = np.array([c == 0 for c in range(self.contexts)])
+    def _entered(self, z: int) -> npt.NDArray[np.bool_]:
+        """Which contexts a person of type z can be in."""
+        before, last = self.tree.prefix, self.tree.last
+        entered = self._entered_plainly(z)
+        changed = not entered.all()
+        while changed:
+            changed = False
+            for c in np.flatnonzero(~entered).tolist():
+                x = int(last[c])
+                near = np.flatnonzero(entered & self.tree.ends_with(int(before[c])))
+                near = near[self.tree.next(near, np.int64(x)) == c]
+                if any(self._possible(z, int(b), x) for b in near.tolist()):
+                    entered[c] = changed = True
+        return entered
+
+    def _entered_plainly(self, z: int) -> npt.NDArray[np.bool_]:
+        """Contexts (w, x) that are entered from w, entered so itself, by a request x that is possible."""
+        before, last = self.tree.prefix, self.tree.last
         if isinstance(self.matrix, np.ndarray):
-            possible = np.asarray((self.matrix > 0).any(axis=0))[before, last]
+            possible = np.asarray(self.matrix[z] > 0)[before, last]
         else:
             possible = np.fromiter(
-                (self._possible(int(b), int(x)) for b, x in zip(before, last, strict=True)), bool, len(before)
+                (self._possible(z, int(b), int(x)) for b, x in zip(before, last, strict=True)), bool, len(before)
             )
+        plain = np.zeros(self.contexts, dtype=bool)
         for c in self.tree.by_length:
-            if c:
-                plain[c] = possible[c] and plain[before[c]]
-        return np.flatnonzero(~plain)
+            plain[c] = c == 0 or (possible[c] and plain[before[c]])
+        return plain
 
-    def _possible(self, context: int, source: int) -> bool:
+    def _possible(self, z: int, context: int, source: int) -> bool:
         if isinstance(self.matrix, np.ndarray):
-            return bool((self.matrix[:, context, source] > 0).any())
-        for z in range(self.types):
-            c = context
-            while True:
-                state = z * self.contexts + c
-                lo, hi = self.matrix.indptr[state], self.matrix.indptr[state + 1]
-                at = lo + int(np.searchsorted(self.matrix.indices[lo:hi], source))
-                if at < hi and self.matrix.indices[at] == source:
-                    return True
-                if c == 0 or self.backoff[z, c] == 0:
-                    break
-                c = int(self.tree.parent[c])
-        return False
+            return bool(self.matrix[z, context, source] > 0)
+        while True:
+            state = z * self.contexts + context
+            lo, hi = self.matrix.indptr[state], self.matrix.indptr[state + 1]
+            at = lo + int(np.searchsorted(self.matrix.indices[lo:hi], source))
+            if at < hi and self.matrix.indices[at] == source:
+                return True
+            if context == 0 or self.backoff[z, context] == 0:
+                return False
+            context = int(self.tree.parent[context])
 
 
 def checked_matrix(laws: Any, contexts: int) -> Floats | csr_matrix:

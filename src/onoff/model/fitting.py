@@ -31,6 +31,10 @@ FIT_TOLERANCE = 1e-5
 MOST_ROUNDS = 200
 LEAST_WEIGHT = 1e-6
 """A type that fewer people belong to is left out."""
+ARRAYS_PER_TYPE = 5
+"""Numbers for each type and pair of a context and a source that fitting keeps at a time."""
+MOST_FITTED_BYTES = 4 * 2**30
+"""Memory that the types may take while they are fitted."""
 MOST_DENSE_ENTRIES = 2**23
 """Entries of laws up to which they are written out; beyond, they stay as own part and share."""
 
@@ -114,7 +118,7 @@ def fit(
     Raises
     ------
     InvalidModel
-        Where there are fewer people than types, or more contexts than fit.
+        Where there are fewer people than types, or more contexts or types than fit in memory.
     """
     if types < 1 or order < 0:
         raise InvalidModel(f"order {order}, {types} types", hint="an order from 0 up, and at least one type")
@@ -126,6 +130,14 @@ def fit(
     own, backoff = _population(features, everyone)
     if types == 1:
         return Fitted(features, own, backoff, np.ones(1))
+    each = 8 * (ARRAYS_PER_TYPE * len(features.keys) + 3 * features.counts.shape[0])
+    if types * each > MOST_FITTED_BYTES:
+        raise InvalidModel(
+            f"{types} types of order {order} over {tokens.n} sources: {len(features.keys):,} pairs of a context and a "
+            f"source were seen, which takes about {types * each / 2**30:.1f} GB",
+            hint=f"{MOST_FITTED_BYTES / 2**30:.0f} GB are used at most: --types {max(1, MOST_FITTED_BYTES // each)}, a "
+            "smaller --order, or put rare sources together: --merge-rare",
+        )
     return _expect_and_maximise(features, own, backoff, types, np.random.default_rng(seed), progress)
 
 

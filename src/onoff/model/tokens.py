@@ -83,14 +83,16 @@ class RequestTokens:
             longer = number[follows] * self.n + self.sources[follows]
             keys, seen = np.unique(longer[_length(tree, number[follows]) == length - 1], return_counts=True)
             keys = keys[seen >= LEAST_SEEN]
+            count = len(contexts) + len(keys)
+            if count > MOST_CONTEXTS:
+                raise InvalidModel(
+                    f"order {order} over {self.n} sources: {count:,} contexts were seen {LEAST_SEEN} times or more and "
+                    f"take about {count * BYTES_PER_CONTEXT / 2**30:.1f} GB",
+                    hint=f"at most {MOST_CONTEXTS:,} fit: --order {length - 1}, or put rare sources together: "
+                    "--merge-rare",
+                )
             before, last = np.divmod(keys, self.n)
             contexts += [(*tree.contexts[c], x) for c, x in zip(before.tolist(), last.tolist(), strict=True)]
-            if len(contexts) > MOST_CONTEXTS:
-                raise InvalidModel(
-                    f"order {order} over {self.n} sources: {len(contexts):,} contexts were seen {LEAST_SEEN} times or "
-                    f"more and take about {len(contexts) * BYTES_PER_CONTEXT / 2**30:.1f} GB",
-                    hint=f"at most {MOST_CONTEXTS:,} fit: order {length - 1}, or put rare sources together",
-                )
             tree = ContextTree(contexts, self.n, order)
         return tree
 
