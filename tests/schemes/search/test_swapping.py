@@ -49,3 +49,10 @@ def test_exchanges_keep_what_each_row_takes_compiled_and_plain():
 
 def test_out_of_time_there_is_nothing():
     assert swapped(families.torus(4, 0.2), 5, np.random.default_rng(0), lambda: True) is None
+
+
+def test_few_sparse_rows_meet_the_bound_by_exchanges():
+    table = design(families.equal_masses(225, 6, np.random.default_rng(1))[:20], "optimal", budget=6.0)
+    table.verify()
+    assert table.optimal
+    assert table.details["rounds"] == 0  # of the master program, which does not get there in that time

@@ -2,8 +2,8 @@
 
 1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
    over orbits (see `orbits`), which gives a table.
-   Sparse rows over many sources: couplings made cheaper by exchanges (see `swapping`). Where there are more than LARGE
-   entries, that is all.
+   Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where there
+   are more than LARGE entries, that is all.
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
@@ -63,12 +63,16 @@ RACING = 10**6
 """Rows times sources of raced sets for each second of the budget."""
 STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
 """Sets looked at for a bound by the supports, at first and where there is a table that may be optimal."""
-STEPS_A_SECOND = 5 * 10**6
-"""Sets looked at in a second, compiled, on a slow machine."""
-FOR_SYMMETRIES, MANY_ORBITS = 0.5, 150
-"""The part of the time for the program over orbits; and the sources from which exchanges are tried."""
-WORTH_FOLDING = 0.3
-"""Orbits for each flag up to which the program over orbits is worth while."""
+STEPS_A_SECOND = 5 * 10**8
+"""Sets looked at in a second times rows, compiled, on a slow machine."""
+FOR_SYMMETRIES = 0.5
+"""The part of the time for the program over orbits."""
+FOR_EXCHANGES = 0.6
+"""The part of the time after which no exchanges are made where the master program is to have some."""
+MANY_EXCHANGED, QUICK_EXCHANGES = 150, 150_000
+"""Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
+WORTH_FOLDING, MOST_ORBITS = 0.3, 400
+"""Orbits for each flag, and in all, up to which the program over orbits is worth while."""
 LARGE = 200 * 200
 """Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
@@ -127,7 +131,7 @@ class Search:
         self._look_at_supports(STEPS_AT_FIRST)
         if only_table:
             self._use_symmetries()
-            self._exchange()
+        self._exchange()
         if self.breeds and not self._met():
             self._breed()
         if not self._met() and not self._searched() and not self.exchanged:
@@ -173,7 +177,7 @@ class Search:
         """A table from the program over orbits, where the rows have symmetries."""
         is_over = partial(self.clock.is_over, FOR_SYMMETRIES)
         found = symmetries(self.program.p, is_over)
-        if found is None or found.orbits > WORTH_FOLDING * len(found.orbit):
+        if found is None or found.orbits > min(WORTH_FOLDING * len(found.orbit), MOST_ORBITS):
             return
         program, best = OrbitProgram(self.program.p, found, np.random.default_rng(0)), None
         for best in program.solutions(is_over):
@@ -189,23 +193,28 @@ class Search:
     def _look_at_supports(self, most_steps: int) -> None:
         """Adopt the bound by the supports if it is a better one; about half of the time that is left at most."""
         if not self.full_rows:
-            affordable_steps = int(STEPS_A_SECOND / 2 * max(self.clock.left(), 0.0))
+            affordable_steps = int(STEPS_A_SECOND / self.rows.distinct / 2 * max(self.clock.left(), 0.0))
             self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
 
     def _exchange(self) -> None:
         """Tables from exchanges, for sparse rows over many sources."""
         sparse = np.count_nonzero(self.rows.weights) <= swapping.SPARSE * self.rows.distinct
-        if self._met() or self.breeds or not sparse or self.program.size < MANY_ORBITS:
+        if self._met() or not sparse or self.program.size < MANY_SOURCES:
             return
+        large = self.rows.weights.size > LARGE
+        is_over = self._searched if large else partial(self.clock.is_over, FOR_EXCHANGES)
+        most = np.inf if self.program.size >= MANY_EXCHANGED else QUICK_EXCHANGES / self.rows.distinct
         rng = np.random.default_rng(0)
-        for sweeps in swapping.STAGES_OF_COOLING:
-            sets = swapping.swapped(self.program.p, sweeps, rng, self._searched)
+        for sweeps in (sweeps for sweeps in swapping.STAGES_OF_COOLING if sweeps <= most):
+            sets = swapping.swapped(self.program.p, sweeps, rng, is_over)
             self.clock.left()
             if sets is None:
                 return
             self.offer(self.made_of(sets, np.full(len(sets), 1 / len(sets))))
-            self.exchanged = self.rows.weights.size > LARGE
+            self.exchanged = large
             self._tell_now_and_then()
+            if self._met():
+                return
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
