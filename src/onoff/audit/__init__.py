@@ -1,1 +1,1 @@
-"""Does it leak? Judges of privacy that can really fail."""
+"""Does it leak? Audits of privacy, each with controls that it must catch."""

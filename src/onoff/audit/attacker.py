@@ -2,7 +2,7 @@
 
 For the private request X_i two guessers are trained on one half of the sessions and tested on the other:
 
-    before    the commonest value of X_i for the history seen before step i (what nobody can take back)
+    before    the commonest value of X_i for the history seen before step i (known in any case)
     after     multinomial logistic regression on everything seen in the session: what was seen at each step and at each
               pair of steps as indicators, the guess `before`, and how long each step took where that is known
 

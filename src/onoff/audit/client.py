@@ -9,7 +9,7 @@ that left. Before each request one of the faults asked for happens, or none, eac
     crash before sending    the process ends between the commit and the first byte
     crash after sending     the process ends before the answer is read
     restart             the client was closed and opened again
-    restored            the client was closed and its journal put back to what it was before the last request, once
+    restored            the client was closed and its journal restored from before the last request, once
     lost                the client was closed and its journal is gone
 
 After a crash the files are what they were at that moment, not what an orderly end would have made of them. Worlds
@@ -61,9 +61,9 @@ class Fault(StrEnum):
 
 EVERY_FAULT = tuple(fault for fault in Fault if fault is not Fault.NONE)
 KNOWN_LIMITS = ({Fault.RESTORED, Fault.LOST}, {Fault.RESTORED, Fault.CRASH_BEFORE})
-"""What is not covered when it comes together: all of the folder put back as it was before the journal was lost, or
-before a request that was stored and never sent. Either way the old session still matches what the server saw last in
-it, and what was asked in between, under another name or by nobody's hearing, is forgotten."""
+"""Combinations that are not covered: the whole folder restored from before the journal was lost, or from before a
+request that was stored and never sent. In both cases the old session still matches what the server saw last in it, and
+what was asked in between, in another session or without being sent, is lost."""
 CLIENT_ATTEMPTS = 2
 
 
@@ -95,7 +95,7 @@ class AuditedClient:
     """Every request so far: what was wanted, the switch, and the choices taken."""
     state: Hashable = None
     memory: Memory | None = None
-    """Of the session after the last request: what the audit may hold against it depends on what it promises."""
+    """Of the session after the last request: what the audit checks depends on what it promises."""
     judging: bool = True
     self_contained: ClassVar[bool] = True
 
@@ -203,7 +203,7 @@ def _client_run(
 
 
 def fast_directory() -> str | None:
-    """A directory in memory where there is one: a journal's syncs then cost nothing."""
+    """A directory in memory where there is one: syncing a journal is then fast."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
@@ -313,7 +313,7 @@ class ClientRun:
         return self.client.get(x, private=private).payload
 
     def crash(self) -> None:
-        """The process ends now, and leaves the files as they are."""
+        """Simulate the end of the process, which leaves the files as they are."""
         self._crashed = _files(self.journal)
         raise Crash
 
@@ -333,7 +333,7 @@ class ClientRun:
     def state(self) -> Hashable:
         core = self.client.core
         files = self.records if Fault.RESTORED in self.faults and not self.restored else self.records[1:]
-        # of what the server keeps, the sessions that some journal still knows; to the others nobody comes back
+        # of the sessions that the server keeps, those that some journal still knows; the others are never used again
         alive = tuple(self.recorder.last.get(record.session) for record in files if record is not None)
         own = core.doubt, core.checked, core.catalogue is None, core.session.state
         return own, files, alive, self.sessions, self.restored
@@ -360,7 +360,7 @@ def _files(journal: Path) -> _Files:
 
 
 def _beside(journal: Path) -> tuple[Path, ...]:
-    """The log, and the name of the live session: all of the folder is put back, which is the worst case."""
+    """The log, and the file of the live session: the whole folder is restored, which is the worst case."""
     return tuple(journal.with_name(journal.name + end) for end in ("-wal", ".session"))
 
 

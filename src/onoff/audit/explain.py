@@ -8,8 +8,8 @@ For every private time i, over all that the server sees up to the last step T:
     naive     E max_x P(X_i = x | open requests up to T)    everything while ON, the plain request while OFF
 
 `ours` equals `earlier`: from X_i on our queries add nothing, which is the promise. `earlier` may exceed `prior`:
-open requests made before X_i hint at what comes next, and nobody who decides before the future is known can take them
-back. That is the joint criterion; how much it amounts to is the user's to know.
+open requests made before X_i tell something about what comes next, and no causal scheme can prevent that. That is the
+joint criterion, which the report shows.
 
 The server's belief is computed, not assumed: for each private i the joint law of X_i and the present request, given the
 queries seen, by the forward filter of `information` with the chances of the table in use. All histories of

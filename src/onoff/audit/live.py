@@ -1,7 +1,7 @@
 """Users of a real server over HTTP, for the statistical audit: the shipped client with real randomness.
 
-Every user has a fresh journal and is the `Client` as it is, except that it does not wait for ticks. What the server
-sees of a request is written down where it leaves the process, in the terms in which a server can compare users: which
+Every user has a new journal and is the real `Client`, except that it does not wait for ticks. What the server sees of a
+request is recorded where it leaves the process, in terms by which a server can compare users: which
 address, which step of which of its sessions (the first, the second, ...), which sources, how long the request is and
 how much of the answer is read. Session ids are random bytes and say nothing else. How long each exchange took is kept
 apart, for the attacker.
@@ -36,7 +36,7 @@ SERVER_TIMEOUT = 10.0
 
 
 class Tap:
-    """A transport that passes everything on and writes down what a server can compare."""
+    """A transport that forwards everything and records what a server can compare."""
 
     def __init__(self, inner: Transport) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""What was measured on real readers, kept in the model's file, and said wherever zero bits are said.
+"""What was measured on real readers: kept in the model's file, and shown beside every claim of zero bits.
 
 Zero bits hold for people who behave like the model. `onoff audit traces --save` measures what others give away and puts
 the outcome into the file of the model, under "about": "measured". Page, demo and doctor read it from there.

@@ -24,7 +24,7 @@ from onoff.session.cache import TableCache
 
 RefreshPattern = tuple[bool, ...]
 MIRROR_LIMITS = (Fault.RESTORED,)
-"""What is not covered: a folder put back to before a read that, as all reads, nobody heard of."""
+"""Not covered: a folder restored from before a read, which the server cannot know of."""
 
 
 @dataclass
@@ -59,7 +59,7 @@ class MirrorRun(ClientRun):
         return {"observe": self._observed, "transport": self.recorder}
 
     def _observed(self, sent: Sent) -> None:
-        """It is durable, and nobody has the message yet."""
+        """Called when the read is durable and the message is not yet returned."""
         if sent.mirror and self.crashes:
             self.crash()
 

@@ -1,12 +1,12 @@
-"""A message server in place of the socket that writes down every byte it is sent.
+"""A message server in place of the socket that records every byte it is sent.
 
-It answers as a server does (catalogue, last step seen, frames, 409 for a step that went back or changed), and judges
-while it listens, whatever the client believes of itself:
+It answers as a server does (catalogue, last step seen, frames, 409 for a step that went back or changed), and checks
+these rules, independently of the client:
 
     one byte string per step   a step never comes again with other bytes, and never after a later one
-    stored before sent         the bytes of a query stand in the journal's files when they arrive
+    stored before sent         the bytes of a query are in the journal's files when they arrive
     one length                 queries have one length, and are canonical
-    editions                   changes are asked for since an edition that was told, as whoever has it would
+    editions                   changes are asked for since an edition that the server has told
 
 What it saw of a request is a tuple of `SeenExchange`s: address, headers, body, and how much of the answer was read.
 """
@@ -161,7 +161,7 @@ class Recorder:
 
 
 def stored(journal: Path, body: bytes) -> bool:
-    """Whether these bytes stand in the journal's files."""
+    """Whether these bytes are in the journal's files."""
     files = (journal, journal.with_name(journal.name + "-wal"))
     return any(body in path.read_bytes() for path in files if path.exists())
 

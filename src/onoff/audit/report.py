@@ -80,7 +80,7 @@ def page(title: str, verdict: str, good: bool, parts: Iterable[Part]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Put a report, or a picture, where it was asked for."""
+    """Write a report, or a picture, to a file. Raises InvalidInput where that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

@@ -1,9 +1,9 @@
 """The statistical audit: many sessions with real randomness, tests of independence, and a trained attacker.
 
 It judges what cannot be enumerated: a whole installation, over HTTP. A trial is one session: the private requests X_B,
-and what the server saw at each step. The number of trials is fixed before; there is no stopping when it looks good.
+and what the server saw at each step. The number of trials is fixed in advance; there is no optional stopping.
 
-Looks. For every step t and every private time i <= t one G-test of independence between X_i and what was seen at t,
+Tests. For every step t and every private time i <= t one G-test of independence between X_i and what was seen at t,
 *within* each history of what was seen before, and where there are several private times one for all of them together:
 
     G = 2 * sum over histories, values, sightings of  count * ln(count / expected),
@@ -42,7 +42,7 @@ BETA = 1e-6
 FEWEST_SESSIONS = 100
 
 MakeRequest = Callable[[int, bool], Hashable]
-"""Makes one request and tells what the server saw of it."""
+"""Makes one request and returns what the server saw of it."""
 NewUser = Callable[[], AbstractContextManager[MakeRequest]]
 """A fresh user, from the first request on."""
 

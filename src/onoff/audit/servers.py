@@ -1,8 +1,8 @@
 """The shipped client with several servers under the exact audit: what each server sees, and what all see together.
 
-Every server is a recorder of its own and holds the same messages. The audit looks through the eyes of one of them:
-I(X_B ; bytes at server j of step t | bytes at server j before) must be zero. Through the eyes of all of them (`view`
-None, which is collusion) it is reported, not promised. Faults are those of `audit.client`; they happen at one server.
+Every server is a separate recorder and holds the same messages. The audit takes the view of one of them: I(X_B ; bytes
+at server j of step t | bytes at server j before) must be zero. For the view of all of them together (`view` None, which
+is collusion) it is reported, not promised. Faults are those of `audit.client`; they happen at one server.
 
 Beyond what `audit.client` judges, a request that leaves out a server is a breach.
 """
@@ -26,7 +26,7 @@ SERVER_URLS = tuple(f"http://server{place}.invalid" for place in range(16))
 
 @dataclass
 class SeveralServers(AuditedClient):
-    """The client of several servers. view: whose eyes; None: all together. faulty: where faults happen."""
+    """The client of several servers. view: which server's; None: all together. faulty: where faults happen."""
 
     servers: int = 2
     view: int | None = 0

@@ -54,7 +54,7 @@ class NaiveObserver:
             leak = plain_request_leak(self.chain, self.belief.present)
         chances = EVERYTHING if private else plain_chances(source, self.chain.n)
         seen, self.belief = self.belief.after(self.chain.transition if self._started else None, chances)
-        if seen == 0:  # the chain calls this request impossible, and yet it was made
+        if seen == 0:  # impossible under the chain, but it was made
             self.belief = Belief(chances)
         self._started, self._private = True, private
         self.total += leak

@@ -13,9 +13,9 @@ A log is JSON lines, one object per query as the server saw it, in order:
     note      where given and not null: why everything was asked
     time, and anything else, is passed over
 
-`mirror: true` says that since the step before something was read from the mirror, which asks nobody and leaves the
-session as after a query for everything. The gateway writes such lines, for one user. A server's log has no `private`,
-and the sessions of its users may take turns in it. From the chain and the scheme every line is recomputed:
+`mirror: true` says that since the step before something was read from the mirror, which causes no traffic and leaves
+the session as after a query for everything. The gateway writes such lines, for one user. A server's log has no
+`private`, and the sessions of its users may take turns in it. From the chain and the scheme every line is recomputed:
 
     canonical   sources ascend, none twice, all of them exist, at least one
     same        a step sent again shows the same set
@@ -26,14 +26,14 @@ and the sessions of its users may take turns in it. From the chain and the schem
     new session after the first one: all sources, since what was asked before may be lost
     a read      a server's log cannot say where a mirror was read: a query of it that does not follow from the one
                 before, but from everything, is taken to follow from such a read, and counted (`after_reads`)
-    one user    who knows the switch does not go back to a session that was left for another one
+    one user    a log with the switch has one user, who does not return to a session that was left for another one
     beginning   a log that starts within a session is taken at its word for its first line, a server's log for the
                 first line of every session
 
 Some tables cannot be rebuilt: a race keeps none, and a search that was ended by the clock, or nearly so, may have
 ended elsewhere where the log was made. A query drawn there is held to what every private query must satisfy: each
-source of the query before can lead into it. How many could not be held to more is counted (`without_table`), and
-nobody is accused for it. Which source was wanted is nowhere in a log, and nothing here asks for it.
+source of the query before can lead into it. How many of these there are is counted (`without_table`);
+they are no fault. Which source was wanted is nowhere in a log, and is not needed here.
 
 How often each query of a table was drawn is compared with the table's masses (a G-test over all sets, `fit`). A
 small value means that the user's requests do not follow the chain or that queries were drawn wrongly; it is
@@ -102,7 +102,7 @@ class LogAudit:
     """Queries for all sources where less would have done."""
     messages: int = 0
     after_reads: int = 0
-    """Queries that do not follow from the one before, but from a read of the mirror, which asks nobody."""
+    """Queries that do not follow from the one before, but from a read of the mirror."""
     without_table: int = 0
     """Queries drawn from what cannot be rebuilt here, so that only the least was checked."""
     faults: list[LogFault] = field(default_factory=list)
@@ -239,7 +239,7 @@ class _Judge:
         self.audit.queries += 1
         self.audit.messages += len(line.sources)
         self.audit.sessions += new
-        # after a faulty line nothing is taken for granted: what follows is judged as after everything
+        # after a faulty line the state is unknown: the next line is checked as after everything
         self.sessions[line.session] = _Standing(line.step, line.sources if reason is None else self._everything)
         self.present = line.session
 
@@ -279,7 +279,7 @@ class _Judge:
         return reason
 
     def _after_a_read(self, line: LogLine) -> bool:
-        """Whether the query is one of the table that follows a read of the mirror, of which nobody hears."""
+        """Whether the query is one of the table that follows a read of the mirror."""
         state = self._state(self._everything)
         return state.table is not None and line.sources in state.queries
 
@@ -347,7 +347,7 @@ class _State:
 
 
 def _comes_out_the_same(table: QueryTable, budget: float | None) -> bool:
-    """Whether the same table is found wherever it is built: the clock had no say in it."""
+    """Whether the same table is found on any machine: the search was not ended by the clock."""
     took = table.details.get("seconds")
     if took is None or budget is None:
         return True

@@ -5,9 +5,9 @@ context of a richer model), what the server saw, and the session's own state. Wo
 are one. A step takes every world to its successors: the model says which request comes next, `enumerate_branches` which
 choices the session makes for it.
 
-Probabilities are whole numbers over one denominator for all worlds of a step, so adding and comparing them is a matter
-of integers; the denominator of the next step is this one times that of the moves (the chain's units, mostly, because
-a draw from a table given what is wanted turns the probability of wanting it into the table's own integers).
+Probabilities are integers over one denominator for all worlds of a step, so adding and comparing them is exact; the
+denominator of the next step is this one times that of the moves (the chain's units, mostly, because a draw from a table
+given what is wanted turns the probability of wanting it into the table's own integers).
 
 What is driven need not be a session: anything with a state, `request` and `fork` will do, and what the server sees of
 a request may be any value (sets of sources, or all bytes on a socket). Time and space grow with the number of worlds.

@@ -1,4 +1,4 @@
-"""Who may see the counts: from loopback, or with a token; anyone only if the operator says so.
+"""Access to `/metrics`: from loopback, or with a token; from anywhere only if the operator allows it.
 
 The counts name no source, session or client, but anyone who polls them sees when a query came and how large it was.
 """
@@ -13,7 +13,7 @@ from onoff.server.peers import is_loopback
 from onoff.server.store import token_digest
 from onoff.wire import Problem
 
-# A proxy on this machine has a loopback address; these say that it speaks for somebody else.
+# Headers of a reverse proxy on this machine, whose loopback address is not that of the client.
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
 
 
@@ -38,6 +38,6 @@ class MetricsAccess:
 
 
 def bearer_digest(authorization: bytes) -> bytes:
-    """The digest of a bearer token; of nothing that could be one, if it is another kind of header."""
+    """The digest of a bearer token; for any other header a digest that matches no token."""
     scheme, _, token = authorization.decode("latin-1").partition(" ")
     return token_digest(token) if scheme.lower() == "bearer" else bytes(32)

@@ -1,4 +1,4 @@
-"""What an operator does to a store: open it, change its catalogue, make a publisher."""
+"""Administration of a store: open it, change its catalogue, add a publisher."""
 
 from __future__ import annotations
 
@@ -70,12 +70,12 @@ async def open_store(where: str, *, frame_size: int | None = None, limit: int = 
 def reframed(
     old: Catalogue, *, padding: Padding | None = None, frame_size: int | None = None, limit: int | None = None
 ) -> Catalogue:
-    """The same names, framed otherwise.
+    """The same names with other framing.
 
     Parameters
     ----------
     old
-        The catalogue as it is; what is not said stays as there.
+        The present catalogue; values that are not given are taken from it.
     padding
         `fixed`: all frames equally long. `none`: each message at its own length.
     frame_size
@@ -127,7 +127,7 @@ async def edit_catalogue(
     Returns
     -------
     Catalogue
-        What now holds.
+        The new catalogue.
 
     Raises
     ------

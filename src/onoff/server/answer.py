@@ -1,8 +1,8 @@
 """From the bytes of a query to the bytes of its answer.
 
 An answer is the asked frames of the shelf in order; it is a function of the query's set and of what was published, and
-of nothing else. In particular the reply to a step is the same whoever asks, and nothing is remembered of a query but
-the digest of its bytes for its session (to refuse a second, different query for the same step).
+of nothing else. In particular the reply does not depend on the client, and nothing is stored of a query but the
+digest of its bytes for its session (to refuse a second, different query for the same step).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Answerer:
         self._local = store.local
 
     def answer_now(self, body: bytes) -> Answer | Problem | None:
-        """The answer, or why there is none; None if it takes waiting: `answer`."""
+        """The answer, or the refusal; None where the store has to be waited for: use `answer`."""
         local, shelf = self._local, self.shelf
         try:
             if not shelf.refresh_sync(local) or local is None:
@@ -38,7 +38,7 @@ class Answerer:
             return unavailable(error)
 
     async def answer(self, body: bytes) -> Answer | Problem:
-        """The answer to the query in `body`, or why there is none."""
+        """The answer to the query in `body`, or the refusal."""
         shelf = self.shelf
         noted: list[tuple[bytes, int, bytes]] = []
 

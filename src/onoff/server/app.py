@@ -80,7 +80,7 @@ class MessageServer:
         self.sums = Sums(store, self.answerer.shelf)
         self.changes = ChangesBuilder(store, self.answerer.shelf, lambda: self.sums.longest)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
-        self._leader = leader  # who alone takes messages, if this server follows
+        self._leader = leader  # the leader, which alone accepts messages, if this server follows one
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
@@ -144,7 +144,7 @@ class MessageServer:
             await send_sum(send, outcome)
 
     def sum_now(self, body: bytes, reply: SumReply) -> bool:
-        """Have a sum query answered; False if the ordinary way must be gone, which gives the verdict."""
+        """Queue a sum query for the next pass; False where it needs the ordinary path."""
         if self._in_flight >= self._max_in_flight:
             return False
 
@@ -237,12 +237,12 @@ class MessageServer:
             self.metrics.add(Count.REFUSED)
 
     async def close(self) -> None:
-        """End what runs beside the requests."""
+        """Stop the background tasks."""
         await self.sums.close()
 
 
 def not_kept(error: StoreUnavailable) -> Problem:
-    """Why a message was not kept: there is no room for it, or the store does not answer."""
+    """The refusal of a publish: the store is full, or does not answer."""
     if isinstance(error, StoreFull):
         return Problem(507, "the store of messages is full", "tell the operator; then send it again")
     return unavailable(error)
@@ -279,7 +279,7 @@ async def _publish(store: Store, name: str, scope: Scope, receive: Receive) -> d
 
 
 async def authenticate(store: Store, authorization: bytes) -> Publisher:
-    """Whose token it is. Every publisher is compared, in constant time, whichever matches."""
+    """The publisher of a token. All publishers are compared, each in constant time."""
     digest = bearer_digest(authorization)
     found: Publisher | None = None
     for publisher in await store.publishers():

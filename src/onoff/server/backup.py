@@ -1,4 +1,4 @@
-"""Backups of a store: its catalogue and all its messages, as a reader gets them who has nothing yet.
+"""Backups of a store: its catalogue and all its messages, in the form in which a new reader gets them.
 
     file    gzip of: catalogue, as on the wire | line feed | changes since 0, as on the wire
 
@@ -31,7 +31,7 @@ READ_BYTES = 1024 * 1024
 
 
 async def write_backup(store: Store, path: Path) -> int:
-    """Write all messages of the store to `path`, whole or not at all; return how many.
+    """Write all messages of the store to `path`, atomically; return how many.
 
     Raises
     ------
@@ -54,7 +54,7 @@ async def write_backup(store: Store, path: Path) -> int:
 
 
 async def restore_backup(store: Store, path: Path) -> Catalogue:
-    """Put catalogue and messages of a backup in place of those in the store; return the catalogue.
+    """Replace catalogue and messages of the store by those of a backup; return the catalogue.
 
     Raises
     ------

@@ -1,10 +1,10 @@
 """Changes since an edition, made from the frames on the shelf: nothing is encoded or compressed twice.
 
 Each frame is compressed on its own, once, when it is first asked for. A deflate stream that was flushed in full can be
-followed by any other, so a compressed reply to any span is a gzip head, the ready pieces of the changed frames and a
-checksum; no two readers cost twice. Replies for the newest edition are kept by span until it changes.
+followed by any other, so a compressed reply to any span is a gzip head, the compressed pieces of the changed frames and
+a checksum: no frame is compressed twice. Replies for the newest edition are kept by span until it changes.
 
-A reply depends on the span and on what was published, and on nothing else: not on who asks, nor when.
+A reply depends on the span and on what was published, and on nothing else: not on the client, nor on the time.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class ChangesBuilder:
             await self._pack(self._changed_after(number))
 
     def reply_now(self, since: Since, *, gzip: bool) -> ChangesReply | None:
-        """The same, if it takes no waiting, little work, and is short enough to be handed over at once; else None."""
+        """The same where it needs no waiting and little work, and is short enough to be written at once; else None."""
         if not self._shelf.refresh_sync(self._store.local):
             return None
         edition = self._take_edition()
@@ -122,7 +122,7 @@ class ChangesBuilder:
         return edition
 
     def _knows(self, edition: Edition, since: Since) -> bool | None:
-        """Whether what the reader has is an edition of this life, as far as it tells; None: look it up first."""
+        """Whether the edition of the reader is known in this life; None: the store has to be asked."""
         if since.number == 0 or since.number > edition.number or since.life not in {None, edition.life}:
             return False
         if since.digest is None:
@@ -171,7 +171,7 @@ class ChangesBuilder:
 
     async def _pack(self, pieces: Sequence[_Piece]) -> None:
         """Compress in a thread what is not yet."""
-        async with self._packing:  # of many who ask at once, one does the work
+        async with self._packing:  # of several concurrent requests only one compresses
             await asyncio.to_thread(_compress, [piece for piece in pieces if not piece.packed])
 
     def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> ChangesReply:
@@ -196,7 +196,7 @@ class ChangesBuilder:
 
 
 def _deflate(data: bytes) -> bytes:
-    """`data` as a piece of a deflate stream that may stand before and after any other such piece."""
+    """`data` as a piece of a deflate stream that can be concatenated with other such pieces."""
     packing = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
     return packing.compress(data) + packing.flush(zlib.Z_FULL_FLUSH)
 

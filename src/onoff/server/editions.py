@@ -1,4 +1,4 @@
-"""What both stores agree on about editions: how many digests are kept, how change is counted, what a new life is."""
+"""Editions, for both stores: how many digests are kept, how the rate of change is counted, what a new life is."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOURS = 24  # over which change is averaged
 
 
 def new_life() -> bytes:
-    """A name for a history that no other history has."""
+    """The random id of a new history."""
     return secrets.token_bytes(LIFE_BYTES)
 
 

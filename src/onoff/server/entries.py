@@ -27,7 +27,7 @@ MAX_DEPTH = 128  # of elements in elements; feeds have less than ten, and XHTML 
 
 
 def check_depth(data: bytes) -> None:
-    """Refuse a feed whose elements are nested too deeply; what is not XML is left to the parser of feeds."""
+    """Raise BadFeed where elements are nested too deeply; what is not XML is left to the feed parser."""
     depth = 0
 
     def start(name: str, attributes: object) -> None:
@@ -109,7 +109,7 @@ def _web_link(link: str) -> str:
 
 
 def _time(entry: Any) -> int | None:
-    # Past feedparser's own look-up, which maps one to the other with a warning.
+    # Not by feedparser's own look-up, which maps one to the other with a warning.
     parsed = dict.get(entry, "published_parsed") or dict.get(entry, "updated_parsed")
     if parsed is None:
         return None

@@ -1,4 +1,4 @@
-"""One request and its reply: what is asked of a body before it is read, and how answers and refusals are sent.
+"""One request and its reply: checks before a body is read, and how answers and refusals are sent.
 
 Every refusal is problem+json with a hint, every reply is `Cache-Control: no-store`. A body has a stated length, no
 encoding, and a limited time to come; an answer goes out in pieces, no faster than it is read.
@@ -54,7 +54,7 @@ def refuse_if(problem: Problem | None) -> None:
 
 
 async def read_body(receive: Receive) -> bytes:
-    """The whole body; its length was stated and checked, and the parser holds the sender to it."""
+    """The whole body; its length was checked, and the parser enforces it."""
     parts = []
     try:
         async with asyncio.timeout(BODY_SECONDS):

@@ -1,4 +1,4 @@
-"""Lists of feeds, as an operator has them: OPML, or a line for each.
+"""Lists of feeds: OPML, or one feed a line.
 
 ADDRESS          called by the title that the feed gives itself
 NAME ADDRESS     called by that name
@@ -28,14 +28,14 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class ListedFeed:
-    """A feed as a list has it: its address, and its title as a name of a source, empty if the list gives none."""
+    """A feed in a list: its address, and its title as a name of a source, empty where the list has none."""
 
     title: str
     url: str
 
     @property
     def host(self) -> str:
-        """The name that is left where there is no title."""
+        """The name of a feed without a title: its host."""
         return name_of(urlsplit(self.url).hostname or "") or "feed"
 
 

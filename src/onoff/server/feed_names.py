@@ -1,11 +1,11 @@
-"""What the sources of a list of feeds are called: by their titles, and always the same.
+"""The names of sources that are feeds: their titles, and stable over time.
 
-The store keeps the name of each address. So a feed is called as it was whatever becomes of the list: its order, its
-titles, other feeds of the same title that come or go. A feed that is new gets its title, with a number if another feed
+The store keeps the name of each address. So a feed keeps its name when the list changes: its order, its titles, other
+feeds of the same title. A feed that is new gets its title, with a number if another feed
 has that name. Where the list has no title the feed is asked for its own, once; one that cannot be asked is called by
 its host.
 
-A name belongs to its feed while the catalogue has it: a feed whose name was taken out is named anew.
+A feed whose name was removed from the catalogue gets a new one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Reading feeds in processes of their own, with limits on time, memory and depth.
+"""Parsing feeds in separate processes, with limits on time, memory and depth.
 
-A feed is bytes of a stranger, and its parser may take minutes or gigabytes over some of them. So a reader process
-takes one feed at a time and gives the message that it makes, or why it makes none. It may use `CPU_SECONDS` of the
-processor for a feed, after which the system ends it, and `MEMORY_BYTES` in all; the next feed starts a new one. Server
-and readers of messages never wait for it.
+A feed is untrusted input, and its parser may take minutes or gigabytes for some. So a reader process takes one feed at
+a time and returns its message, or the reason why there is none. It may use `CPU_SECONDS` of the processor for a feed,
+after which the system ends it, and `MEMORY_BYTES` in all; the next feed starts a new one. Server and readers of
+messages never wait for it.
 
 Between the two, over pipes:
 
@@ -101,7 +101,7 @@ class _Process:
         self._child: subprocess.Popen[bytes] | None = None
 
     def exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
-        """Let the process read one feed, and wait for what it says."""
+        """Let the process read one feed, and wait for its reply."""
         child = self._child
         if child is None:
             limits = f"{CPU_SECONDS}, {MEMORY_BYTES}"
@@ -123,7 +123,7 @@ class _Process:
         raise BadFeed("reading it takes too much memory, or ends the reader")
 
     def stop(self) -> None:
-        """End the process, if there is one; a thread that waits for it goes on."""
+        """End the process, if there is one; a thread that waits for it gets an error."""
         if self._child is not None:
             self._child.kill()
             self._end(self._child)
@@ -162,12 +162,12 @@ def _read(child: subprocess.Popen[bytes], size: int) -> bytes:
 
 
 def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
-    """Read feeds until nobody asks any more; `cpu_seconds` are for each, `memory_bytes` for all of the process."""
+    """Read feeds until the pipe is closed; `cpu_seconds` for each feed, `memory_bytes` for the process."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the server, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the server, which ends this process
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever else prints must not stand between replies
+    os.dup2(2, 1)  # so that nothing else is printed between replies
     while len(head := sys.stdin.buffer.read(_ASKED.size)) == _ASKED.size:
         headers_length, length, room = _ASKED.unpack(head)
         headers = json.loads(sys.stdin.buffer.read(headers_length))

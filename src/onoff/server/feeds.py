@@ -1,10 +1,10 @@
 """Feeds as sources: each RSS or Atom feed is polled, and its newest entries become that source's message.
 
-Feeds are written by strangers. They are read in processes of their own (`feed_reader`), with limits; a feed that
-exceeds them is an error of that feed alone.
+Feeds are untrusted. They are parsed in separate processes (`feed_reader`), with limits; a feed that exceeds them is an
+error of that feed alone.
 
-Polling is polite and never fatal: conditional requests, and for a feed that fails a back-off that doubles up to six
-hours. What fails is logged by name.
+Requests are conditional; after a failure the pause doubles, up to six hours. Failures are logged with the name of the
+feed and never stop the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STORE_SECONDS = 1.0  # until a store that was away is asked again
 
 
 class Poller:
-    """One feed: what it said last, and when to ask again."""
+    """One feed: its last content, and when to poll it again."""
 
     def __init__(self, feed: Feed, store: Store, client: Any, reader: FeedReader, known: bytes | None) -> None:
         self.feed = feed
@@ -44,7 +44,7 @@ class Poller:
         self._conditions: dict[str, str] = {}
 
     async def poll(self) -> bool:
-        """Ask once; whether a new message was published."""
+        """Poll once. Returns whether a new message was published."""
         response = await fetch(self._client, self.feed.url, self._conditions)
         if response is None:
             return False
@@ -63,7 +63,7 @@ class Poller:
 
 
 class FirstRound:
-    """Says how far the first reading of all feeds is: every two seconds, and at its end."""
+    """Logs the progress of the first poll of all feeds: every two seconds, and at its end."""
 
     def __init__(self, feeds: int) -> None:
         self._feeds = feeds
@@ -83,7 +83,7 @@ class FirstRound:
 
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
-    """Poll all feeds for ever, each on its own clock.
+    """Poll all feeds until cancelled, each with its own interval.
 
     Parameters
     ----------
@@ -109,7 +109,7 @@ async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seco
 
 
 async def _published(store: Store) -> dict[str, bytes]:
-    """What each source says now, as soon as the store can be asked."""
+    """The present message of each source, once the store answers."""
     while True:
         try:
             latest = await store.latest(Stamp())

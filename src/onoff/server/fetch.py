@@ -1,9 +1,9 @@
-"""Fetching a feed: bounded in time and size, and never led from the open internet into the operator's own network.
+"""Fetching a feed: bounded in time and size, and never redirected from the internet into the operator's network.
 
 No compression is asked for or taken, so that a small answer stays small. The address that the operator wrote is
-fetched wherever it is. A **redirect** is written by somebody else: from a server on the open internet it may only
-lead on to an address there, else any site in the list could read what only this machine may reach. The address that
-was judged is the one that is connected to, whatever its name resolves to a moment later.
+fetched wherever it is. A **redirect** is untrusted: from a server on the open internet it may only lead
+to an address there, else any site in the list could read what only this machine can reach. The connection goes to the
+address that was checked, even if its name resolves to another one a moment later.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_REDIRECTS = 5
 
 
 class BadFeed(Exception):
-    """A feed that cannot be had or read now."""
+    """A feed that cannot be fetched or read now."""
 
 
 async def fetch(client: Any, url: str, conditions: Mapping[str, str]) -> tuple[bytes, dict[str, str]] | None:
@@ -39,7 +39,7 @@ async def fetch(client: Any, url: str, conditions: Mapping[str, str]) -> tuple[b
     Raises
     ------
     BadFeed
-        If nobody answers in time, or not with a feed of a bearable size.
+        If there is no answer in time, or it is too long.
     """
     import httpx2
 
@@ -71,7 +71,7 @@ def is_open(address: str) -> bool:
 
 
 def _is_outside(response: Any) -> bool:
-    """Whether it came from the open internet, or from one that has gone before it could be asked."""
+    """Whether the peer is on the open internet; True where it disconnected before that could be told."""
     try:
         peer = response.extensions["network_stream"].get_extra_info("server_addr")
     except OSError:
@@ -88,7 +88,7 @@ async def _pin(url: str, headers: dict[str, str]) -> tuple[str, dict[str, Any]]:
     if not all(map(is_open, addresses)):
         raise BadFeed("it leads from the open internet to an address that is not")
     address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
-    # A line made for one name must not serve another at the same address.
+    # A connection made for one name must not be reused for another at the same address.
     named = {**headers, "host": parts.netloc.rpartition("@")[2], "connection": "close"}
     pinned = parts._replace(netloc=f"{address}:{port}").geturl()
     return pinned, {"headers": named, "extensions": {"sni_hostname": host}}

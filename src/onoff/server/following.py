@@ -1,9 +1,9 @@
 """Following a leader: a server that holds the same editions as another, under the same numbers and digests.
 
 Every `FOLLOW_SECONDS` the leader is asked for what changed since the edition that the store has, and all of it is put
-into the store in one transaction. Kills and restarts on either side cost nothing but time.
+into the store in one transaction. It survives kills and restarts on either side.
 
-A leader is not trusted to keep its word. Its history must go on from what it gave before:
+The leader is not trusted: its history must continue what it gave before:
 
 - an edition that it gave is known to it, unless it is older than the digests that servers keep;
 - as many editions passed as the versions of the changed sources went up;
@@ -11,7 +11,7 @@ A leader is not trusted to keep its word. Its history must go on from what it ga
   these publishes, and with one change there is only one.
 
 If not, the follower stops following for good, says so in its log and counts, and goes on serving what it has. A new
-life (the leader was restored, or its catalogue changed) is another history: it is taken over whole, and said.
+life (the leader was restored, or its catalogue changed) is another history: it is taken over completely, and logged.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ FOLLOWING_PIECE_BYTES = 1024 * 1024
 
 
 class BrokenHistory(Exception):
-    """The leader's history does not go on from what it gave before."""
+    """The leader's history does not continue what it gave before."""
 
 
 def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions: Mapping[str, int]) -> None:
-    """Refuse a step that does not go on from the edition `have`, whose versions are `versions`.
+    """Raise BrokenHistory for a step that does not continue the edition `have`, whose versions are `versions`.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ class Follower:
                     if not failures:
                         log.warning("cannot follow %s for now: %s", self._leader, error)
                     if isinstance(error, StoreUnavailable):
-                        self._have = None  # read it anew: nobody knows what was kept
+                        self._have = None  # read it again: what was written is unknown
                     await asyncio.sleep(FOLLOW_RETRY_SECONDS[min(failures, len(FOLLOW_RETRY_SECONDS) - 1)])
                     failures += 1
                 except BrokenHistory as error:
@@ -227,7 +227,7 @@ class _OtherCatalogue(Exception):
 
 
 def check_address(leader: str) -> None:
-    """Refuse what cannot be the address of a leader."""
+    """Raise InvalidInput for what cannot be the address of a leader."""
     try:
         parts = urlsplit(leader)
         good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not (parts.query or parts.fragment)
@@ -239,7 +239,7 @@ def check_address(leader: str) -> None:
 
 
 async def check_may_follow(store: Store, leader: str) -> None:
-    """Refuse to follow with a store that has messages of its own: they would be lost."""
+    """Raise InvalidInput for a store that has its own messages: following would replace them."""
     if await store.leader() is None and (await store.latest(Stamp())).messages:
         raise InvalidInput(
             "the store has messages of its own, which following would replace",

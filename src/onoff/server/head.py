@@ -57,7 +57,7 @@ _QUERY_HEADERS = {b"host", b"accept", b"accept-encoding", b"content-type", b"use
 
 
 class Plain(Enum):
-    """What needs no parser, because it comes under no other headers than a client sends."""
+    """A plain request: it has only the headers that our client sends, and needs no parser."""
 
     QUERY = "query"
     SUM = "sum query"
@@ -78,7 +78,7 @@ def read_head(head: bytes) -> Head | Problem:
 
 
 class ChangesRequest(NamedTuple):
-    """A request for changes under no other headers than a client sends: it needs no parser."""
+    """A request for changes with only the headers that our client sends: it needs no parser."""
 
     since: Since
     gzip: bool
@@ -86,7 +86,7 @@ class ChangesRequest(NamedTuple):
 
 @lru_cache(maxsize=256)
 def read_changes_request(data: bytes) -> ChangesRequest | None:
-    """The request that `data` is, all of it; None if it is not that, and the ordinary way must judge."""
+    """The request for changes in `data`; None if it is anything else, which takes the ordinary path."""
     if not CHANGES_BEGINNING.match(data) or data.find(b"\r\n\r\n") != len(data) - 4:
         return None
     head = _read(data)
@@ -115,7 +115,7 @@ def takes_gzip(headers: dict[bytes, bytes]) -> bool:
 
 
 def not_a_head(beginning: bytes | bytearray, seen: int) -> Problem | None:
-    """Why nothing that begins so can become a head. The first `seen` bytes were judged before."""
+    """Why these bytes cannot begin a valid head, or None. The first `seen` bytes were checked before."""
     if not _BEGINNING.match(beginning[:17]) or _BARE_LF.search(beginning, max(0, seen - 1)):
         return malformed()
     return head_too_long() if len(beginning) > MAX_HEAD else None

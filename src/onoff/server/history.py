@@ -28,7 +28,7 @@ class _Past:
     """An edition that is not the newest any more."""
 
     number: int
-    digest: bytes | None  # None: nobody has told us yet
+    digest: bytes | None  # None: not known yet
     width: int
     frames: dict[int, bytes]  # that the next known edition has not
     until: float  # when it was superseded
@@ -141,7 +141,7 @@ class History:
         self.width = max(self._lengths, default=0)
 
     def _forget(self) -> None:
-        """Let go what nobody may count on any more."""
+        """Drop the editions that need not be held any more."""
         now = self._clock()
         while len(self._past) > MIN_EDITIONS and (now - self._past[0].until > RATE_SECONDS or self._bytes > MAX_BYTES):
             self._bytes -= self._past.popleft().size

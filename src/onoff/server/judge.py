@@ -1,4 +1,4 @@
-"""The verdict on a query, given what is on the shelf: one synchronous function for every way a query comes.
+"""The verdict on a query, given what is on the shelf: one synchronous function for all paths.
 
 Order of judgement: form of the head, epoch, form of the bitmap, step. What is refused before its step is looked at
 leaves no trace in the store.
@@ -31,7 +31,7 @@ def judge(body: bytes, shelf: Shelf, admit: Admit) -> Answer | Problem:
     shelf
         What is answered from, up to date.
     admit
-        Asked for the step of a query in its one form, and of no other.
+        Admits a step or returns a conflict; called only for well-formed queries.
     """
     try:
         epoch, session, step = wire.decode_query_head(body)

@@ -63,7 +63,7 @@ class Metrics:
             self._map = mmap.mmap(-1, size)
         else:
             if os.fstat(file).st_size < size:
-                os.posix_fallocate(file, 0, size)  # not a hole, which a full disk could not fill
+                os.posix_fallocate(file, 0, size)  # allocated now: a sparse file could fail later on a full disk
             self._map = mmap.mmap(file, size)
         self._cells = memoryview(self._map).cast("Q")
         self._base = worker * self._width
@@ -73,7 +73,7 @@ class Metrics:
         self._cells[self._base + count] += amount
 
     def add_answer(self, frames: int) -> None:
-        """Add an answer of so many frames; every query comes by here."""
+        """Count an answer of `frames` frames; called for every query."""
         self._cells[self._base + _ANSWERED] += 1
         self._cells[self._base + _FRAMES] += frames
 

@@ -1,4 +1,4 @@
-"""The description that `/openapi.json` serves, as a plain document. Tests send generated requests to hold it to it."""
+"""The OpenAPI document of `/openapi.json`. Tests compare the server with it by generated requests."""
 
 from __future__ import annotations
 

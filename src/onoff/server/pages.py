@@ -103,7 +103,7 @@ class Pages:
         return Page(json.dumps(fields, separators=(",", ":")).encode())
 
     async def counts(self, scope: Scope, receive: Receive) -> Page:
-        """Counts in Prometheus' text form, for the operator: times and sizes of queries are nobody else's business."""
+        """Counts in Prometheus' text form, for the operator only: they show times and sizes of queries."""
         problem = self._access.refusal(scope["client"], request_headers(scope))
         if problem is not None:
             raise Refused(problem)

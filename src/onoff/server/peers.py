@@ -1,4 +1,4 @@
-"""Who is connected: how many connections are open, in all and from each address.
+"""The number of open connections, in all and from each address.
 
 One peer must not lock the others out, so an address may hold a part of the connections only. An IPv6 address counts by
 its /64, which is what one customer of a network has. Behind a reverse proxy all peers have the proxy's address: give

@@ -1,4 +1,4 @@
-"""The connection: uvicorn's HTTP protocol behind a strict reader of heads, with limits it lacks and a short way.
+"""The connection: uvicorn's HTTP protocol behind a strict parser of heads, with more limits and a fast path.
 
 **One request at a time.** What comes is cut into requests by `head`: a head that passed its rules, then as many bytes
 as it says. The parser of uvicorn is given whole heads and the bytes of their bodies, nothing else; the next request is
@@ -9,10 +9,10 @@ fixed number of times however they are cut into segments, and reading pauses whi
 connections, and only so many from one address (else 503); a reader takes a piece of an answer every 30 s, or is cut
 off.
 
-**Short way.** Nearly all requests are queries under the few heads that clients send. Such a query is answered on the
-spot, without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy. A sum
-query is put among those that wait for the next pass, and answered from there. Whatever is not exactly so, or cannot be
-answered without waiting for the store, takes the ordinary way and meets the same judge.
+**Fast path.** Nearly all requests are queries with the few heads that clients send. Such a query is answered at once,
+without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy. A sum query
+is put among those that wait for the next pass, and answered from there. Anything else, or what cannot be answered
+without waiting for the store, takes the ordinary path, with the same `judge`.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class QueryProtocol(HttpToolsProtocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def _take_input(self) -> None:
-        """Hand on what has come, as far as it can be."""
+        """Process the input as far as possible."""
         while self._input and not self.transport.is_closing():
             if self._query_head:
                 if not self._take_query():
@@ -279,7 +279,7 @@ class QueryProtocol(HttpToolsProtocol):
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
         elif self.transport.get_write_buffer_size():
-            self._cut_off()  # nobody reads the last answer; a close would wait for it
+            self._cut_off()  # the last answer is not being read; a close would wait for it
         else:
             super().timeout_keep_alive_handler()
 
@@ -316,7 +316,7 @@ class QueryProtocol(HttpToolsProtocol):
             self._last_answer = self.loop.time()  # until now it was being read
 
     def _watch_reader(self, unread: int) -> None:
-        """In each span of time a piece of what is unread must go. Nothing is added while it is watched."""
+        """Check that the peer has read something since the last check. Nothing is written meanwhile."""
         self._unread = self.loop.call_later(PIECE_SECONDS, self._look_at_reader, unread - PIECE_BYTES)
 
     def _look_at_reader(self, allowed: int) -> None:

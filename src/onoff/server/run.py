@@ -1,8 +1,8 @@
 """Starting and stopping a server: one process, several workers, or a thread of this process.
 
-Several workers share one store; each has its own event loop, and its own listening socket on the one port, over which
-the kernel spreads what comes, bursts too. The first process waits for them, starts again any that dies, and takes them
-along when it ends: a worker whose parent is gone stops by itself.
+Several workers share one store; each has its own event loop, and its own listening socket on the same port, over which
+the kernel distributes connections. The parent process restarts workers that die, and stops them when it ends: a worker
+whose parent is gone stops too.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def prepare(
     frame_size: int | None = None,
     limit: int | None = None,
 ) -> Catalogue:
-    """Make sure that the store is there and its catalogue has these names; return the catalogue.
+    """Create the store if needed, add these names to its catalogue, and return the catalogue.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ async def serve(
     first: bool = True,
     ready: Callable[[uvicorn.Server], None] = lambda server: None,
 ) -> None:
-    """Serve until told to stop. The first worker also polls the feeds, or follows the leader.
+    """Serve until shutdown. The first worker also polls the feeds, or follows the leader.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ async def _announce(server: uvicorn.Server, ready: Callable[[uvicorn.Server], No
 
 
 def serve_here(settings: Settings, sock: socket.socket) -> None:
-    """Serve in this process until a signal comes."""
+    """Serve in this process until SIGINT or SIGTERM."""
     if settings.workers > 1:
         _supervise(settings, sock)
     else:
@@ -244,14 +244,14 @@ def _run(work: Coroutine[Any, Any, None]) -> None:
     with contextlib.closing(work):  # Ctrl-C may come before it starts, which is no reason for a warning
         import uvloop
 
-        # The thread that waits for the disk must not wait five milliseconds more to say that it is done.
+        # So that the thread that waits for the disk gets the interpreter at once, not after five milliseconds.
         sys.setswitchinterval(SWITCH_SECONDS)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(work)
 
 
 def notify_ready() -> None:
-    """Tell systemd, if it is there, that the service is up."""
+    """Notify systemd, if it started us, that the service is up."""
     where = os.environ.get("NOTIFY_SOCKET")
     if where:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
@@ -266,7 +266,10 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
     stopping = threading.Event()
     with tempfile.NamedTemporaryFile(prefix="onoff-metrics-") as counts, contextlib.ExitStack() as stack:
         others = [listening.listen_beside(first, backlog=BACKLOG) for _ in range(settings.workers - 1)]
-        socks = [first, *map(stack.enter_context, others)]  # open here too: nobody is lost while a worker is replaced
+        socks = [
+            first,
+            *map(stack.enter_context, others),
+        ]  # open here too: none is lost while a worker restarts
 
         def start(number: int) -> BaseProcess:
             args = (settings, socks[number], counts.name, number)

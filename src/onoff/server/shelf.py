@@ -19,7 +19,7 @@ class Shelf:
         self.frames: list[bytes] = []
         self.changed: list[int] = []  # the edition of each source's latest message; 0 if it has none
         self.edition: Edition | None = None
-        self.watcher: Callable[[Latest], None] | None = None  # is told of everything that is taken
+        self.watcher: Callable[[Latest], None] | None = None  # called with everything that is taken
         self._refreshing = asyncio.Lock()
 
     async def refresh(self, store: Store, wanted: Stamp | None = None) -> None:
@@ -46,7 +46,7 @@ class Shelf:
         return True
 
     def take(self, latest: Latest) -> None:
-        """Put in what changed since our stamp: all of it if the catalogue did."""
+        """Take in what changed since the stamp of the shelf; everything where the catalogue changed."""
         if latest.whole:
             self.catalogue, self.epoch = latest.catalogue, latest.catalogue.epoch
             self.frames = [

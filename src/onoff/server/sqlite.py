@@ -48,7 +48,7 @@ from onoff.wire import (
 
 _T = TypeVar("_T")
 
-ROOM_MESSAGES = 2  # of the longest length: less room than for so many is a full disk
+ROOM_MESSAGES = 2  # of the longest length: the disk counts as full without room for these
 
 # One statement: all that it reads is of the same moment.
 _CHANGED = """
@@ -155,7 +155,7 @@ class SQLiteStore:
         return self._latest(after)
 
     def _latest(self, after: Stamp) -> Latest:
-        """Read even if the generation is the same: stamp and messages are of the same moment."""
+        """Read even if the generation is the same: stamp and messages are consistent."""
         generation = self._steps.generation  # before the rows: what is changed in between is read again
         rows = self._read(_CHANGED, after.life, after.changes)
         meta = {row[1]: row[2] for row in rows if row[0] is None}

@@ -1,4 +1,4 @@
-"""Writing to one SQLite file: each piece of work is durable when it returns, and what waits is committed together.
+"""Group commit to one SQLite file: each write is durable when it returns, and waiting writes are committed together.
 
 Waiting for the disk, the one slow part of a commit, is left to a thread. What comes meanwhile goes into the next
 commit, and while many queries are asked a commit waits some milliseconds for more.
@@ -107,7 +107,7 @@ class GroupCommit:
         return outcomes
 
     def _commit_loop(self) -> None:
-        """The thread that waits for the disk. It takes the interpreter as seldom as it can: queries need it."""
+        """The thread that waits for the disk. It holds the GIL as little as possible: queries need it."""
         while (committed := self._commits.get()) is not None:
             outcome: Exception | None = None
             try:

@@ -7,16 +7,16 @@ each of eight slots of 64 bytes:
     session 16 | step 8 | sha256 32 | last seen 8 (milliseconds; 0 is empty)
 
 A session lives in the bucket its first bytes name. A new session in a full bucket takes the slot that was seen
-longest ago, so memory is bounded whatever is sent; a forgotten session starts afresh. The content outlives the
-processes, not a power cut: it is there to notice a client that was rolled back or copied.
+longest ago, so memory is bounded; a forgotten session starts afresh. The content survives the processes, not a
+power failure: it serves to detect a client that was rolled back or copied.
 
-All processes agree because none touches a bucket without two locks, of which the first decides on the second:
+Processes are synchronized by two locks, of which the first decides whether the second is needed:
 
 - of the whole file (flock): shared, for life; or exclusive, until the end of this iteration of the event loop;
-- of the bucket (a record lock): taken by those who share the file. Who has it exclusively needs no other.
+- of the bucket (a record lock): taken by processes that share the file, not by one that holds it exclusively.
 
-So a lone process takes one lock for each iteration, not for each query. Another one that comes sets a byte, the
-**request to share**, which is read before the file is locked again; from then on both share.
+So a single process takes one lock for each iteration, not for each query. A second process sets a byte, the **request
+to share**, which is read before the file is locked again; from then on both share.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class StepTable:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
         try:
-            # Every page has its place on disk from now on: a write into a hole of a full disk would end the process.
+            # Allocated now: a write to an unallocated page on a full disk would end the process (SIGBUS).
             os.posix_fallocate(self._file, 0, size)
             self._map = mmap.mmap(self._file, size)
         except OSError:
@@ -123,7 +123,7 @@ class StepTable:
     # Locks.
 
     def _locked(self, session: bytes, work: Callable[[], LastStep | None]) -> LastStep | None:
-        """The outcome of `work`, done while the session's bucket is ours."""
+        """The result of `work`, done while the session's bucket is locked."""
         if not self._sharing:
             if self._alone or self._lock_for_iteration():
                 return work()
@@ -136,7 +136,7 @@ class StepTable:
             fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
 
     def _lock_for_iteration(self) -> bool:
-        """Whether the file is now ours alone, until the end of this iteration."""
+        """Whether this process now holds the file exclusively, until the end of this iteration."""
         if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not self._try_lock(fcntl.LOCK_EX):
             return False
         self._alone = True

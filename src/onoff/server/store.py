@@ -27,7 +27,7 @@ from typing import NamedTuple, Protocol
 from onoff.errors import InvalidInput
 from onoff.wire import FRAME_OVERHEAD, MAX_ANSWER, Catalogue, Edition, WireMessage
 
-PROBE_SECONDS = 1.0  # for which a trial write that went well is taken to hold
+PROBE_SECONDS = 1.0  # seconds for which a successful trial write is taken to hold
 
 
 class Stamp(NamedTuple):
@@ -97,7 +97,7 @@ class Readiness:
 
 
 class Probing:
-    """Tells whether a store is ready by a probe; an outcome without fault is believed for PROBE_SECONDS."""
+    """Checks by a probe whether a store is ready; a good result is cached for PROBE_SECONDS."""
 
     def __init__(self, probe: Callable[[], Awaitable[Readiness]]) -> None:
         self._probe = probe
@@ -128,7 +128,7 @@ class Adoption:
 
 
 class LocalStore(Protocol):
-    """A store on this machine: it answers without waiting, and just as it would when awaited."""
+    """A store on this machine, with synchronous forms of some methods."""
 
     def changed_since(self, after: Stamp) -> Latest | None:
         """What changed after the stamp; None if nothing did."""
@@ -186,7 +186,7 @@ class Store(Protocol):
         ...
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        """The verdict on a step: it must be later than the last of its session, or have the very same bytes.
+        """The verdict on a step: it must be later than the last of its session, or have the same bytes.
 
         Parameters
         ----------
@@ -227,11 +227,11 @@ class Store(Protocol):
         ...
 
     async def restore(self, catalogue: Catalogue, messages: Mapping[str, WireMessage]) -> None:
-        """Put these in place of all there is, versions included, and begin a new life."""
+        """Replace all content, versions included, and begin a new life."""
         ...
 
     async def leader(self) -> str | None:
-        """The address of the server that this store is a copy of; None if it is nobody's."""
+        """The address of the server that this store is a copy of; None if it is no copy."""
         ...
 
     async def adopt(self, step: Adoption, *, expected: Edition) -> bool:
@@ -242,7 +242,7 @@ class Store(Protocol):
 
 
 def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
-    """Refuse a catalogue whose limit, or answer with all sources, is too small for messages that it keeps."""
+    """Raise InvalidInput for a catalogue whose limits are too small for the messages that it keeps."""
     total = sum(FRAME_OVERHEAD + sizes.get(name, 0) for name in catalogue.names)
     if total > MAX_ANSWER:
         raise InvalidInput(
@@ -258,5 +258,5 @@ def check_fits(catalogue: Catalogue, sizes: Mapping[str, int]) -> None:
 
 
 def token_digest(token: str) -> bytes:
-    """What is kept of a token. It has 256 random bits, so a plain hash hides it."""
+    """The digest of a token that is stored. A token has 256 random bits, so a plain hash is enough."""
     return hashlib.sha256(token.encode()).digest()

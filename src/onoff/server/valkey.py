@@ -16,12 +16,12 @@ All keys begin with `{onoff}`, so that a cluster keeps them together:
     {onoff}:steps                hash, bucket -> slots as in `steps`: the last step of up to 262144 sessions
 
 Each method is one script, so versions, editions and steps are atomic over all servers; `valkey_publishing` says how
-messages are published. A new session in a full bucket takes the slot that was seen longest ago, so strangers cannot
-fill the store; a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself
+messages are published. A new session in a full bucket takes the slot that was seen longest ago, so clients cannot fill
+the store; a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself
 is set to write its log; `promise()` asks it and says so.
 
-A store that was restarted, or replaced by its replica, may have lost its last moments and count them again. So
-every connection asks for the id of the store's run, and copies of another run are read anew, whole.
+A store that was restarted, or replaced by its replica, may have lost its last writes and use their numbers again. So
+every connection asks for the run id of the store, and after another run everything is read again.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ class ValkeyStore:
         self._run = next((line for line in info.splitlines() if line.startswith(b"run_id:")), b"")
 
     async def _ask(self, work: Awaitable[Any]) -> Any:
-        """The outcome of `work`, with the store's failures as ours."""
+        """The result of `work`; errors of the store become StoreUnavailable or StoreFull."""
         try:
             return await work
         except OutOfMemoryError as error:

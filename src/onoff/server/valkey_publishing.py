@@ -1,4 +1,4 @@
-"""PublishQueue: publishes to a shared store, put together and accepted against the edition that they follow.
+"""PublishQueue: publishes to a shared store, in batches, each conditional on the edition that it follows.
 
 The next digest is computed here from the edition that was looked at; the script accepts it only if that is still the
 newest one, else the batch is computed again. Publishes that come meanwhile wait and go together.

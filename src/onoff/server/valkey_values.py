@@ -1,4 +1,4 @@
-"""How messages and numbers stand in Valkey, and how they are read back without trusting them."""
+"""The encoding of messages and numbers in Valkey, and how they are read back and checked."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEAD = struct.Struct(">QB")
 
 
 def readable(read: Callable[[], _T]) -> _T:
-    """What `read` gives; values that are not as we write them are the store's failure, not the asker's."""
+    """The result of `read`; malformed values raise StoreUnavailable."""
     try:
         return read()
     except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
