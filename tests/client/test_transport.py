@@ -127,9 +127,12 @@ def test_an_answer_that_is_just_short_enough_is_read():
 def test_silence_ends_at_the_deadline(scheme):
     over = threading.Event()
     with serving(lambda connection: over.wait(PATIENCE)) as port:
-        failure = Http(f"{scheme}://127.0.0.1:{port}", timeout=0.2).exchange(ASK)
+        while True:
+            failure = Http(f"{scheme}://127.0.0.1:{port}", timeout=0.2).exchange(ASK)
+            assert failure == Failure("no whole answer within 0.2 s", left=failure.left)
+            if failure.left == (scheme == "http"):
+                break  # on a machine so busy that connecting takes as long, once more
         over.set()
-    assert failure == Failure("no whole answer within 0.2 s", left=scheme == "http")
 
 
 def test_no_time_at_all_is_too_little():

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.raw import Line, catalogue, query, query_request
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.server import running
@@ -45,7 +46,7 @@ class Proxied(Line):
     def __init__(self, path: Path) -> None:
         self.host = "h"
         self.socket = socket.socket(socket.AF_UNIX)
-        self.socket.settimeout(20)
+        self.socket.settimeout(PATIENCE)
         self.buffer = b""
         try:
             self.socket.connect(str(path))

@@ -7,6 +7,7 @@ import threading
 from itertools import count
 
 import pytest
+from tests.support.waiting import PATIENCE, until
 
 from onoff.errors import StoreUnavailable
 from onoff.server.steps import StepTable
@@ -105,7 +106,8 @@ class Turns:
 
 
 @pytest.fixture
-def pair(tmp_path):
+def pair(tmp_path, monkeypatch):
+    monkeypatch.setattr("onoff.server.steps.SHARE_SECONDS", PATIENCE)
     pair = Turns(tmp_path / "steps"), Turns(tmp_path / "steps")
     yield pair
     for turns in pair:
@@ -151,10 +153,7 @@ def test_whoever_is_busy_sees_the_request_to_share(pair):
     first, second = pair
     first.admit(b"a", 0, b"x")
     waiting, verdicts = admit_elsewhere(second, b"a", 0, b"y")
-    for _ in range(1000):
-        if first.table._map[8]:  # the request to share
-            break
-        waiting.join(0.001)
+    until(lambda: first.table._map[8])  # the request to share
     first.end()
     first.admit(b"a", 1, b"x")
     assert first.at_end == []  # it shares now

@@ -317,6 +317,12 @@ def gate(monkeypatch):
 
 @pytest.fixture
 def local(tmp_path):
+    with running(NAMES, store=tmp_path / "m.db") as server:
+        yield server
+
+
+@pytest.fixture
+def narrow(tmp_path):
     with running(NAMES, store=tmp_path / "m.db", max_in_flight=3) as server:
         yield server
 
@@ -395,9 +401,9 @@ def test_what_follows_a_waiting_sum_is_answered_after_it(local, gate):
     assert dict(replies[0].headers)["content-type"] == wire.SUM_TYPE
 
 
-def test_waiting_sums_count_as_requests_in_work_also_if_their_readers_leave(local, gate, monkeypatch):
+def test_waiting_sums_count_as_requests_in_work_also_if_their_readers_leave(narrow, gate, monkeypatch):
     """Three may be in work. The fourth is shed; when the three are done, whoever asked, there is room again."""
-    known, edition = catalogue(local.url), newest(local.url)
+    known, edition = catalogue(narrow.url), newest(narrow.url)
     _, (_, body) = queries_for(known, edition, 3, 2)
     begun = threading.Semaphore(0)
     sum_now = MessageServer.sum_now
@@ -410,11 +416,11 @@ def test_waiting_sums_count_as_requests_in_work_also_if_their_readers_leave(loca
     monkeypatch.setattr(MessageServer, "sum_now", noted)
 
     def status():
-        with Line(local.url) as line:
+        with Line(narrow.url) as line:
             return post(line, body).status
 
     for _ in range(2):
-        lines = [Line(local.url) for _ in range(3)]
+        lines = [Line(narrow.url) for _ in range(3)]
         for line in lines:
             line.send(sum_request(body))
             assert begun.acquire(timeout=PATIENCE)

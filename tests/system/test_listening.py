@@ -26,7 +26,7 @@ def test_a_port_in_use_is_told():
 def test_sockets_beside_one_another_share_the_connections():
     with listen("127.0.0.1", 0, backlog=64, shared=True) as first, listen_beside(first, backlog=64) as second:
         assert first.getsockname() == second.getsockname()
-        made = [socket.create_connection(first.getsockname(), timeout=10) for _ in range(60)]
+        made = [socket.create_connection(first.getsockname(), timeout=PATIENCE) for _ in range(60)]
         first.setblocking(False)
         second.setblocking(False)
         counts = [accept_all(first), accept_all(second)]

@@ -158,7 +158,9 @@ def everything_running(
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="onoff-demo-")))
+        # A gateway that takes long to stop is not waited for: it may still close files in there.
+        made = tempfile.TemporaryDirectory(prefix="onoff-demo-", ignore_cleanup_errors=True)
+        folder = Path(stack.enter_context(made))
         first = {name: edition(name, 1) for name in chain.names}
         leader = stack.enter_context(running_server(first, store=folder / "messages.db"))
         urls = [leader.url]
@@ -258,13 +260,13 @@ class Reader:
 
 
 def _keep_serving(address: Address, *, browser: bool) -> None:
+    stopping = threading.Event()
+    for signum in (signal.SIGTERM, signal.SIGINT):  # before anybody is told of Ctrl-C
+        signal.signal(signum, lambda *_: stopping.set())
     print(f"\nopen   {address.page}\nfeeds  {address.apps}/feeds/NAME\nCtrl-C ends it.", file=sys.stderr, flush=True)
     seen = sys.platform in {"win32", "darwin"} or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if browser and seen:
         webbrowser.open(address.page)
-    stopping = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(signum, lambda *_: stopping.set())
     stopping.wait()
 
 
