@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,7 +105,13 @@ def standard_error(estimates: Floats) -> Floats:
     return np.asarray(estimates.std(axis=0, ddof=1) / math.sqrt(len(estimates)))
 
 
-def sampled_runs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> Floats:
+def sampled_runs(
+    states: States,
+    switching: Switching,
+    descents: int,
+    rng: np.random.Generator,
+    progress: Callable[[str], None] | None = None,
+) -> Floats:
     """Independent, unbiased estimates of the costs, shape (runs, steps): their spread tells their error.
 
     Each run shares its descents out systematically: what can follow is lined up by size, each with the expected
@@ -121,6 +128,8 @@ def sampled_runs(states: States, switching: Switching, descents: int, rng: np.ra
         How many.
     rng
         Chooses them.
+    progress
+        Called with a line after each run.
     """
     count = max(2, min(RUNS, descents // 2))
     runs = np.zeros((count, switching.steps))
@@ -129,6 +138,8 @@ def sampled_runs(states: States, switching: Switching, descents: int, rng: np.ra
         for t in range(switching.steps):
             runs[run, t], following = _one_step(states, switching, t, law, rng)
             law = _shared_out(following, rng)
+        if progress is not None:
+            progress(f"run {run + 1} of {count}, {len(states)} states")
     return runs
 
 

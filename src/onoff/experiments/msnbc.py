@@ -7,7 +7,7 @@ the last paragraph, where the requests are the real ones of users with enough of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,14 @@ COMPARED_SCHEMES = {
 """The paper's scheme with its filter, its tables with our memory, and ours."""
 
 
-def section(data: Path, descents: int, paper_descents: int, hours: int, users: int) -> Section:
+def section(
+    data: Path,
+    descents: int,
+    paper_descents: int,
+    hours: int,
+    users: int,
+    progress: Callable[[str], None] | None = None,
+) -> Section:
     """Everything the page says about MSNBC.
 
     Parameters
@@ -54,11 +61,13 @@ def section(data: Path, descents: int, paper_descents: int, hours: int, users: i
         Hours of switching that are simulated.
     users
         Readers whose real requests are sent.
+    progress
+        Called with a line now and then.
     """
     learnt = learn(Trace(data))
     chain = MarkovChain(learnt.chain.transition, learnt.chain.names, learnt.chain.stationary())
     parts = ["## MSNBC: readers of a news site\n", _learnt(learnt), _first(chain)]
-    ten, ten_figure = _ten_steps(chain, descents, paper_descents)
+    ten, ten_figure = _ten_steps(chain, descents, paper_descents, progress)
     day, day_figure = _by_hour(chain, descents, paper_descents, hours)
     parts += [ten, day, _real(chain, data, users)]
     fit = plots.chain_figures(learnt.as_dict())
@@ -92,7 +101,9 @@ def _first(chain: MarkovChain) -> str:
     return "### The first request after a private one\n\n" + markdown_table(("", "messages"), lines)
 
 
-def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[str, Any]:
+def _ten_steps(
+    chain: MarkovChain, descents: int, paper_descents: int, progress: Callable[[str], None] | None
+) -> tuple[str, Any]:
     """Ten OFF requests after a private one: costs, their ratio to outer bound 2, and the naive leak."""
     pattern = Pattern((True, *[False] * OFF_STEPS))
     later = step_bounds(chain, OFF_STEPS)
@@ -106,7 +117,8 @@ def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[
     guarantee = ("paper: its inner bound for each request", inner[0], inner[4], inner[9])
     lines.append((*guarantee, sum(inner) / sum(outer), "0"))
     looking_ahead = States(chain, "auto", look_ahead=True)
-    ahead = sampled_runs(looking_ahead, pattern, descents // 5, np.random.default_rng(SEED))
+    say = None if progress is None else lambda line: progress(f"msnbc, looking ahead: {line}")
+    ahead = sampled_runs(looking_ahead, pattern, descents // 5, np.random.default_rng(SEED), say)
     for name, costs in {**runs, "ahead": ahead}.items():
         mean = costs.mean(axis=0)
         ratio = _with_error(costs[:, 1:].sum(axis=1) / sum(outer))
@@ -123,8 +135,8 @@ def _ten_steps(chain: MarkovChain, descents: int, paper_descents: int) -> tuple[
         f"\n`{COMMAND}`, seed {SEED}; the states are sampled by {descents} descents ({paper_descents} for the paper's "
         f"filter, whose states hardly ever recur, {descents // 5} looking ahead, whose tables take longer). Algorithm "
         "1 puts equal sources of a multiset together, so it costs less than its inner bound says. Looking ahead, as "
-        "sessions do, is to prefer queries with cheap successors among equally good ones; everywhere else on this page "
-        "it is left out.\n\n"
+        "sessions do, is to prefer queries with cheap successors among equally good ones; on this page it is left out "
+        "but for this line and the street grid.\n\n"
     )
     caption = "Messages per request after one private request."
     return text + shown("msnbc-ten-steps", caption, COMMAND), figure

@@ -123,8 +123,15 @@ def location(settings: PageSettings) -> Section:
     pattern = Pattern((True, *[False] * steps))
     curves: dict[str, Any] = {"everything": [float(chain.n)] * (steps + 1)}
     errors = {}
-    for name, scheme in (("greedy", "greedy"), ("race", "race"), ("auto", "auto")):
-        runs = sampled_runs(States(chain, scheme), pattern, settings.descents // 4, np.random.default_rng(SEED))
+    for name in ("greedy", "race", "auto"):
+        states = States(chain, name, look_ahead=name == "auto")
+        runs = sampled_runs(
+            states,
+            pattern,
+            settings.descents // 4,
+            np.random.default_rng(SEED),
+            lambda line, name=name: _say(f"location, {name}: {line}"),  # type: ignore[misc]
+        )
         curves[name] = runs.mean(axis=0).tolist()
         errors[name] = float(standard_error(runs[:, 1:].sum(axis=1)))
     curves["lower"] = lower_bounds(chain, pattern)
@@ -141,7 +148,8 @@ def location(settings: PageSettings) -> Section:
     text = "## Location on a street grid\n\n" + shown(
         "grid",
         f"Messages per request for a walker on {side} x {side} corners who made one private request and then walks on. "
-        "The walk has many zeros, so even the private request asks for what is possible only.",
+        "The walk has many zeros, so even the private request asks for what is possible only. `auto` looks ahead, as "
+        "sessions do.",
         "python -m onoff.experiments.results --only location",
     )
     text += "\n" + markdown_table((f"{steps} OFF requests", "messages", "error"), totals)
@@ -152,7 +160,7 @@ def msnbc(settings: PageSettings) -> Section | None:
     """The MSNBC readers, in a module of their own."""
     if settings.has_data:
         return news_site.section(
-            settings.data, settings.descents, settings.paper_descents, settings.hours, settings.users
+            settings.data, settings.descents, settings.paper_descents, settings.hours, settings.users, _say
         )
     _say(f"no data set at {settings.data}: the MSNBC section is left as it is (set ONOFF_DATA)")
     return None
