@@ -11,24 +11,24 @@
     │   ├── UnknownSource                     no source of that name
     │   └── UnknownScheme                     no scheme or memory of that name
     ├── MissingExtra                 exit 1   an optional part is not installed
-    ├── Stopped                      exit 1   a long computation was told to stop before it was done
+    ├── Stopped                      exit 1   a long computation was stopped before it was done
     ├── StoreUnavailable             exit 1   the server's store of messages does not answer
     │   └── StoreFull                         it has no room for what was to be written
     ├── JournalError                 exit 1   the client's journal cannot be used; nothing was sent
-    │   ├── JournalBusy                       another process, or another client in this one, holds it
+    │   ├── JournalBusy                       another process, or another client in this one, has it open
     │   ├── JournalUnusable                   not a journal, or one of a newer version
     │   └── JournalWriteFailed                the disk is full, or gives errors
     ├── MirrorError                  exit 1   the client's copy of the messages cannot be used
     │   └── MirrorEmpty                       nothing was fetched yet
-    ├── ServerUnreachable            exit 4   nobody answers, or not as a message server would
+    ├── ServerUnreachable            exit 4   no answer, or not one of a message server
     │   ├── ServerMissing                     of several servers one does not answer; all are needed
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
 
-Parts that need a kind of their own derive it from OnOffError (exit 1): the gateway's Busy, Changed and Superseded,
+Some parts derive their own errors from OnOffError (exit 1): the gateway's Busy, Changed and Superseded,
 the client's NoChanges, the sweep's ClusterLost, and ShuttingDown.
 
-Each carries a message that names what is wrong and where, and a `hint` that says how to mend it.
+Each carries a message that names what is wrong and where, and a `hint` that says what to do.
 No message, argument or repr of an error ever holds a private request.
 """
 
@@ -110,7 +110,7 @@ class JournalError(OnOffError):
 
 
 class JournalBusy(JournalError):
-    """Somebody else holds the journal: it has one writer at a time."""
+    """The journal is open elsewhere: it has one writer at a time."""
 
 
 class JournalUnusable(JournalError):
@@ -142,7 +142,7 @@ class StoreFull(StoreUnavailable):
 
 
 class ServerUnreachable(OnOffError):
-    """Nobody answers at the address, or not as a message server would."""
+    """There is no answer at the address, or not one of a message server."""
 
     exit_code = 4
 

@@ -1,8 +1,8 @@
 """The names of sources: one rule, for chains and servers alike.
 
 A name is 1 to 256 bytes of UTF-8 in Unicode normal form C. It shows all of itself (no control, format or separator
-characters but inner spaces), does not begin or end with a space, and does not look like a path, because it stands in
-addresses.
+characters but inner spaces), does not begin or end with a space, and does not look like a path, because it is
+part of addresses.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 class NameProblem(NamedTuple):
-    """What is wrong with a name, as it follows the word for it, and how to mend it."""
+    """What is wrong with a name ("is empty"), and a hint."""
 
     message: str
     hint: str

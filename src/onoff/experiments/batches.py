@@ -1,4 +1,4 @@
-"""Many users by few paths: what they download where each public state needs a table of its own.
+"""Many users by few paths: what they download where almost every public state needs another table.
 
 The law of a query is the same whatever is hidden, so what a user downloads follows from the public states alone. Users
 are shared out over batches; a batch is one path through the public states, along which every query is drawn from the

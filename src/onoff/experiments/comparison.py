@@ -94,7 +94,7 @@ def compare(
     phase: Callable[[str], None] | None = None,
     **options: Any,
 ) -> Comparison:
-    """Simulate `scheme`, work out its expected costs, and set the baselines beside it.
+    """Simulate `scheme`, compute its expected costs, and those of the baselines.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """A day of a reader in bytes: everything always, equal frames, the mirror, OFF requests, two servers.
 
-The messages stand in a real store and what changed is asked of the code that servers run, so the bytes are those of
-bodies on the line, both ways; HTTP heads and TLS come on top of every way alike. Each way sees the same publishing and
+The messages are in a real store and the changes come from the code of the server, so the bytes are those of bodies on
+the wire, in both directions; HTTP heads and TLS add the same to every method. Each method sees the same publishing and
 the same reader:
 
     120 feeds whose messages are their newest entries, 700 new entries a day, some feeds busier than others

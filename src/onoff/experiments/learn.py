@@ -1,4 +1,4 @@
-"""Learning a chain or a model from a trace, in one pass, and saying how far it can be trusted.
+"""Learning a chain or a model from a trace, in one pass, with a report on how well it is known.
 
 Counts of single requests, of pairs and (for few sources) of triples are kept apart for every tenth user, who is held
 out. So one pass gives the chain, by the counts of all users, and an honest comparison of three models on requests
@@ -51,7 +51,7 @@ MOST_NAMES_FOR_TRIPLES = 512
 FEW = 30
 """A row with fewer observations than this is named in the report."""
 MOST_KEPT = 12_000_000
-"""Requests that are kept to fit a model to; beyond, those of every other person are let go, again and again."""
+"""Requests that are kept to fit a model to; beyond, those of every other person are dropped, repeatedly."""
 _SHIFT = 21  # bits for a source in the key of a pair or triple
 
 
@@ -111,8 +111,8 @@ class Counts:
 class Kept:
     """The requests of as many people as fit in memory, laid end to end.
 
-    Where more than MOST_KEPT have come, half of the people are let go, chosen by a hash of their number, so that those
-    who stay are kept whole.
+    Beyond MOST_KEPT requests half of the people are dropped, chosen by a hash of their number; of the others all
+    requests are kept.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Learnt:
         }
 
     def save(self, path: Path) -> None:
-        """Write the file whole or not at all. Raises InvalidInput where its name says another format."""
+        """Write the file atomically. Raises InvalidInput where its suffix is that of another format."""
         if path.suffix.lower() == ".npz":
             found = RequestModel.of(self.chain) if self.richer is None else self.richer
             RequestModel(**{**found.parts(), "about": self.report}).save(path)
@@ -322,7 +322,7 @@ def _count(trace: Trace, progress: Callable[[int], None] | None, kept: Kept | No
             fitted.triples.clear()
             held.triples.clear()
         if kept is not None:
-            # A first request after a private one starts nothing: it says only what came before the next.
+            # A request after a private one is no first request: it is only what came before the next.
             told = (place >= old) & ((place > 0) | (fresh > 0))
             kept.add(sources, np.repeat([run.user for run in batch], lengths), place, told)
         for counts, mine in ((fitted, ~out), (held, out)):
@@ -380,7 +380,7 @@ def _fit(fitted: tuple[Any, ...], held: tuple[Any, ...], smoothing: float) -> di
     order_1 = (pairs + added) / (pairs + added).sum(axis=1, keepdims=True)
     models = [np.log2(order_0), np.log2(order_1)]
     if triples is not None:
-        # Order 2 leans on order 1 where it has seen little: n * added imagined requests that follow order 1.
+        # Order 2 is shrunk to order 1 where it has seen little: n * added imagined requests that follow order 1.
         order_2 = (triples + n * added * order_1[None]) / (triples.sum(axis=2, keepdims=True) + n * added)
         models.append(np.log2(order_2))
     report: dict[str, Any] = {"held_out_users": f"every {HELD_OUT}th", "scored": int(scored[1].sum())}

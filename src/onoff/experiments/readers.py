@@ -1,7 +1,7 @@
 """What real readers give away: sessions of several models on the real requests of MSNBC readers, and attackers.
 
 Visits of AFTER + 2 requests or more are dealt out in turn: one half to learn the sessions' models from, a quarter to
-learn the attacker's, a quarter to be sent through sessions (`audit.traces`). Nobody is in two of them.
+learn the attacker's, a quarter to be sent through sessions (`audit.traces`). The three are disjoint.
 """
 
 from __future__ import annotations

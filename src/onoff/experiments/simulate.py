@@ -164,7 +164,7 @@ def simulate(
 
 
 def shares(chain: Model, scheme: str, users: int) -> bool:
-    """Whether users share queries in batches: where tables are dear, or hardly any two users need the same.
+    """Whether users share queries in batches: where tables are expensive, or rarely needed by two users.
 
     Parameters
     ----------
@@ -363,7 +363,7 @@ class _Crowd:
         return following[drawn], sizes[drawn]
 
     def _sampler(self, number: int, here: State) -> _Sampler:
-        """The sampler of a state; the least recently used ones are let go."""
+        """The sampler of a state, cached; the least recently used ones are evicted."""
         if number in self._samplers:
             self._samplers.move_to_end(number)
             return self._samplers[number]

@@ -1,4 +1,4 @@
-"""States: the public states that a session can be in, numbered, each with what follows from it.
+"""States: the public states of a session, numbered, each with its transitions.
 
 What a server knows of a session is the public part of its memory: for `LastQuery` the last query, for the paper's
 filter the rows p(x_t | x_tau, q_[t-1]). From a public state the next query is drawn with the masses of its table,
@@ -35,7 +35,7 @@ NOWHERE = -1
 
 
 class State:
-    """One public state: the memory with some secret or other in it, and the sources among which the secret hides."""
+    """One public state: a memory with an arbitrary secret, and the sources among which the secret is."""
 
     def __init__(self, states: States, anchor: Set, memory: Memory | None = None) -> None:
         self._states = states
@@ -45,7 +45,7 @@ class State:
 
     @cached_property
     def memory(self) -> Memory:
-        """Made when first needed where the last query says it all: most states that could follow never do."""
+        """Made when first needed where it follows from the last query: most states are never reached."""
         return LastQuery(self._states.chain, self.anchor, self.anchor[0])
 
     @cached_property
@@ -55,7 +55,7 @@ class State:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is at stake: an OFF request is sent as it is."""
+        """Whether there is nothing to hide: an OFF request is sent as it is."""
         return self.rows.distinct == 1
 
     @property

@@ -262,14 +262,14 @@ class Parts:
         self.folder = path.with_name(path.name + ".parts")
 
     def keys(self) -> set[str]:
-        """What need not be computed again: rows of a finished sweep that failed are tried once more."""
+        """The rows that need not be computed again: all but those with an error."""
         done = {part.stem for part in self.folder.glob("*.parquet")}
         if self.path.exists():
             done |= {row["key"] for row in read_rows(self.path) if row["error"] is None}
         return done
 
     def write(self, row: dict[str, Any]) -> None:
-        """Keep one row, whole or not at all."""
+        """Write one row as a part, atomically."""
         self._put(self.folder / f"{row['key']}.parquet", [row])
 
     def finish(self, wanted: Sequence[str]) -> list[dict[str, Any]]:
@@ -399,7 +399,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
 
 
 def _check_address(address: str) -> None:
-    """Refuse an address where nobody listens, before Dask does so at length."""
+    """Raise InvalidInput for an address without a listener, before Dask waits for it."""
     parts = urlsplit(address if "://" in address else f"tcp://{address}")
     try:
         host, port = parts.hostname, parts.port

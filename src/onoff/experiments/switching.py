@@ -1,6 +1,6 @@
 """Switching: when privacy is ON, as a fixed pattern or as a random process.
 
-A process is told by one number, Pr(F_t = ON | F_{t-1}), which is all that the walkers and the simulator need.
+A process is given by Pr(F_t = ON | F_{t-1}), which is all that the simulator needs.
 F never depends on the requests: a switch that is flipped *because of* a request tells about that request.
 """
 

@@ -1,4 +1,4 @@
-"""Traces: who requested what, one after the other, read as a stream from the formats people have.
+"""Traces: who requested what, in order, read as a stream from common formats.
 
     text    one user a line, sources separated by blanks
     csv     one request a line under a head that names the columns: user, source and, if there, time and private
@@ -404,7 +404,7 @@ def _named(value: Any) -> str:
 
 
 def _composed(name: str) -> str:
-    """The one spelling of a name: some systems write é as e and an accent of its own."""
+    """A name in Unicode normal form C: some systems write é as e and a combining accent."""
     return unicodedata.normalize("NFC", name)
 
 

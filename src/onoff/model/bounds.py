@@ -9,9 +9,9 @@ Setting
     sigma    the largest i with lam_i <= 1
     low(A)   the smallest p(A|u) over u
 
-Upper bound (somebody reaches it)
+Upper bound (a scheme reaches it)
     inner    sum of min(i, N) theta_i: Algorithm 1 costs no more (Theorem 2)
-Lower bounds (nobody can do better)
+Lower bounds (no scheme costs less)
     outer    lam_M = sum of the largest p(x|u) (Theorem 1, outer bound 2)
     doeblin  2 - lam_1: a set of one source {x} has at most low({x})
     pairs    3 - sum of low({x, z}) over all pairs
@@ -212,7 +212,7 @@ def step_bounds(
     possible
         The sources that can be the last private request; all by default.
     progress
-        Told the number of steps that are done, after each.
+        Called after each step with the number done.
 
     Raises
     ------

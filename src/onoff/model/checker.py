@@ -1,7 +1,7 @@
 """The checker: which lower bound a certificate proves, in integers.
 
-`check_certificate` is the only judge of a proof. It knows nothing of where a certificate comes from, calls no solver,
-and uses no floats. What each kind states stands in `onoff.model.certificate`; how each is checked:
+`check_certificate` alone decides. It does not depend on how a certificate was found, calls no solver, and uses no
+floats. `onoff.model.certificate` says what each kind states; this is how each is checked:
 
 simple  the sum is formed again.
 hits    by looking at every set of fewer than h sources (see `hitting`).

@@ -6,8 +6,8 @@ is chosen is then fitted to everyone.
 
 With fewer than LEAST_PEOPLE people, or LEAST_SCORED held-out requests, there is nothing to choose by: order 1, one
 type.
-Where enough people made TELLING_REQUESTS requests or more, the others are left out: who somebody is shows over several
-requests, and the first of many are not like the only ones.
+Where enough people made TELLING_REQUESTS requests or more, the others are left out: the type of a person shows only
+over several requests.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files of chains and models, checked and bounded before they are believed.
+"""Files of chains and models, read with limits and checked in full.
 
     chain   JSON {"transition", "names", "initial"}, a square CSV or .npy matrix, or the CSR arrays of a sparse .npz
     model   JSON {"laws", "contexts", "weights", "order", "names", "about"}, or the same as arrays in an .npz;
@@ -35,7 +35,7 @@ MODEL_VERSION = 1
 PARTS = ("data", "indices", "indptr", "shape", "format", "_is_array", "names", "initial")
 """The arrays of a sparse file: those of scipy.sparse.save_npz, and ours."""
 ENCODING = "utf-8-sig"
-"""UTF-8, with or without the mark that spreadsheets and editors of Windows put at the beginning."""
+"""UTF-8, with or without a byte order mark."""
 CHAINS_ONLY = (
     "this needs a first-order chain; for a model, `onoff simulate` says what it costs, `onoff audit exact` and "
     "`onoff audit traces` what it gives away"
@@ -67,7 +67,7 @@ def read_file(path: Path, largest: int) -> dict[str, Any]:
 
 
 def write_model(path: Path, parts: dict[str, Any]) -> None:
-    """Write the arguments of a RequestModel, whole or not at all, in the format that the name says."""
+    """Write the arguments of a RequestModel, atomically, in the format of the suffix."""
     sparse = "laws" not in parts
     if path.suffix.lower() not in (".npz", ".json") or (sparse and path.suffix.lower() == ".json"):
         raise InvalidModel(
@@ -98,7 +98,7 @@ def model_document(parts: dict[str, Any]) -> dict[str, Any]:
 
 
 def check_json_name(path: Path) -> None:
-    """Refuse a name under which JSON would be read as something else. Raises InvalidChain."""
+    """Raise InvalidChain for a suffix under which JSON would be read as another format."""
     if path.suffix.lower() in OTHER_SUFFIXES:
         raise InvalidChain(f"{path}: the name says another format", hint="a chain is saved as .json")
 

@@ -15,7 +15,7 @@ is left where no set of it can be small enough:
     the sources taken, and so many more that the largest numbers of open rows that sources meet add up to all open
     rows, are h or more.
 
-Nothing is stored and nothing is believed: who is told h counts for himself. Integers only.
+No proof is stored: the checker does the same search. Integers only.
 """
 
 from __future__ import annotations

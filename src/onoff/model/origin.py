@@ -27,7 +27,7 @@ def about_of(path: Path) -> dict[str, Any]:
 
 
 def origin_in_words(about: Mapping[str, Any]) -> str:
-    """How well a model is known, in a sentence.
+    """What a model was learnt from, in a sentence.
 
     >>> origin_in_words({"guess": "sticky"})
     'A guess (sticky), learnt from nobody.'

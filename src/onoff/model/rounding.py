@@ -5,9 +5,9 @@ quotient u = 2**60 v / (1 + d), d the sum of the row less 1, is worked out in pa
 
     d        as a pair, by compensated sums
     1/(1+d)  = 1 + r,  r = -d + d**2 - d**3 as a pair, for |d| < 2**-29
-    u        = 2**60 v + (2**60 v) r: whole and broken parts kept apart, the broken part off by less than DOUBT / 2
+    u        = 2**60 v + (2**60 v) r: integer and fractional part kept apart, the latter off by less than DOUBT / 2
 
-Where a broken part is so near to a whole number, or to that of another entry which it competes with for a unit, that
+Where a fractional part is so near to an integer, or to that of another entry with which it competes for a unit, that
 the error could matter, the row is left to `to_units`. So are rows that do not sum to nearly 1.
 """
 
@@ -19,7 +19,7 @@ from onoff.model.rows import Floats, Integers, to_units
 from onoff.system.kernels import kernel
 
 DOUBT = 2.0**-32
-"""Broken parts nearer to each other, or to a whole number, than this are not told apart."""
+"""Fractional parts nearer to each other, or to an integer, than this count as equal."""
 
 
 def matrix_units(rows: Floats) -> Integers:
@@ -95,7 +95,7 @@ def _product(one, other):  # type: ignore[no-untyped-def]
 
 @kernel
 def _hand_out(units, broken, left):  # type: ignore[no-untyped-def]
-    """Give the units that are left to the largest broken parts; whether it is sure which these are."""
+    """Give the remaining units to the largest fractional parts. Returns whether it is certain which these are."""
     columns = len(units)
     if left < 0:  # units given to tiny entries are taken back from the largest
         units[np.argmax(units)] += left

@@ -36,7 +36,7 @@ class Sources(ABC):
         """The number of a source given by name or number. Raises UnknownSource."""
         if isinstance(source, str):
             if source not in self._position:
-                # The name is somebody's request: it is not repeated, only what is known is shown.
+                # The name may be a private request: the error does not repeat it.
                 raise UnknownSource("no source of that name", hint=nearest(source, self.names))
             return self._position[source]
         if isinstance(source, bool) or not isinstance(source, int | np.integer) or not 0 <= source < self.n:
@@ -45,7 +45,7 @@ class Sources(ABC):
 
 
 def check_model_name(name: Any, what: str) -> None:
-    """Refuse, as `what`, a name that a source cannot have. Raises InvalidChain."""
+    """Raise InvalidChain, about `what`, for a name that a source cannot have."""
     problem = name_problem(name)
     if problem is not None:
         raise InvalidChain(f"{what} {problem.message}", hint=problem.hint)

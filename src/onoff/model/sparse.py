@@ -1,4 +1,4 @@
-"""Sparse matrices from outside, checked before compiled code follows their indices."""
+"""Sparse matrices of callers and files, checked before compiled code uses their indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""First models for people who have no trace yet: guesses, and said to be guesses.
+"""Models for users without a trace: guesses, which are labelled as such.
 
     uniform   every source is as likely as any other, whatever was read before
     popular   the k-th source of the catalogue is wanted 1/k as often as the first, whatever was read before

@@ -105,8 +105,8 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         One of SCHEMES. `race`, and `auto` where no table fits, give a `Race`: it draws queries and has a cost, but no
         table. All others give a `QueryTable`.
     options
-        Those of the scheme. `stop`, where it has that, is asked now and then whether to give up; by default, whether
-        the process is shutting down.
+        Those of the scheme. `stop`, where it has that, is called now and then and returns True to give up; by default,
+        when the process is shutting down.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """TableCache: the query tables of one chain or model, built once and kept by the public state they belong to.
 
 A table depends on the model and on the queries so far, all public, so it can be built before the request that needs
-it and used again whenever the same state comes back. The least recently used ones are let go beyond a limit.
+it and used again whenever the same state comes back. The least recently used ones are evicted beyond a limit.
 
 The table after "everything", which every private request leads to and which takes longest, is kept on disk as well
 where a directory is given. Schemes that can choose among optimal tables are told the chain, so that they prefer queries
@@ -69,7 +69,7 @@ class TableCache:
     def budget(self, *, lasting: bool) -> float | None:
         """Seconds of processor time for a table; None where the scheme does not search.
 
-        lasting: the table after everything, which is kept on disk; for any other one somebody waits.
+        lasting: the table after everything, which is kept on disk; for any other one a request is waiting.
         """
         scheme = find_scheme(self.scheme)
         usual = scheme.budget if lasting or scheme.session_budget is None else scheme.session_budget

@@ -15,8 +15,8 @@ Exact: a query depends on the past through (u, x) and earlier queries only, so i
 for every u. One type, first order and hide = 1 is the paper's filter. Private requests older than the last `hide` can
 show through the type, and through contexts longer than the requests since; `onoff audit traces` says how much.
 
-Blind. Where the past was lost, nothing that is asked of a few sources can be shown to be independent of a private
-request that nobody remembers: with types, every later request tells something about every earlier one. So everything is
+Blind. Where the past was lost, no query for a few sources can be shown to be independent of a private request that is
+no longer known: with types, every later request tells something about every earlier one. So everything is
 asked until a request is private again, which is then the one that must stay hidden. A model of one type and first order
 has no such state: there one request separates all that follows from all that was before.
 

@@ -4,7 +4,7 @@
 
 ON      ask for every source that can be wanted now: the query depends on nothing but earlier queries.
 OFF     draw from the table of the memory's rows, given the hidden u and the wanted x.
-        One row only: nothing is at stake, the plain request is sent.
+        One row only: there is nothing to hide, and the plain request is sent.
 
 BLIND   where private requests were lost, under a model with types or longer contexts: everything, until ON.
 

@@ -17,7 +17,7 @@ and every solution is one: within a partition the blocks take their sources in a
 trouble is the 2**N sets of sources, is left to rows that are many.
 
 The dual is phi_u(x), with  sum over blocks of (max over x of the sum of phi_u(x) over u in G)  <=  |pi|  for every pi;
-sum of phi_u(x) p_u(x) is then a lower bound, kept as a `CouplingCertificate`.
+sum of phi_u(x) p_u(x) is then a lower bound, kept as a `RowCertificate`.
 """
 
 from __future__ import annotations

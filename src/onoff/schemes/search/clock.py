@@ -1,4 +1,4 @@
-"""How long a search may go on: a budget of processor time, and somebody who may call it off.
+"""How long a search may go on: a budget of processor time, and a `stop` callable that may end it.
 
 The budget counts the processor time of the searching thread, so that a busy machine changes how long a search takes and
 not what it finds.
@@ -13,7 +13,7 @@ from typing import TypeAlias
 from onoff.errors import Stopped
 
 Stop: TypeAlias = Callable[[], bool]
-"""Asked now and then: whether the result is no longer wanted."""
+"""Called now and then: whether the result is no longer wanted."""
 
 
 def never() -> bool:

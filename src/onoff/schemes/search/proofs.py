@@ -1,4 +1,4 @@
-"""Certificates from the duals of a search: floats in, integers out. What they prove is for `check_certificate` to say.
+"""Certificates from the duals of a search: floats in, integers out. `check_certificate` decides what they prove.
 
 from_tree      the duals of the Hall program, and the tree of `branching` that bounds what any set gains by them
 from_coupling  the duals of a program over couplings of rows
