@@ -13,10 +13,9 @@ message. Invariants, whatever happens between two events:
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
    new session.
 3. In doubt everything is asked. Doubts are: no journal, a damaged, copied or older one, another chain, server or
-catalogue, a
-   conflict. The set does not depend on the past. Where the memory still holds (HARMLESS doubts) it goes on from there;
-   elsewhere the present request separates the future from the past under a chain, and under a richer model, where
-   it does not, everything is asked until privacy is ON (`Memory.blind`).
+   catalogue, a conflict. The set does not depend on the past. Where the memory still holds (HARMLESS doubts) it goes on
+   from there; elsewhere the present request separates the future from the past under a chain, and under a richer model,
+   where it does not, everything is asked until privacy is ON (`Memory.blind`).
 4. What is done next depends on events and on what the server sees, never on which source is wanted.
 
 A journal that was restored to an earlier state looks valid. So the first request after opening asks the server for the
