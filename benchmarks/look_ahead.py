@@ -1,11 +1,15 @@
 """Ten requests after a private one: what choosing among optimal tables saves.
 
-    python benchmarks/look_ahead.py [--descents K]
+    python benchmarks/look_ahead.py [--descents K] [--against-programming [CHAIN ...]]
 
 The last query is all that matters, and from it the next one is drawn with the masses of its table, whoever the user is.
 So queries are a Markov chain of their own: descents through it are shared out systematically (see
 `onoff.experiments.expected`), and in every state they meet the exact cost of its table is counted. Beside it the sum of
 lower bounds for P, P^2, ..., P^10, and Algorithm 1 with the paper's filter as memory.
+
+With --against-programming, small chains: ten OFF requests over the sum of those bounds as shipped; where the cost
+of the next request alone decides among optimal tables; where that of the rest of the run does; and by dynamic
+programming over sets, which may pay more now to pay less later (see `over_sets`). About five minutes.
 """
 
 from __future__ import annotations
@@ -21,8 +25,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.over_sets import OverSets, dihedral
+
 from onoff.experiments import families
-from onoff.experiments.expected import sampled_runs, standard_error
+from onoff.experiments.expected import expected_costs, sampled_runs, standard_error
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern
 from onoff.model.bounds import step_bounds
@@ -39,6 +45,14 @@ WAYS: dict[str, dict[str, Any]] = {
     "plain": {"scheme": "optimal", "look_ahead": False, "budget": 10.0},
     "greedy, filter": {"scheme": "greedy", "memory": "bayes-filter"},
 }
+SMALL_CHAINS = {
+    "ring 12": lambda: families.ring(12),
+    "sticky 10": lambda: families.sticky(10, np.random.default_rng(0)),
+    "dense 10 (0.3)": lambda: families.dirichlet(10, 0.3, np.random.default_rng(0)),
+    "dense 10 (0.1)": lambda: families.dirichlet(10, 0.1, np.random.default_rng(0)),
+}
+NEAR_THE_BEST = 0.005
+"""How far the shipped choice may be from dynamic programming, relatively."""
 CLEAR = 3.0
 """Standard errors by which looking ahead must be cheaper."""
 
@@ -66,6 +80,29 @@ def total(chain: MarkovChain, descents: int, seed: int, **options: Any) -> list[
     return [float(totals.mean()), float(standard_error(totals))]
 
 
+def against_programming(name: str) -> dict[str, Any]:
+    """Ten requests of a small chain over the sum of their bounds: shipped, one request ahead, the rest, the best."""
+    matrix = SMALL_CHAINS[name]()
+    chain = MarkovChain(matrix)
+    lower = sum(step.lower for step in step_bounds(chain, STEPS))
+    sets = OverSets(chain.dense(), STEPS, dihedral(chain.n) if name.startswith("ring") else None)
+    costs = expected_costs(States(chain, **WAYS["look ahead"]), Pattern.parse(f"ON OFF*{STEPS}"), most_states=5000)
+    assert costs is not None
+    totals = {"shipped": sum(step.cost for step in costs[1:]), "one ahead": sets.one_ahead()}
+    totals |= {"rest of the run": sets.held(), "programming": sets.best()}
+    return {"chain": name, **{way: total / lower for way, total in totals.items()}}
+
+
+def run_against_programming(names: list[str]) -> dict[str, Any]:
+    """The small chains of these names."""
+    cases = []
+    for name in names:
+        cases.append(against_programming(name))
+        print(f"look_ahead: {cases[-1]}", file=sys.stderr, flush=True)
+    near = all(case["shipped"] <= case["programming"] * (1 + NEAR_THE_BEST) for case in cases)
+    return {"benchmark": "look_ahead against programming", "ok": near, "cases": cases}
+
+
 def show(result: dict[str, Any]) -> str:
     """A line for each chain."""
     columns = [*WAYS, "saved"]
@@ -80,8 +117,13 @@ def main() -> int:
     """Run and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--descents", type=int, default=400)
-    result = run(parser.parse_args().descents)
-    print(show(result), file=sys.stderr)
+    parser.add_argument("--against-programming", nargs="*", choices=SMALL_CHAINS, metavar="CHAIN")
+    options = parser.parse_args()
+    if options.against_programming is not None:
+        result = run_against_programming(options.against_programming or list(SMALL_CHAINS))
+    else:
+        result = run(options.descents)
+        print(show(result), file=sys.stderr)
     print(json.dumps(result, indent=2))
     return 0 if result["ok"] else 1
 

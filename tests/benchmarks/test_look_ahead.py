@@ -3,7 +3,17 @@
 import math
 
 import pytest
-from benchmarks.look_ahead import CHAINS, CLEAR, WAYS, run, show, total
+from benchmarks.look_ahead import (
+    CHAINS,
+    CLEAR,
+    NEAR_THE_BEST,
+    SMALL_CHAINS,
+    WAYS,
+    against_programming,
+    run,
+    show,
+    total,
+)
 
 from onoff.model.chain import MarkovChain
 
@@ -26,3 +36,13 @@ def test_all_chains_and_all_ways():
     for case in result["cases"]:
         assert case["lower"] < case["look ahead"][0] < case["plain"][0] < case["greedy, filter"][0]
         assert case["chain"] in show(result)
+
+
+@pytest.mark.deep
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SMALL_CHAINS)
+def test_what_ships_is_within_half_a_per_cent_of_dynamic_programming(name):
+    case = against_programming(name)
+    assert 1 - 1e-9 <= case["programming"] <= case["rest of the run"] + 1e-9
+    assert case["rest of the run"] <= case["one ahead"] + 1e-9
+    assert case["shipped"] <= case["programming"] * (1 + NEAR_THE_BEST)

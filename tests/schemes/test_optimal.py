@@ -250,10 +250,10 @@ def walked(chain, **options):
 
 @pytest.mark.parametrize(
     ("name", "limit"),
-    [("ring 9", 1.015), ("sticky 7", 1.045), ("dense 7", 1.04)],
+    [("ring 9", 1.0085), ("sticky 7", 1.045), ("dense 7", 1.04)],
 )
 def test_a_run_of_ten_is_near_its_lower_bounds(name, limit):
-    """Without looking ahead these are 1.13, 1.07 and 1.05."""
+    """Without looking ahead these are 1.13, 1.07 and 1.05; the ring is 1.0124 by bounds alone, and 1.0053 at best."""
     matrix = {
         "ring 9": lambda: families.ring(9),
         "sticky 7": lambda: families.sticky(7, np.random.default_rng(0)),

@@ -33,7 +33,6 @@ from onoff.schemes.search.pricing import ALL_SETS_PRICED
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.search import MANY_SOURCES, MET, Report, Search
-from onoff.schemes.search.successors import SuccessorCost
 from onoff.tables.table import QueryTable
 
 NAME = "optimal"
@@ -101,7 +100,7 @@ def build(
         search.adopt(outright)
     table = search.table()
     if future is not None:
-        table = ahead.look_ahead(search, table, SuccessorCost(rows, future))
+        table = ahead.look_ahead(search, table, future)
     return table.labelled(scheme=NAME, certificate=search.proof, details=search.details())
 
 

@@ -4,6 +4,7 @@ search                one run, step by step; the cheapest table and the best pro
 clock                 how long it may go on
 transport             masses for few rows over many sources, without a program
 ahead                 among equally cheap tables, one with cheap successors
+horizon               what the rest of a run costs after a query, by dynamic programming over sets
 hall, flow            the master program over masses of sets, and the cuts that it must meet
 pricing, proposals    sets worth adding
 branching             the most that any set can gain, proved by a tree

@@ -36,7 +36,9 @@ class SuccessorCost:
     """
 
     def __init__(self, rows: Rows, chain: Rows) -> None:
-        self._following: Floats = np.ascontiguousarray(_powers_of(chain)[:, rows.columns])
+        self._following: Floats = np.ascontiguousarray(powers_of(chain)[:, rows.columns])
+        self.requests = len(self._following)
+        """How many requests are looked ahead."""
 
     def __call__(self, sets: Sets) -> Floats:
         owner, items = np.nonzero(sets)
@@ -48,13 +50,22 @@ class SuccessorCost:
 
     def of_all(self) -> Floats:
         """The value of every set of columns, by the number whose bits are its members; that of no column is 0."""
-        powers, columns, sources = self._following.shape
-        found = np.zeros(1 << columns)
-        _all_values(self._following, found, effort=powers * sources << columns)
-        return found
+        values: Floats = bounds_by_request(self._following)[-1]
+        return values
 
 
-def _powers_of(chain: Rows) -> Floats:
+def bounds_by_request(following: Floats) -> Floats:
+    """V_1 + ... + V_t of every set of columns, shape (requests + 1, sets): line t is for the next t requests.
+
+    following: P^k(x, z) for k = 1, 2, ..., each column x and each source z.
+    """
+    powers, columns, sources = following.shape
+    found = np.zeros((powers + 1, 1 << columns))
+    _all_values(following, found, effort=powers * sources << columns)
+    return np.cumsum(found, axis=0)
+
+
+def powers_of(chain: Rows) -> Floats:
     """P, P^2, ..., kept as long as the chain is."""
     if chain not in _powers:
         p = np.zeros((chain.m, chain.n))
@@ -90,7 +101,7 @@ def _values(following, offsets, items, found):  # type: ignore[no-untyped-def]
 
 @kernel
 def _all_values(following, found):  # type: ignore[no-untyped-def]
-    """Adds the value of every set of columns to `found`, depth first: a set is its largest column and the rest."""
+    """Fills in V_k of every set of columns at found[k], depth first: a set is its largest column and the rest."""
     powers, columns, sources = following.shape
     high = np.zeros((columns + 1, sources))
     low = np.zeros((columns + 1, sources))
@@ -116,5 +127,5 @@ def _all_values(following, found):  # type: ignore[no-untyped-def]
             chosen[depth] = x
             depth += 1
             mask |= 1 << x
-            found[mask] += max(highest, 2 - lowest)
+            found[k + 1, mask] = max(highest, 2 - lowest)
             x += 1

@@ -1,0 +1,68 @@
+"""horizon: the values of sets are those of dynamic programming over all of them."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from benchmarks.over_sets import OverSets
+
+from onoff.experiments import families
+from onoff.model.rows import Rows
+from onoff.schemes.search.horizon import Horizon
+from onoff.schemes.search.successors import SuccessorCost
+
+CHAINS = {
+    "ring 6": lambda: families.ring(6),
+    "dense 5": lambda: families.dirichlet(5, 0.3, np.random.default_rng(1)),
+    "out-degree 3": lambda: families.out_degree(5, 3, np.random.default_rng(2)),
+}
+
+
+def never():
+    return False
+
+
+def valued(horizon, rows, chosen, requests, depth):
+    """V of one set."""
+    columns = tuple(rows.columns.tolist())
+    assert horizon.value(chosen, requests, depth, never)
+    number = sum(1 << columns.index(x) for x in chosen)
+    return horizon.values(columns, np.zeros(1 << len(columns)), requests, depth)[number]
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_to_the_end_of_a_run_values_are_those_of_dynamic_programming(name):
+    """The baseline of the benchmark has code of its own: it shares the solver and nothing else."""
+    matrix = CHAINS[name]()
+    rows, everything = Rows.of(matrix), tuple(range(len(matrix)))
+    assert valued(Horizon.of(rows), rows, everything, 3, 3) == pytest.approx(OverSets(matrix, 3).best(), abs=1e-7)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+def test_values_grow_with_their_depth_from_the_bounds(name):
+    matrix = CHAINS[name]()
+    rows, chosen = Rows.of(matrix), (0, 1, 3, 4)
+    sets = np.isin(rows.columns, chosen)[None]
+    values = [valued(Horizon.of(rows), rows, chosen, 10, depth) for depth in (1, 2, 3)]
+    assert SuccessorCost(rows, rows)(sets)[0] <= values[0] + 1e-9
+    assert values[0] <= values[1] + 1e-9
+    assert values[1] <= values[2] + 1e-9
+
+
+def test_what_symmetries_take_to_one_another_is_valued_once():
+    rows = Rows.of(families.ring(6))
+    horizon = Horizon.of(rows)
+    assert horizon.tells_more
+    assert horizon.value((0, 1, 3), 4, 1, never)
+    solved = horizon.solved
+    turned = [tuple(sorted((x + k) % 6 for x in (0, 1, 3))) for k in range(6)]
+    assert horizon.missing(turned, 4, 1) == []
+    assert horizon.missing(list(combinations(range(6), 2)), 4, 1) != []
+    assert horizon.solved == solved
+    assert not Horizon.of(Rows.of(CHAINS["dense 5"]())).tells_more
+
+
+def test_it_ends_where_the_time_is_over():
+    rows = Rows.of(families.ring(6))
+    assert not Horizon.of(rows).value((0, 2, 4), 5, 2, lambda: True)
+    assert Horizon.of(rows).missing([(0, 2, 4)], 5, 2) == [(0, 2, 4)]
