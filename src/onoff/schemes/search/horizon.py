@@ -33,10 +33,10 @@ MOST_VALUED_SOURCES = 12
 """Sources of a chain up to which sets are valued: a program looks at all sets of them again and again."""
 MOST_PROGRAMS_KEPT = 1000
 """Programs of one chain that are kept; beyond, the oldest is let go."""
-MOST_ROUNDS = 400
+MOST_LOOKS = 400
 """Rounds of one program at most: a number, not a time, so that the same rows give the same table."""
 
-Set = tuple[int, ...]
+Asked = tuple[int, ...]
 """Sources, ascending."""
 
 _horizons: WeakKeyDictionary[Rows, Horizon] = WeakKeyDictionary()
@@ -52,8 +52,8 @@ class Horizon:
         """Programs solved so far."""
         self._weights, self._columns, self._n, self._group = chain.weights, chain.columns, chain.n, chain.group
         self._powers = powers_of(chain)
-        self._known: dict[tuple[int, int], dict[Set, float]] = {}
-        self._steps: dict[Set, _Step] = {}
+        self._known: dict[tuple[int, int], dict[Asked, float]] = {}
+        self._steps: dict[Asked, _Step] = {}
         found = symmetries(chain.probabilities(), lambda: False) if chain.distinct == chain.n else None
         both = [] if found is None else found.of_columns[(found.of_rows == found.of_columns).all(axis=1)].tolist()
         self._maps: list[list[int]] = both
@@ -70,7 +70,7 @@ class Horizon:
             _horizons[chain] = cls(chain)
         return _horizons[chain]
 
-    def values(self, columns: Set, bounds: Floats, requests: int, depth: int) -> Floats:
+    def values(self, columns: Asked, bounds: Floats, requests: int, depth: int) -> Floats:
         """V of every set of `columns` by the number whose bits are its members; the bound where it is not known.
 
         Parameters
@@ -89,7 +89,7 @@ class Horizon:
                 found[sum(bit[x] for x in chosen)] = value
         return found
 
-    def missing(self, sets: list[Set], requests: int, depth: int) -> list[Set]:
+    def missing(self, sets: list[Asked], requests: int, depth: int) -> list[Asked]:
         """Those of the sets whose V is not known.
 
         Parameters
@@ -102,7 +102,7 @@ class Horizon:
         known = self._known.get((requests, depth), {})
         return [] if depth == 0 else [chosen for chosen in sets if chosen not in known]
 
-    def value(self, chosen: Set, requests: int, depth: int, is_over: Callable[[], bool]) -> bool:
+    def value(self, chosen: Asked, requests: int, depth: int, is_over: Callable[[], bool]) -> bool:
         """Find V of one set, and of all others that this takes; False where it `is_over` before.
 
         Parameters
@@ -131,7 +131,7 @@ class Horizon:
             if not all(self.value(one, requests - 1, depth - 1, is_over) for one in fresh):
                 return False
 
-    def _keep(self, chosen: Set, requests: int, depth: int, value: float) -> bool:
+    def _keep(self, chosen: Asked, requests: int, depth: int, value: float) -> bool:
         """Keep the value for a set and all that symmetries take it to."""
         known = self._known.setdefault((requests, depth), {})
         known[chosen] = value
@@ -144,7 +144,7 @@ class Horizon:
                     images.append(other)
         return True
 
-    def _step(self, chosen: Set, rows: list[int]) -> _Step:
+    def _step(self, chosen: Asked, rows: list[int]) -> _Step:
         """The program of the request after `chosen`."""
         if chosen not in self._steps:
             part = Rows.from_integers(self._weights[rows], self._n, self._columns)
@@ -159,7 +159,7 @@ class _Step:
     """The program of one request: masses that its rows can follow, and what sets of its columns may cost later."""
 
     def __init__(self, rows: Rows, bounds: Floats) -> None:
-        self.columns: Set = tuple(rows.columns.tolist())
+        self.columns: Asked = tuple(rows.columns.tolist())
         self.bounds = bounds
         self.program = HallProgram(rows)
         one = np.eye(self.program.size, dtype=bool)
@@ -173,7 +173,7 @@ class _Step:
         self.program.prefer(lambda sets: costs[numbers_of(sets)], math.inf)
         return solve_to_the_end(self.program, lambda: priced(self.program, costs), is_over) is not None
 
-    def used(self) -> list[Set]:
+    def used(self) -> list[Asked]:
         """The sets of sources with mass."""
         sets = self.program.sets[: len(self.program.masses)][self.program.masses > NOTICED]
         columns = np.array(self.columns)
@@ -195,7 +195,7 @@ def solve_to_the_end(
         Whether to stop before: then the last masses that all rows could follow, if any.
     """
     found = None
-    for _ in range(MOST_ROUNDS):
+    for _ in range(MOST_LOOKS):
         if not program.solve(is_over):
             break
         missing, violated = program.short_rows()
