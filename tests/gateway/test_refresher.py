@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import random
+import threading
 import xml.etree.ElementTree as ET
 from urllib.parse import quote, urlsplit
 
@@ -10,10 +11,11 @@ import feedparser
 import pytest
 from tests.support.gateway import gateway
 from tests.support.relay import Relay
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, World
 
 from onoff import wire
+from onoff.client import Mirror
 from onoff.gateway import refresher
 from onoff.model.chain import MarkovChain
 from onoff.server import running
@@ -108,6 +110,30 @@ def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until
         local.engine.upstream.refresher._filled_by = 0.0  # two minutes later nobody is waited for
         local.engine.upstream.refresher.wait(local.engine.upstream.refresher.refresh_soon())
         assert local.engine.upstream.refresher._pause == 3600.0
+
+
+def test_a_refresh_that_ends_when_the_gateway_has_stopped_leaves_the_mirror_closed(tmp_path):
+    """Else the file would be opened and locked again, and the next gateway could not start."""
+    fetched, stopped = threading.Event(), threading.Event()
+    with gateway(tmp_path, refresh=SELDOM) as local:
+        keeper, worker = local.engine.upstream.refresher, local.engine.jobs._worker
+        until(lambda: keeper.per_hour is not None)
+        refresh = keeper._refresh
+
+        def slowly():
+            outcome = refresh()
+            fetched.set()
+            assert stopped.wait(PATIENCE)
+            return outcome
+
+        keeper._refresh = slowly
+        keeper.refresh_soon()
+        assert fetched.wait(PATIENCE)
+    worker.join(PATIENCE)
+    stopped.set()
+    keeper._thread.join(PATIENCE)
+    Mirror(local.engine.setup.mirror_path).close()
+    assert keeper.problem.message == "this mirror is closed"
 
 
 def test_an_open_request_after_a_private_reading_hides_it(local):

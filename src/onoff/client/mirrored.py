@@ -98,6 +98,7 @@ class MirrorClient:
         )
         self._where = MemoryMirror() if mirror is None else mirror
         self._opened: MemoryMirror | None = None
+        self._closed = False
         self._clock, self._now = clock, now
         self._refreshing = threading.Lock()
         self._opening = threading.Lock()
@@ -107,8 +108,10 @@ class MirrorClient:
 
     @property
     def mirror(self) -> MemoryMirror:
-        """The mirror, opened if need be. Raises MirrorError."""
+        """The mirror, opened if need be. Raises MirrorError, also once it is closed."""
         with self._opening:
+            if self._closed:  # a thread that is still at work must not open, and lock, the file again
+                raise MirrorError("this mirror is closed", hint="make a new client")
             if self._opened is None:
                 where = self._where
                 self._opened = where if isinstance(where, MemoryMirror) else Mirror(Path(where))
@@ -189,7 +192,8 @@ class MirrorClient:
             self._opened.count_traffic(received, self._now())
 
     def close(self) -> None:
-        """Close the mirror. A second call does nothing."""
+        """Close the mirror for good. A second call does nothing."""
+        self._closed = True
         self._drop()
 
     def _drop(self) -> None:
