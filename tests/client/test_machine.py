@@ -243,12 +243,12 @@ def machine(chain, scheme, examples, *, random=False):
     return case
 
 
-MISFORTUNES = "250 lives of 50 misfortunes each"
-TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 250))
-TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 250))
-TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 250))
-TestModelGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("model", "greedy", 100))
-TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 250))
+MISFORTUNES = "100 lives of 50 misfortunes each"
+TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 100))
+TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 100))
+TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 100))
+TestModelGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("model", "greedy", 60))
+TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 100))
 
 
 @pytest.mark.deep

@@ -396,18 +396,12 @@ def fuzz_problem(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 PARSERS = [fuzz_query, fuzz_frame, fuzz_answer, fuzz_catalogue, fuzz_problem]
 
 
-@pytest.mark.slow(reason="tens of thousands of injured inputs")
-@pytest.mark.parametrize("parser", PARSERS)
-def test_a_hundred_thousand_injured_inputs_never_crash_a_reader(parser: Callable):
-    accepted = run_fuzz(parser, 100_000, seed=1)
-    assert 0 < accepted < 90_000  # the loop reaches both verdicts
-
-
-@pytest.mark.deep
+@pytest.mark.slow(reason="thousands of injured inputs")
 @pytest.mark.timeout(3600)
+@pytest.mark.parametrize("count", [20_000, pytest.param(1_000_000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("parser", PARSERS)
-def test_a_million_injured_inputs_never_crash_a_reader(parser: Callable):
-    assert 0 < run_fuzz(parser, 1_000_000, seed=2) < 900_000
+def test_injured_inputs_never_crash_a_reader(parser: Callable, count: int):
+    assert 0 < run_fuzz(parser, count, seed=1) < 0.9 * count  # the loop reaches both verdicts
 
 
 # What the server saw last.
