@@ -3,9 +3,10 @@
 import asyncio
 import json
 import os
+import threading
 
 import pytest
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff.server import feed_reader
 from onoff.server.entries import MAX_DEPTH, check_depth
@@ -92,6 +93,33 @@ def test_a_reader_that_hangs_is_given_up(monkeypatch):
             assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
 
     asyncio.run(body())
+
+
+def test_a_thread_that_comes_after_its_reader_was_given_up_starts_no_process(monkeypatch):
+    given_up, outcomes = threading.Event(), []
+    exchange = feed_reader._Process.exchange
+
+    def late(process, *arguments):
+        assert given_up.wait(PATIENCE)
+        try:
+            return exchange(process, *arguments)
+        except BadFeed as error:
+            outcomes.append(str(error))
+            raise
+
+    monkeypatch.setattr(feed_reader._Process, "exchange", late)
+    monkeypatch.setattr(feed_reader, "WALL_SECONDS", 0.01)
+
+    async def body():
+        async with FeedReader(1) as reader:
+            with pytest.raises(BadFeed, match="longer than"):
+                await reader.read(GOOD, {}, ROOM)
+            monkeypatch.setattr(feed_reader, "WALL_SECONDS", 60.0)
+            given_up.set()
+            assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
+
+    asyncio.run(body())  # waits for its threads
+    assert outcomes == ["its reader was stopped"]
 
 
 def test_no_process_stays_behind():

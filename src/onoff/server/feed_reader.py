@@ -23,6 +23,7 @@ import signal
 import struct
 import subprocess
 import sys
+import threading
 from contextlib import suppress
 
 from onoff.server.fetch import BadFeed
@@ -85,30 +86,33 @@ class FeedReader:
             async with asyncio.timeout(WALL_SECONDS):
                 return await asyncio.to_thread(process.exchange, data, headers, room)
         except TimeoutError:
-            process.stop()
+            process = self._replaced(process)
             raise BadFeed(f"reading it took longer than {WALL_SECONDS:g} s") from None
         except asyncio.CancelledError:
-            process.stop()  # its thread would wait for it
+            process = self._replaced(process)
             raise
         finally:
             self._idle.put_nowait(process)
 
+    def _replaced(self, process: _Process) -> _Process:
+        """Stop `process`, whose thread may still be anywhere in its exchange; a new one takes its place."""
+        process.stop()
+        fresh = _Process()
+        self._all[self._all.index(process)] = fresh
+        return fresh
+
 
 class _Process:
-    """One reader process, or none while there is nothing to read."""
+    """One reader process, or none while there is nothing to read, and none any more once it was stopped."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._child: subprocess.Popen[bytes] | None = None
+        self._stopped = False
 
     def exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         """Let the process read one feed, and wait for its reply."""
-        child = self._child
-        if child is None:
-            limits = f"{CPU_SECONDS}, {MEMORY_BYTES}"
-            program = f"from onoff.server import feed_reader; feed_reader.read_feeds_from_pipe({limits})"
-            command = [sys.executable, "-c", program]
-            pipe = subprocess.PIPE
-            child = self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+        child = self._running()
         told = json.dumps(headers).encode()
         try:
             _write(child, _ASKED.pack(len(told), len(data), room) + told + data)
@@ -123,15 +127,31 @@ class _Process:
         raise BadFeed("reading it takes too much memory, or ends the reader")
 
     def stop(self) -> None:
-        """End the process, if there is one; a thread that waits for it gets an error."""
-        if self._child is not None:
-            self._child.kill()
-            self._end(self._child)
+        """End the process, if there is one, for good; a thread that waits for it or would start it gets an error."""
+        with self._lock:
+            self._stopped, child = True, self._child
+        if child is not None:
+            child.kill()
+            self._end(child)
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        """The process, started if there is none."""
+        limits = f"{CPU_SECONDS}, {MEMORY_BYTES}"
+        program = f"from onoff.server import feed_reader; feed_reader.read_feeds_from_pipe({limits})"
+        command = [sys.executable, "-c", program]
+        pipe = subprocess.PIPE
+        with self._lock:  # else a thread that comes late starts one that nobody ends
+            if self._stopped:
+                raise BadFeed("its reader was stopped")
+            if self._child is None:
+                self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            return self._child
 
     def _end(self, child: subprocess.Popen[bytes]) -> int:
         """How the process ended, or is ended now."""
-        if self._child is child:
-            self._child = None
+        with self._lock:
+            if self._child is child:
+                self._child = None
         try:
             status = child.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
