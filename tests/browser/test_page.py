@@ -6,9 +6,8 @@ import time
 import pytest
 from tests.support.gateway import gateway
 from tests.support.waiting import PATIENCE
-from tests.support.world import NAMES, World
+from tests.support.world import NAMES, Failing, World
 
-from onoff import wire
 from onoff.gateway.guard import REFUSAL
 from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
@@ -227,13 +226,6 @@ def test_a_table_that_is_being_built_is_announced(visitor, tmp_path, monkeypatch
 
 
 def test_without_the_server_it_is_not_connected_and_the_same_request_can_be_sent_again(visitor, tmp_path):
-    class Failing(World):
-        down = False
-
-        def answer(self, method, path, headers, body):
-            reply = super().answer(method, path, headers, body)
-            return self._problem(wire.Problem(503, "down")) if self.down else reply
-
     world = Failing()
     with gateway(tmp_path, world=world, heartbeat=0.2) as local:
         visit = visitor().open(local)

@@ -14,7 +14,7 @@ import pytest
 from tests.support.gateway import gateway
 from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE, until
-from tests.support.world import NAMES, P4, World
+from tests.support.world import NAMES, P4, Failing, World
 
 from onoff import wire
 from onoff.cli import run
@@ -306,13 +306,6 @@ def test_the_state_is_for_the_page_and_has_what_was_wanted(local):
 
 
 def test_without_a_server_it_says_so_and_a_key_sends_the_same_bytes_again(tmp_path):
-    class Failing(World):
-        down = False
-
-        def answer(self, method, path, headers, body):
-            reply = super().answer(method, path, headers, body)
-            return self._problem(wire.Problem(503, "down")) if self.down else reply
-
     world = Failing()
     with gateway(tmp_path, world=world) as local:
         ask(local, ("alpha", True))

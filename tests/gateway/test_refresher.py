@@ -12,7 +12,7 @@ import pytest
 from tests.support.gateway import gateway
 from tests.support.relay import Relay
 from tests.support.waiting import PATIENCE, until
-from tests.support.world import NAMES, World
+from tests.support.world import NAMES, Failing, World
 
 from onoff import wire
 from onoff.client import Mirror
@@ -212,13 +212,6 @@ def test_without_a_model_the_mirror_serves_both_positions(tmp_path):
 
 
 def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
-    class Failing(World):
-        down = False
-
-        def answer(self, method, path, headers, body):
-            reply = super().answer(method, path, headers, body)
-            return self._problem(wire.Problem(503, "down")) if self.down else reply
-
     world = Failing()
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
         until(lambda: local.engine.upstream.refresher.per_hour is not None)

@@ -4,17 +4,11 @@ import json
 import random
 
 import pytest
+from tests.support.feeds import RSS
 
 from onoff.server.entries import MAX_ENTRIES, OLDER_BYTES, encode_entries, read_entries
 from onoff.server.fetch import BadFeed
 
-RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>T</title>
-<item><title>Old</title><link>http://x.example/old</link><pubDate>Mon, 01 Jan 2024 00:00:00 GMT</pubDate></item>
-<item><title>New &amp; &lt;b&gt;bold&lt;/b&gt;</title><link>http://x.example/{n}</link>
-<pubDate>Tue, 02 Jan 2024 00:00:0{n} GMT</pubDate>
-<description>&lt;p onclick="x()"&gt;Hi &lt;img src="http://spy/"&gt;&lt;script&gt;bad()&lt;/script&gt;
-&lt;a href="javascript:x()"&gt;a&lt;/a&gt; &lt;a href="http://ok.example/"&gt;b&lt;/a&gt;&lt;/p&gt;</description></item>
-</channel></rss>"""
 ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>i</id><updated>2024-01-02T03:04:05Z</updated>
 <entry><title>Plain</title><id>1</id><updated>2024-01-02T03:04:05Z</updated><link href="ftp://x/"/>
 <content type="text">a &lt;b&gt; is text here</content></entry></feed>"""

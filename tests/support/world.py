@@ -204,6 +204,16 @@ def _on_disk(journal, query):
     return any(query in path.read_bytes() for path in (journal, log) if path.exists())
 
 
+class Failing(World):
+    """A world that answers 503 to everything while `down`; requests are counted all the same."""
+
+    down = False
+
+    def answer(self, method, path, headers, body):
+        reply = super().answer(method, path, headers, body)
+        return self._problem(wire.Problem(503, "down")) if self.down else reply
+
+
 class Direct:
     """A transport to a world without sockets. `fault(request)` may return a Failure, before or after the world saw it.
 

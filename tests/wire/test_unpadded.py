@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable
 
 import pytest
-from tests.support.fuzz import mutate, run_fuzz
+from tests.support.fuzz import mutate, mutate_frames, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire
@@ -141,23 +141,16 @@ def fuzz_frame(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 def fuzz_answer(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
     sources = tuple(sorted(rng.sample(range(3), rng.randint(1, 3))))
     frames = [frame(s, message(rng.randbytes(rng.randint(0, 9)))) for s in sources]
-    match rng.randrange(4):
-        case 0:
-            rng.shuffle(frames)
-        case 1:
-            frames.insert(rng.randrange(4), rng.choice(frames))
-        case 2:
-            at = rng.randrange(len(frames))
-            content = mutate(rng, frames[at][:-16])
-            frames[at] = content + checksum(CATALOGUE.epoch, content)
-        case _:
-            frames = [mutate(rng, b"".join(frames))]
+
+    def damaged(content: bytes) -> bytes:
+        content = mutate(rng, content[:-16])
+        return content + checksum(CATALOGUE.epoch, content)
 
     def again(data: bytes) -> bytes:
         read = wire.decode_answer(data, sources, **HOW)
         return b"".join(frame(s, m) for s, m in zip(sources, read, strict=True))
 
-    return b"".join(frames), again
+    return mutate_frames(rng, frames, damaged), again
 
 
 def fuzz_catalogue(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:

@@ -36,6 +36,14 @@ for i = first, #names do
 end
 return found
 """
+_PUT_MESSAGES = """
+for i = last + 1, #ARGV, 3 do
+    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
+    redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 2])
+    redis.call('ZADD', KEYS[6], number, ARGV[i])
+end
+return 1
+"""
 
 # ARGV: catalogue, life, digest, hour. A store of version 0.1 has a catalogue and no life. Gives 0 if the catalogue
 # is another one.
@@ -156,12 +164,7 @@ redis.call('SET', KEYS[1], ARGV[1])
 redis.call('DEL', KEYS[2], KEYS[4], KEYS[5], KEYS[6])
 local last = 4 + ARGV[4]
 for i = 5, last do redis.call('SADD', KEYS[2], ARGV[i]) end
-for i = last + 1, #ARGV, 3 do
-    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
-    redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 2])
-    redis.call('ZADD', KEYS[6], number, ARGV[i])
-end
-return 1
+{_PUT_MESSAGES}
 """
 
 # ARGV: number, life and digest expected; number, life, digest, leader, '1' if whole, hour, bytes; catalogue, number of
@@ -183,10 +186,5 @@ else
     redis.call('HINCRBY', KEYS[9], ARGV[9], ARGV[10])
 end
 redis.call('HSET', KEYS[7], 'leader', ARGV[7])
-for i = last + 1, #ARGV, 3 do
-    redis.call('HSET', KEYS[5], ARGV[i], ARGV[i + 1])
-    redis.call('HSET', KEYS[4], ARGV[i], ARGV[i + 2])
-    redis.call('ZADD', KEYS[6], number, ARGV[i])
-end
-return 1
+{_PUT_MESSAGES}
 """

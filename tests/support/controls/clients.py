@@ -4,6 +4,8 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from tests.support.controls.relayed import relayed
+
 from onoff.client.commands import SendQuery, StoreRecord, Tick
 from onoff.client.core import Conflict, Core
 from onoff.client.doubt import HARMLESS
@@ -21,13 +23,9 @@ class RedrawsOnRetry(Core):
     """m6: an answer is lost, and the query is drawn anew instead of sent again."""
 
     def request(self, wanted, *, private):
-        before, steps, event = self.session.memory, super().request(wanted, private=private), None
-        while True:
-            try:
-                command = steps.send(event)
-            except StopIteration as done:
-                return done.value
-            event = yield command
+        before = self.session.memory
+
+        def redraw(command, event):
             if isinstance(command, SendQuery) and isinstance(event, Failure) and before.last is not None:
                 self.session.memory = before
                 query, memory = self.session.propose(wanted, private=private)
@@ -37,6 +35,9 @@ class RedrawsOnRetry(Core):
                 yield StoreRecord(again)
                 self.record = again
                 yield replace(command, query=again.query)
+            return event
+
+        return relayed(super().request(wanted, private=private), event=redraw)
 
 
 class SendsFirst(Core):
@@ -70,17 +71,14 @@ class ClosesEarly(Core):
     """m12: reads no more of the answer than it takes to have the wanted frame."""
 
     def _deliver(self, record):
-        steps, event = super()._deliver(record), None
         asked = self._asked_indices(record)
         position = asked.index(self._offered.index[self.chain.names[record.wanted]])
-        while True:
-            try:
-                command = steps.send(event)
-            except StopIteration as done:
-                return done.value
-            if isinstance(command, SendQuery):
-                command = replace(command, limit=(position + 1) * self._offered.frame_size)
-            event = yield command
+
+        def shorten(command):
+            limit = (position + 1) * self._offered.frame_size
+            return replace(command, limit=limit) if isinstance(command, SendQuery) else command
+
+        return relayed(super()._deliver(record), command=shorten)
 
 
 class ForgetsAfterDoubts(Core):

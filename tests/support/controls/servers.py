@@ -4,9 +4,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from unittest.mock import patch
 
+from tests.support.controls.relayed import relayed
+
 from onoff import wire
 from onoff.client.commands import SendSum
-from onoff.client.exchange import Failure
+from onoff.client.exchange import Failure, Reply
 from onoff.client.servers import SumCore
 
 
@@ -80,33 +82,24 @@ class SkipsZeros(SumCore):
     """An all-zero vector is not sent: its answer is empty anyway."""
 
     def _ask_all(self, record):
-        steps, event = super()._ask_all(record), None
         vectors = self._vectors(record)
-        while True:
-            try:
-                command = steps.send(event)
-            except StopIteration as done:
-                return done.value
-            if isinstance(command, SendSum) and not any(vectors[command.server]):
-                from onoff.client.exchange import Reply
 
-                event = Reply(200, wire.SUM_HEADERS, b"")
-                continue
-            event = yield command
+        def skip(command):
+            empty = isinstance(command, SendSum) and not any(vectors[command.server])
+            return Reply(200, wire.SUM_HEADERS, b"") if empty else command
+
+        return relayed(super()._ask_all(record), command=skip)
 
 
 class RedrawsAtOne(SumCore):
     """A retry draws again, for the server that did not answer, and for no other."""
 
     def _ask_all(self, record):
-        steps, event = super()._ask_all(record), None
-        while True:
-            try:
-                command = steps.send(event)
-            except StopIteration as done:
-                return done.value
-            event = yield command
+        def redraw(command, event):
             if isinstance(command, SendSum) and isinstance(event, Failure):
                 again = self._encode(record.session, record.step, self._asked_indices(record), record.wanted)
                 renewed = self._queries(replace(record, query=again[0], others=again[1]))
                 event = yield replace(command, query=renewed[command.server])
+            return event
+
+        return relayed(super()._ask_all(record), event=redraw)
