@@ -116,6 +116,7 @@ class OnPieces:
     pieces: tuple[int, ...]
     secret_row: int
     key = None
+    blind = False
 
     @property
     def rows(self):
