@@ -101,9 +101,16 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
             r"9 types of order 1 over 2 sources: \d+ pairs of a context and a source were seen, which takes about",
             "--types 4, a smaller --order,",
         ),
+        (
+            "tokens.MOST_CONTEXTS",
+            200_000,
+            ["--types", "560"],
+            "560 types of only 540 people, while every tenth is held out",
+            "ask for fewer types",
+        ),
     ],
 )
-def test_what_does_not_fit_in_memory_is_refused_at_once(
+def test_what_does_not_fit_is_refused_at_once(
     tmp_path, capsys, monkeypatch, people, limit, most, arguments, complaint, mend
 ):
     """With enough people to choose by, and where order and types are given there is nothing to choose."""

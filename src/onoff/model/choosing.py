@@ -146,8 +146,12 @@ class _Trial:
         """The order and number of types with the fewest bits."""
         orders = ORDERS if order == "auto" else (order,)
         one = {k: bits for k in orders if (bits := self._bits(k, 1 if types == "auto" else types)) is not None}
-        if not one and self.refused is not None:
-            raise self.refused
+        if not one:
+            people = int((self.fitted_to.requests > 0).sum())
+            raise self.refused or InvalidModel(
+                f"{types} types of only {people} people, while every tenth is held out",
+                hint="ask for fewer types, or give more people",
+            )
         ranked = sorted(one, key=one.__getitem__)
         if types != "auto":
             return self._smallest({(k, types): one[k] for k in one}), types
