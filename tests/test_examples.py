@@ -18,6 +18,7 @@ def test_every_example_is_run():
     assert {path.name for path in EXAMPLES.glob("*.py")} >= SAYS.keys()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("name", SAYS)
 def test_it_runs(name):
     command = [sys.executable, "-W", "error", str(EXAMPLES / name)]

@@ -31,6 +31,7 @@ def draw_design(path):
     draw_table(path, design(ROWS, "greedy"), ("a", "b", "c"))
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("draw", [draw_costs, draw_design])
 @pytest.mark.parametrize("kind", ["png", "svg", "pdf", "PNG"])
 def test_the_same_numbers_give_the_same_file(tmp_path, draw, kind):

@@ -135,6 +135,7 @@ def null_p_values(count, n, rng, rows=4, columns=6):
     return np.array(found)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("level", [0.05, 0.01])
 def test_under_independence_the_g_test_errs_as_often_as_it_says(level):
     """Seeded. 5,000 tables of 100 laws: the errors lie between what 0.9 and 1.1 of the level explain, at 1e-6 each."""

@@ -58,6 +58,7 @@ def _query(core, x):
     return Query((x,), core.chain.n)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_time_sharing_over_http_is_rejected(server, monkeypatch):
     """0.278 bits; 300 sessions see 0.25 with probability 1 - 1e-6."""
     monkeypatch.setattr("onoff.audit.live.Client", Plain)

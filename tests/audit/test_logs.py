@@ -84,6 +84,7 @@ def verdict(capsys, log, chain, scheme, code):
     return json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_honest_logs_of_a_gateway_and_of_its_server_are_sound(scheme, server, chain, tmp_path, capsys):
     tap, log = Wiretap(server.url), tmp_path / "seen.jsonl"

@@ -7,6 +7,7 @@ import pytest
 from benchmarks import client
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_it_times_both_in_turns_and_imports_nothing_heavy(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(client, "IMPORTS", 1)

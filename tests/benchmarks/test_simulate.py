@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pytest
 
 from benchmarks import simulate
 from onoff.experiments.states import States
@@ -10,6 +11,7 @@ from onoff.experiments.switching import Pattern
 from onoff.model.chain import MarkovChain
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_it_times_both_and_shows_the_ratio():
     result = simulate.run(users=300, loop_users=20)
     assert result["ratio"] == result["warm_per_second"] / result["loop_per_second"]

@@ -184,6 +184,7 @@ def test_a_page_that_cannot_be_written_is_named(chain, capsys, tmp_path):
     assert "No such file" in capsys.readouterr().err
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_client_with_every_fault(chain, capsys, tmp_path):
     page = tmp_path / "client.html"
     arguments = ["audit", "exact", chain, "--scheme", "single", "--client", "--pattern", "ON OFF", "--html", str(page)]

@@ -41,6 +41,7 @@ def command(files, model, trace="trace.txt", *more):
     return ["audit", "traces", str(files / model), str(files / trace), *options, *more]
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("trace", ["trace.txt", "trace.csv"])
 def test_a_chain_gives_readers_away_and_exits_5(files, trace, capsys):
     capsys.readouterr()
@@ -56,6 +57,7 @@ def test_a_chain_gives_readers_away_and_exits_5(files, trace, capsys):
     assert report["older_users"] >= 50
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_model_of_the_readers_does_not(files, capsys):
     assert run(command(files, "model.npz", "trace.txt", "--allow", "0.05", "--json")) == 0
     report = json.loads(capsys.readouterr().out)
@@ -64,6 +66,7 @@ def test_the_model_of_the_readers_does_not(files, capsys):
     assert report["impossible"] == 0
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_what_it_says_to_a_person(files, capsys, tmp_path):
     page = tmp_path / "report.html"
     assert run(command(files, "chain.json", "trace.txt", "--html", str(page), "--before", "open")) == 0
@@ -74,12 +77,14 @@ def test_what_it_says_to_a_person(files, capsys, tmp_path):
     assert "<script" not in page.read_text()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_an_attacker_may_bring_a_model(files, capsys):
     assert run(command(files, "model.npz", "trace.txt", "--attacker", str(files / "model.npz"), "--json")) == 0
     report = json.loads(capsys.readouterr().out)
     assert [step["attackers"]["model.npz"] for step in report["steps"]] == pytest.approx([0] * 4, abs=1e-9)
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("model", ["chain.json", "model.npz"])
 def test_what_was_measured_is_kept_with_the_model(files, model, capsys, tmp_path):
     (tmp_path / model).write_bytes((files / model).read_bytes())
@@ -140,6 +145,7 @@ def test_a_model_is_audited_exactly(files, capsys):
         assert option[-2] in capsys.readouterr().err
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_client_of_a_model_is_audited_with_every_fault(tmp_path, capsys):
     model_of(2, 1, 2, 2).save(tmp_path / "model.npz")
     arguments = ["audit", "exact", str(tmp_path / "model.npz"), "--client", "--scheme", "single", "--pattern", "ON OFF"]

@@ -24,6 +24,7 @@ def completed(script, *words):
     return set(run.stdout.split())
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_it_completes_commands_options_and_choices(script):
     assert completed(script, "onoff", "ga") == {"gateway"}
     assert completed(script, "onoff", "audit", "ex") == {"exact", "explain"}

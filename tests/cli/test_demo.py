@@ -8,6 +8,7 @@ import sys
 from urllib.request import ProxyHandler, build_opener
 
 import numpy as np
+import pytest
 from tests.support.waiting import PATIENCE
 
 from onoff import RequestModel
@@ -58,6 +59,7 @@ def test_with_two_servers_each_sees_a_set_of_its_own_and_both_together_what_was_
     assert sum(step["cost"] for step in steps) <= 40
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_with_two_servers_the_table_has_a_column_for_each_and_says_what_they_know_together(capsys):
     assert run(["demo", "--exit", "--scheme", "single", "--servers", "2"]) == 0
     shown = capsys.readouterr().out
@@ -93,6 +95,7 @@ def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
     assert "told 0 bits" not in shown
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_keeps_serving_until_it_is_stopped():
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -49,6 +49,7 @@ def test_the_list_says_what_each_command_does(capsys):
             assert summary(path[0], found) in listed(shown), path
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("group", ["audit", "state"])
 def test_the_list_of_a_group_says_what_each_command_does(group):
     # in a process of its own: once a command was loaded, by any test, its summary shows anyway

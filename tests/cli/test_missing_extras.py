@@ -14,6 +14,7 @@ n = [4]
 """
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize(
     ("absent", "extra", "command"),
     [

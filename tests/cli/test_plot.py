@@ -8,6 +8,7 @@ from onoff.cli import run
 from onoff.model.chain import MarkovChain
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_simulation_is_drawn(tmp_path, capsys):
     MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
     assert run(["simulate", str(tmp_path / "c.json"), "--scheme", "greedy", "--users", "50", "--json"]) == 0

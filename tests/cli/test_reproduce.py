@@ -37,6 +37,7 @@ def test_an_item_that_is_not_as_expected_exits_1_and_is_marked(few, capsys):
     assert "0 of 1 items" in out
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_figures_and_items_are_written_where_asked(few, tmp_path, capsys):
     assert run(["reproduce", "--out", str(tmp_path / "new")]) == 0
     names = sorted(path.name for path in (tmp_path / "new").iterdir())

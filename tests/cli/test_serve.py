@@ -192,6 +192,7 @@ def test_a_new_store_pads_nothing_unless_told(tmp_path, capsys):
         assert {key: found[key] for key in found if key not in {"epoch", "sources"}} == framing
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_counts_need_the_token_that_a_file_holds(tmp_path):
     """The options reach the server that is started."""
     (tmp_path / "token").write_text("a long token of the operator\n")
@@ -203,6 +204,7 @@ def test_the_counts_need_the_token_that_a_file_holds(tmp_path):
         assert get_status(url, "/metrics", **{"x-forwarded-for": "192.0.2.1"}) == 200
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_list_of_addresses_is_served_under_the_titles_of_its_feeds_whatever_its_order(tmp_path):
     feed = "<rss version='2.0'><channel><title>{}</title><item><title>x</title></item></channel></rss>"
     titles = {"/a": "News", "/b": "News", "/c": "Sky"}

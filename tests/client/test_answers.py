@@ -48,6 +48,7 @@ def repeat(connection, raw, at):
     connection.sendall(raw[:at] + raw[at : at + 1] + raw[at:])
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("fault", [cut, split, flip, lose, repeat])
 def test_a_fault_at_every_byte(fault):
     """All frames are asked for, so a fault in any of them is one; the first attempt meets it, the second does not."""

@@ -118,6 +118,7 @@ def try_damages(folder, crashed, seed, count):
     return verdicts
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("crashed", [False, True], ids=["ended", "crashed"])
 def test_damage_never_makes_a_smaller_query(quick_folder, crashed):
     verdicts = try_damages(quick_folder, crashed, 7, 500)

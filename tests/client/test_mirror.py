@@ -289,6 +289,7 @@ def damaged(content, rng):
             return content[:at] + bytes([content[at] ^ 1 << rng.randrange(8)]) + content[at + 1 :]
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_damage_never_shows_another_message_and_one_restart_mends_it(path):
     """Bits, truncations and splices: what is read is right, or everything is fetched; what is fetched depends on the
     damage alone, not on what is read."""

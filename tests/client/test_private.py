@@ -127,6 +127,7 @@ def test_a_forked_child_cannot_use_its_parents_client(tmp_path):
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 7
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_other_processes_on_one_journal_are_turned_away(tmp_path):
     """While one holds it all others are turned away; afterwards it is free."""
     world = World(NAMES)

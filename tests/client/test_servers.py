@@ -62,6 +62,7 @@ def paths(world):
 # -- messages ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("count", [2, 3, 4])
 def test_messages_are_right_and_every_server_sees_every_request(count, tmp_path):
     servers = Several(count, journal=tmp_path / "journal")

@@ -27,6 +27,7 @@ def sparse_chain():
     return MarkovChain([[0, 0.5, 0.5, 0], [0.3, 0, 0, 0.7], [0, 0, 0.6, 0.4], [1, 0, 0, 0]], initial=[0.5, 0.5, 0, 0])
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("memory", MEMORIES)
 @pytest.mark.parametrize("scheme", ["single", "greedy"])
 @pytest.mark.parametrize("pattern", ["ON OFF OFF ON OFF", "OFF ON ON OFF OFF"])

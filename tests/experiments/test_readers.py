@@ -3,6 +3,7 @@
 from itertools import chain as chained
 
 import numpy as np
+import pytest
 from tests.audit.test_observer import model_of
 
 from onoff.experiments import readers
@@ -19,6 +20,7 @@ def test_visits_are_dealt_out_in_turn(tmp_path):
     assert split.named(split.judged)[0][0] in {visit[0] for visit in visits if len(visit) == 12}
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_the_table_has_a_line_for_every_model_and_the_bound_below():
     people = model_of(3, 2, 2, 7)
     rng = np.random.default_rng(0)

@@ -137,6 +137,7 @@ def test_a_download_is_not_a_part_of_a_page(kind, credential):
     assert admit("GET", "/t/" + "a" * 32 + NEWS, HOST, SAME, ("sec-fetch-dest", kind)) is None
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @given(
     st.text(max_size=40).filter(lambda path: path not in PAGES and not path.startswith(STATIC)),
     st.sampled_from(["GET", "PUT", "POST", "HEAD", "DELETE"]),

@@ -50,6 +50,7 @@ def says_nothing_of_private_requests(folder, **options):
     return records[1] == records[2] and named == OPEN and b"delta" not in b"".join(records)
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("options", [{}, {"refresh": 3600.0}, {"chain": False}], ids=["asking", "mirror", "no model"])
 def test_private_requests_leave_nothing_in_the_record(tmp_path, options):
     assert says_nothing_of_private_requests(tmp_path, **options)

@@ -84,6 +84,7 @@ def start(tmp_path):
         one.process.stderr.close()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
     world = old_world()
     with listening(world) as server:
@@ -109,6 +110,7 @@ def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
         world.check()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_kill_while_a_request_is_under_way_loses_no_step(start):
     world, asked, release = old_world(), threading.Event(), threading.Event()
 
@@ -155,6 +157,7 @@ def test_it_stops_at_once_with_open_streams(start):
         assert "Traceback" not in errors
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_several_servers_are_given_by_giving_the_option_several_times(start):
     with listening(World()) as first, listening(World()) as second:
         gateway = start(first.url, second.url)

@@ -120,6 +120,7 @@ def test_closed_form_of_the_inner_bound():
         assert bounds(rows).inner == best / UNIT
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_lower_is_the_optimum_for_three_sources_or_three_rows():
     """THEORY T3."""
     rng = np.random.default_rng(3)
@@ -129,6 +130,7 @@ def test_lower_is_the_optimum_for_three_sources_or_three_rows():
             assert bounds(matrix).lower == pytest.approx(optimum(matrix), abs=LP_TOLERANCE)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_lower_is_the_optimum_for_four_sources():
     rng = np.random.default_rng(4)
     gained = 0

@@ -78,6 +78,7 @@ def with_tree(rows, certificate):
     return replace(certificate, tree=grown.tree, leaves=grown.leaves)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_random_certificates_are_judged_as_by_looking_at_every_set(by_tree):
     rng = np.random.default_rng(2)
     verdicts = set()
@@ -205,6 +206,7 @@ def birth_and_death(n, rng):
     return matrix
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_a_birth_and_death_chain_of_60_is_proved():
     table = design(birth_and_death(60, np.random.default_rng(0)), "optimal")
     assert isinstance(table.certificate, SetCertificate)

@@ -24,6 +24,7 @@ MATRICES = {
 }
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("name", MATRICES)
 def test_the_same_units_as_row_by_row(name):
     for seed in range(3):

@@ -9,6 +9,7 @@ from onoff.experiments.paper import printed
 from onoff.experiments.paper.figures import rate_figure, save_figures, symmetric_figure
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_both_figures_are_saved_as_svg_and_png_and_saved_alike_again(tmp_path):
     first = save_figures(tmp_path / "a" / "b")
     assert [path.name for path in first] == [

@@ -32,6 +32,7 @@ NUMBERED = [
 ]
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: claim.item.split(" (")[0])
 def test_item(claim):
     item = claim.run()

@@ -37,6 +37,7 @@ def as_cells(table):
     return cells
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("seed", range(10))
 def test_two_thousand_matrices_verify_exactly_and_cost_at_most_the_inner_bound(seed):
     for rows in many(seed, 200, 24):
@@ -58,6 +59,7 @@ def same_as_the_literal_transcription(rows):
     assert as_cells(design(rows, "greedy")) == wanted
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("seed", range(4))
 def test_the_literal_transcription_gives_the_same_table(seed):
     for rows in many(100 + seed, 75, 9):

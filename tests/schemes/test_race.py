@@ -43,6 +43,7 @@ def g_test(counts):
     return chi2.sf(g, (pooled.shape[0] - 1) * (pooled.shape[1] - 1))
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.statistical
 @pytest.mark.parametrize(("name", "n"), [("dirichlet 1", 4), ("sticky", 6), ("out-degree 3", 6), ("ring", 5)])
 def test_the_law_of_the_query_does_not_depend_on_the_hidden_value(name, n):

@@ -375,6 +375,7 @@ def test_what_the_short_way_does_not_take_is_refused_as_ever(server):
         assert line.ended()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_reader_who_does_not_read_holds_no_copy_of_a_long_reply(tmp_path):
     """Twenty readers ask for 40 MiB and do not read: the server holds the messages once, not for each of them."""
     names = [f"s{k}" for k in range(40)]
@@ -408,6 +409,7 @@ def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_published(tmp_path):
     """One publisher, so that edition and history are in step: each refresh must be exactly a moment of that history."""
     store = tmp_path / "m.db"

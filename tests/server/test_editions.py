@@ -297,6 +297,7 @@ def killed_publisher(where, publishes):
     return [*lines, *rest][-1]
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_killed_publisher_leaves_edition_and_messages_of_one_moment(where):
     async def start():
         async with opened(where) as store:

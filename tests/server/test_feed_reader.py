@@ -45,6 +45,7 @@ def test_a_feed_is_read_in_another_process_and_so_is_the_next():
     asyncio.run(body())
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize(
     ("hostile", "limits", "says"),
     [

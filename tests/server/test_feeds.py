@@ -57,6 +57,7 @@ def test_feeds_are_polled_with_conditions_and_published_once(site):
         assert json.loads(said(server, 0).body)["entries"][0]["link"] == "http://x.example/2"
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
     site.pages["/f"] = (200, {}, RSS.format(n=1).encode())
     how = {"frame_size": 1024, "feeds": [Feed("F", site.url + "/f")], "feed_seconds": 0.02, "store": tmp_path / "m.db"}

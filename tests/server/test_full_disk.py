@@ -63,6 +63,7 @@ def asked(url, known):
     return wire.decode_answer(reply.body, (0,), **how)[0].body
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_disk_that_fills_costs_publishes_only_and_room_mends_it(small_disk, workers, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(small_disk))  # where the workers share their counts

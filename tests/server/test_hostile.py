@@ -141,6 +141,7 @@ def test_hostile_requests_after_a_good_one_are_refused_after_its_answer(server, 
             assert is_refusal(replies[-1]), name
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_both_ways_reply_the_same_to_everything(server, requests, ordinary_way):
     good = requests.good
     odd = requests.tolerated | FOLLOWED

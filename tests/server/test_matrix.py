@@ -39,6 +39,7 @@ def go(patch, way):
     patch.setattr(matrix, "KERNEL_BYTES", 0 if way == "compiled" else 1 << 40)
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @given(
     n=st.integers(1, 40),
     longest=st.integers(1, 300),

@@ -98,6 +98,7 @@ def fuzz(server, operation, how: settings) -> Counter[int]:
     return statuses
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_list_of_operations_is_whole(api):
     described = [(found.ok().path, found.ok().method.upper()) for found in api.get_all_operations()]
     assert sorted(described) == sorted(OPERATIONS)

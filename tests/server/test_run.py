@@ -60,6 +60,7 @@ def make_token(store):
     ).stdout.strip()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_workers_share_the_store_and_are_replaced_when_killed(tmp_path):
     store = tmp_path / "m.db"
     with served(store, "--workers", "2", "--source", "a", "--source", "b", "--frame-size", "512") as (process, started):
@@ -101,6 +102,7 @@ def sockets_of(pid):
     return count
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_workers_share_connections_that_come_in_a_burst(tmp_path):
     with served(tmp_path / "m.db", "--workers", "2", "--source", "a") as (process, started):
         until(lambda: all(answers(started["url"]) == 1 for _ in range(8)))
@@ -121,6 +123,7 @@ def test_workers_share_connections_that_come_in_a_burst(tmp_path):
             assert min(taken()) >= 50  # of 200 fair coins; one in 10^13 gives fewer
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_workers_leave_when_their_parent_is_killed(tmp_path):
     with served(tmp_path / "m.db", "--workers", "2", "--source", "a") as (process, started):
         until(lambda: answers(started["url"]) == 1)

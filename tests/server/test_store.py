@@ -151,6 +151,7 @@ async def test_a_step_is_admitted_once_or_again_with_the_same_bytes(store, where
     assert len(verdicts) == 4
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @contract
 async def test_of_many_processes_with_different_bytes_one_wins(store, where):
     """Eight processes, one session, 200 steps: for each step all winners had the same bytes."""

@@ -5,6 +5,7 @@ import sys
 from types import FunctionType
 
 import numpy as np
+import pytest
 from tests.support.waiting import until
 
 from onoff.system.kernels import kernel
@@ -37,6 +38,7 @@ def test_plain_and_compiled_agree():
     assert total.__doc__ == "Adds."
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_much_small_work_is_compiled_as_well():
     program = """
 import sys

@@ -99,6 +99,7 @@ def nudged(document, path, by):
     return document
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("family", ["sets", "tree", "rows", "hits", "parts"])
 def test_breaking_a_certificate_in_any_field_is_caught(tmp_path, family):
     """Whatever number is changed, the file is refused or still proves just what it said."""

@@ -20,6 +20,7 @@ def by_brute_force(p, masses, sets, off):
     return (met >= p - off).all() and abs(masses.sum() - 1) <= off
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize(("name", "n", "m"), [("dirichlet 10", 40, 6), ("dirichlet 1", 60, 9), ("sticky", 50, 10)])
 def test_bred_sets_come_close_to_the_outer_bound(name, n, m):
     rows = few_rows(name, n, m)
@@ -50,6 +51,7 @@ def test_what_a_stage_gives_does_not_depend_on_when_it_is_over():
         assert np.array_equal(one.sets, other.sets)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize(("alpha", "m", "n"), [(0.1, 12, 120), (1.0, 10, 80), (50.0, 12, 40)])
 def test_four_stages_come_within_a_tenth_of_a_per_cent(alpha, m, n):
     rows = Rows.of(families.dirichlet(n, alpha, np.random.default_rng(7), rows=m))

@@ -24,6 +24,7 @@ class Looks:
         return self.left < 0
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize(
     ("name", "matrix", "cost"),
     [
@@ -44,6 +45,7 @@ def test_known_optima(name, matrix, cost):
     assert table.cost == pytest.approx(cost, abs=1e-6)
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_what_misses_equations_is_completed():
     matrix = families.grid(5, 5)
     program = OrbitProgram(matrix, symmetries(matrix, lambda: False), np.random.default_rng(0))
