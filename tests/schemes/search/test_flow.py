@@ -44,3 +44,21 @@ def test_missing_units_are_proved_by_the_violated_set():
             assert gap == sum(row[inside].tolist()) - met
             short += gap > 0
     assert short > 100
+
+
+def test_sparse_rows_are_sent_the_same_along_their_own_edges(monkeypatch):
+    rng = np.random.default_rng(13)
+    for lower in [True, False] * 10:
+        weights = np.zeros((5, 12), dtype=np.int64)
+        for line in weights:
+            line[rng.choice(12, size=3, replace=False)] = [UNIT // 2, UNIT // 4, UNIT // 4]
+        sets = random_sets(rng, 12, 15)
+        units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
+        results = []
+        for one_in, kernel in ((3, flows.python), (3, flows.compiled), (12, flows.python)):
+            monkeypatch.setattr("onoff.schemes.search.flow.SPARSE_ROW", one_in)
+            lowered = units.copy()
+            results.append((*kernel(weights, *as_csr(sets), lowered, lower), lowered))  # type: ignore[call-arg]
+        for others in results[1:]:
+            for one, other in zip(results[0], others, strict=True):
+                np.testing.assert_array_equal(one, other)

@@ -22,6 +22,9 @@ import numpy as np
 
 from onoff.system.kernels import kernel
 
+SPARSE_ROW = 3
+"""Rows that can want fewer than one source in so many are sent along their own edges only."""
+
 
 @kernel
 def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def]
@@ -37,21 +40,27 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
     m, n = weights.shape
     k = len(offsets) - 1
     owner, first, touching = _by_source(offsets, items, n)
-    flow = np.empty(len(items), np.int64)
-    source_level, set_level = np.empty(n, np.int64), np.empty(k, np.int64)
     cells = np.empty((3, n + k), np.int64)
     kept = 0
     missing = np.zeros(m, np.int64)
     violated = np.zeros((m, n), np.bool_)
+    every_source, every_edge = np.arange(n), np.arange(len(items))
     for r in range(m):
-        left = weights[r].copy()
+        sources, edges, ends, of_edge = every_source, every_edge, offsets, items
+        of_set, begin, listed = owner, first, touching
+        if SPARSE_ROW * np.count_nonzero(weights[r]) < n:
+            sources = np.flatnonzero(weights[r])
+            edges, ends, of_edge = _edges_of(sources, owner, first, touching, k)
+            of_set, begin, listed = _by_source(ends, of_edge, len(sources))
+        left = weights[r][sources]
         room = units.copy()
-        flow[:] = 0
-        while _levels(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):
-            _blocking_flow(left, room, flow, offsets, items, owner, first, touching, source_level, set_level)
-        for x in range(n):
-            missing[r] += left[x]
-            violated[r, x] = source_level[x] >= 0  # what the last search could reach: the source side of a least cut
+        flow = np.zeros(len(edges), np.int64)
+        source_level, set_level = np.empty(len(sources), np.int64), np.empty(k, np.int64)
+        while _levels(left, room, flow, ends, of_edge, of_set, begin, listed, source_level, set_level):
+            _blocking_flow(left, room, flow, ends, of_edge, of_set, begin, listed, source_level, set_level)
+        for at in range(len(sources)):
+            missing[r] += left[at]
+            violated[r, sources[at]] = source_level[at] >= 0  # what the last search could reach: a side of a least cut
         if lower:
             for s in range(k):
                 units[s] -= room[s]
@@ -60,12 +69,34 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
                 larger = np.empty((3, 2 * (kept + used)), np.int64)
                 larger[:, :kept] = cells[:, :kept]
                 cells = larger
-            for e in range(len(items)):
+            for e in range(len(edges)):
                 if flow[e] > 0:
-                    cells[0, kept], cells[1, kept], cells[2, kept] = r, e, flow[e]
+                    cells[0, kept], cells[1, kept], cells[2, kept] = r, edges[e], flow[e]
                     kept += 1
     kept = _cut_to(cells, kept, owner, units)
     return cells[0, :kept].copy(), cells[1, :kept].copy(), cells[2, :kept].copy(), missing, violated
+
+
+@kernel
+def _edges_of(sources, owner, first, touching, k):  # type: ignore[no-untyped-def]
+    """The edges of some sources in order of their sets: (edge, offsets of the k sets, place of the source in the list).
+
+    A row sends along no other edge, so that the flow of a sparse row need not look at the others.
+    """
+    ends = np.zeros(k + 1, np.int64)
+    for x in sources:
+        for a in range(first[x], first[x + 1]):
+            ends[owner[touching[a]] + 1] += 1
+    for s in range(k):
+        ends[s + 1] += ends[s]
+    edges, of_edge = np.empty(ends[k], np.int64), np.empty(ends[k], np.int64)
+    fill = ends[:-1].copy()
+    for at in range(len(sources)):
+        for a in range(first[sources[at]], first[sources[at] + 1]):
+            s = owner[touching[a]]
+            edges[fill[s]], of_edge[fill[s]] = touching[a], at
+            fill[s] += 1
+    return edges, ends, of_edge
 
 
 @kernel

@@ -11,9 +11,9 @@
    pricing of the most promising duals says how far the best table may be off.
 
 Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
-can follow; masses that they cannot, repaired, after the rounds 1, 4, 16, ...; and where none of them is near the bound,
-Algorithm 1 and a table from races. The steps do not depend on the budget but for where they end, so more time never
-gives a dearer table.
+can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
+where none of them is near the bound, Algorithm 1 and a table from races. The steps do not depend on the budget but for
+where they end, so more time never gives a dearer table.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
 NEAR = 2e-3
 """Relative distance to the bound at which no table from races is tried: none comes so near."""
+NEARLY = 0.1
+"""What a table of masses that rows cannot follow may lose, of the value of the program, to be made at once."""
+SCALINGS, ENOUGH_SCALINGS, SMALL_SETS_FIRST = 300, 60, 3.0
+"""For masses of the program's sets on the way: scalings, those that must be affordable, and the tilt to small sets."""
 RACING = 10**6
 """Rows times sources of raced sets for each second of the budget."""
 STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
@@ -117,6 +121,7 @@ class Search:
         self.rounds = 0
         self._told = 0.0
         self._table_takes = 0.0
+        self._loss = np.inf
         self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
@@ -249,8 +254,8 @@ class Search:
         if feasible and (self.best is None or program.value < self.best.value):
             used = program.masses > 0
             self.best = Proposal(program.value, program.sets[used], program.masses[used])
-        elif not feasible and self.best is None and self.rounds.bit_count() == 1 and self.rounds.bit_length() % 2:
-            self._remember(program.sets[: len(program.masses)], program.masses)
+        elif not feasible and self.best is None:
+            self._offer_on_the_way(float(missing.sum()))
         if self._met():
             return True
         if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
@@ -262,6 +267,25 @@ class Search:
             program.soften(self.softness)
             return False
         return self._price_exactly() == 0
+
+    def _offer_on_the_way(self, missing: float) -> None:
+        """Tables while rows cannot follow the masses yet, in rounds that do not depend on the budget.
+
+        The masses repaired, after the rounds 1, 4, 16, ... and whenever rows miss half of what they missed; and the
+        sets of the program with masses that rows can follow nearly, after 2, 3, 4, 6, 8, 12, ...: dearer than the
+        program in the end, and early.
+        """
+        program, rounds = self.program, self.rounds
+        loss = program.size * missing  # of a table of these masses, at most; see `rebuild`
+        nearly = loss < min(NEARLY * program.value, self._loss / 2)
+        if nearly or (rounds.bit_count() == 1 and rounds.bit_length() % 2):
+            self._loss = min(self._loss, loss)
+            self._remember(program.sets[: len(program.masses)], program.masses)
+        if rounds > 1 and rounds == rounds >> rounds.bit_length() - 2 << rounds.bit_length() - 2:
+            sets = np.asarray(program.sets)
+            if transport.affordable_scalings(program.p, sets) >= ENOUGH_SCALINGS:
+                found = transport.leaning(program.p, sets, SMALL_SETS_FIRST, SCALINGS)
+                self._remember(found.sets, found.masses)
 
     def _met(self) -> bool:
         cost = np.inf if self.best is None else self.best.value

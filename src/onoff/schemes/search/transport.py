@@ -28,7 +28,7 @@ RACED, MOST_RACED, RACED_SCALINGS = 25, 4000, 60
 TILTS = (1.0, 3.0)
 """How much masses from races lean to small sets: the first for large queries, the second for small ones."""
 MOST_WORK = 3 * 10**8
-"""Additions that masses from races may take."""
+"""Additions that masses for given sets may take."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +55,33 @@ def raced(p: Floats, tilt: float, rng: np.random.Generator, most: int = MOST_RAC
         Races at most.
     """
     sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], most)), rng), axis=0)
+    return leaning(p, sets, tilt, RACED_SCALINGS)
+
+
+def leaning(p: Floats, sets: Sets, tilt: float, scalings: int) -> Transported:
+    """Masses for the given sets, those with fewer sources preferred.
+
+    Parameters
+    ----------
+    p
+        The rows.
+    sets
+        As flags, each once.
+    tilt
+        How much small sets are preferred: each source more divides the mass that a set begins with by e to this.
+    scalings
+        At most; fewer where each takes long (MOST_WORK).
+    """
     sizes = sets.sum(axis=1)
     lean = np.exp(-tilt * np.minimum(sizes - sizes.min(), 100))
     pool = Pool(p, sets, np.full((len(p), len(sets)), -1, dtype=np.int64), np.tile(lean, (len(p), 1)))
-    work = max(len(p) * int(sets.sum()), 1)
-    off = pool.scale(int(np.clip(MOST_WORK // work, 5, RACED_SCALINGS)))
+    off = pool.scale(int(np.clip(affordable_scalings(p, sets), 5, scalings)))
     return Transported(sets, pool.masses, off)
+
+
+def affordable_scalings(p: Floats, sets: Sets) -> int:
+    """Scalings that MOST_WORK allows."""
+    return MOST_WORK // max(len(p) * int(sets.sum()), 1)
 
 
 class Pool:
