@@ -1,5 +1,6 @@
 """What a person at a terminal sees of a message: text, and never a command to the terminal."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -16,6 +17,13 @@ def world():
     return World()
 
 
+def all_from(screen):
+    """What was written to a terminal that nobody has open any more; it may come in pieces."""
+    with contextlib.suppress(OSError):  # so Linux tells the end
+        while piece := os.read(screen, 65536):
+            yield piece
+
+
 @pytest.fixture
 def shown(tmp_path, world):
     """Runs `onoff get` at a real terminal, and gives all that it prints there; what it waits for goes elsewhere."""
@@ -30,10 +38,11 @@ def shown(tmp_path, world):
             subprocess.run(
                 command, env=environment, stdout=terminal, stderr=subprocess.DEVNULL, check=True, timeout=PATIENCE
             )
-            return os.read(screen, 65536).decode().replace("\r\n", "\n")
         finally:
-            os.close(screen)
             os.close(terminal)
+            seen = b"".join(all_from(screen))
+            os.close(screen)
+        return seen.decode().replace("\r\n", "\n")
 
     with listening(world) as server:
         given["SERVER"] = server.url

@@ -87,8 +87,8 @@ def start(tmp_path):
 @pytest.mark.slow(reason="programs are started and waited for")
 def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
     world = old_world()
-    with listening(world) as server:
-        first = start(server.url)
+    with listening(world) as server, reserved_port() as port:  # which the second must get too
+        first = start(server.url, port=port)
         first.call("PUT", "/v1/privacy", {"private": True})
         first.get("/v1/sources/beta")
         _, before = first.call("PUT", "/v1/privacy", {"private": False, "seconds": 300})
@@ -97,7 +97,7 @@ def test_after_a_kill_switch_timer_session_and_feed_go_on(start):
         feed = f"{first.said['apps']}/feeds/gamma"
         assert first.end(signal.SIGKILL)[0] == -signal.SIGKILL
 
-        second = start(server.url, port=first.port)
+        second = start(server.url, port=port)
         _, after = second.get("/v1/privacy")
         until = json.loads(before)["until"]
         assert (json.loads(after)["private"], json.loads(after)["until"]) == (False, until)

@@ -52,7 +52,7 @@ def test_out_of_time_there_is_nothing():
 
 
 def test_few_sparse_rows_meet_the_bound_by_exchanges():
-    table = design(families.equal_masses(225, 6, np.random.default_rng(1))[:20], "optimal", budget=6.0)
+    table = design(families.equal_masses(225, 6, np.random.default_rng(1))[:20], "optimal", budget=60.0)
     table.verify()
     assert table.optimal
-    assert table.details["rounds"] == 0  # of the master program, which does not get there in that time
+    assert table.details["rounds"] == 0  # of the master program
