@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -77,7 +78,8 @@ def test_imports_point_downwards():
 
 def test_there_is_no_cycle_of_modules():
     graph = {name: set(imports(path, at_run_time_only=True)) - {name} for name, path in modules() if part(name)}
-    done, open_ = set(), []
+    open_: list[Any] = []
+    done = set()
 
     def visit(name):
         assert name not in open_, f"cycle: {' -> '.join([*open_[open_.index(name) :], name])}"
@@ -159,7 +161,7 @@ def public_names(tree):
 
 def homes_of_names(sources):
     """The modules that define each public name, from (module, source) pairs."""
-    homes = {}
+    homes: dict[Any, Any] = {}
     for module, source in sources:
         for name in public_names(ast.parse(source)):
             homes.setdefault(name, set()).add(module)

@@ -1,6 +1,7 @@
 """What the server could guess: the filter agrees with the enumeration, and ours adds nothing after a request."""
 
 from collections import defaultdict
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ def guesses_by_enumeration(chain, session, pattern):
         worlds, _, _ = worlds.after(private=private)
     best = []
     for k in range(sum(pattern)):
-        law = defaultdict(lambda: defaultdict(float))
+        law: defaultdict[Any, Any] = defaultdict(lambda: defaultdict(float))
         for world, (weight, _) in worlds.held.items():
             law[world.history][world.private_sources[k]] += weight / worlds.denominator
         best.append(sum(max(beliefs.values()) for beliefs in law.values()))

@@ -5,6 +5,7 @@ distance is at least four standard errors.
 """
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -135,7 +136,8 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
     user = session.fork(SeededEntropy(np.random.default_rng(0)))
     user.request(0, private=True)
     table = user.tables.of(user.memory)
-    first, joint = table_chances(table), {}
+    joint: dict[Any, Any] = {}
+    first = table_chances(table)
     for k, query in enumerate(table.queries):
         then = user.memory.after(query, query[0], private=False, table=table)
         nothing_hidden = then.rows.distinct == 1
@@ -145,7 +147,7 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
             for j in range(N if nothing_hidden else len(second)):
                 chance = float(j == c) if nothing_hidden else second[j, query.index(b), c] if b in query else 0.0
                 joint[a, (k, j)] = joint.get((a, (k, j)), 0.0) + weight * chance
-    after_one = {}
+    after_one: dict[Any, Any] = {}
     for (a, (k, _)), weight in joint.items():
         after_one[a, k] = after_one.get((a, k), 0.0) + weight
     assert found[0] == pytest.approx(mutual_information(after_one), abs=2e-3)

@@ -3,6 +3,7 @@
 import json
 import random
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -188,7 +189,8 @@ def test_endless_lines_are_refused(tmp_path, monkeypatch):
 
 def test_queries_after_reads_of_the_mirror_are_sound_and_counted():
     """A server's log of a client that reads its mirror while ON: it hears of the open requests alone."""
-    rng, seen, world = random.Random(3), [], World(NAMES)
+    seen: list[Any] = []
+    rng, world = random.Random(3), World(NAMES)
     entropy = SeededEntropy(np.random.default_rng(3))  # how many queries follow reads must not be left to chance
     settings = {"tick": 0, "background": False, "transport": Direct(world), "observe": seen.append, "entropy": entropy}
     chain = MarkovChain(P4, names=NAMES)

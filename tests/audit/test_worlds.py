@@ -3,6 +3,7 @@
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import pytest
 from tests.support.chains import NAMED, P2, P3
@@ -25,7 +26,7 @@ def after(chain, session, pattern):
 
 def law_by_hand(chain, pattern):
     """(private requests, queries) -> probability, from whole paths and whole sessions: slow and obvious."""
-    law = defaultdict(Fraction)
+    law: defaultdict[Any, Any] = defaultdict(Fraction)
     start = dict(zip(range(chain.n), chain.initial_rows().weights[0].tolist(), strict=True))
     for path in product(range(chain.n), repeat=len(pattern)):
         chance = Fraction(start[path[0]], UNIT)
@@ -50,7 +51,7 @@ def law_by_hand(chain, pattern):
 def test_the_law_is_that_of_whole_paths_exactly(name, pattern):
     chain, statuses = NAMED[name], parse(pattern)
     worlds, cost = after(chain, Session(chain, "greedy"), statuses)
-    law = defaultdict(Fraction)
+    law: defaultdict[Any, Any] = defaultdict(Fraction)
     for world, (weight, _) in worlds.held.items():
         law[world.private_sources, tuple(world.history.all_seen)] += Fraction(weight, worlds.denominator)
     expected = law_by_hand(chain, statuses)

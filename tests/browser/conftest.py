@@ -3,6 +3,7 @@
 import contextlib
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 import pytest
 from playwright.sync_api import sync_playwright
@@ -44,7 +45,8 @@ class Visit:
         self.context = context
         self.page = context.new_page()
         self.page.set_default_timeout(1000 * PATIENCE)
-        self.complaints, self.requests = [], []
+        self.complaints: list[Any] = []
+        self.requests: list[Any] = []
         self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in {"error", "warning"} else None)
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         context.on("request", lambda request: self.requests.append(request.url))
@@ -115,7 +117,9 @@ class Elsewhere:
     """A web server of somebody else: serves `pages`, and writes down who asked for what."""
 
     def __init__(self):
-        self.pages, self.requests, self.headers = {}, [], []
+        self.pages: dict[Any, Any] = {}
+        self.requests: list[Any] = []
+        self.headers: list[Any] = []
         outer = self
 
         class Handler(BaseHTTPRequestHandler):

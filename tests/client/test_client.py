@@ -1,6 +1,7 @@
 """The client delivers the right message, stores before it sends, sends one byte string per step, and recovers."""
 
 import threading
+from typing import Any
 
 import pytest
 from tests.support.waiting import PATIENCE
@@ -228,7 +229,7 @@ def test_a_refusal_is_named_and_not_repeated(status):
 
 def test_an_overloaded_server_gets_the_same_bytes_later_and_later():
     world = World()
-    waits = []
+    waits: list[Any] = []
     faults = iter([Reply(503, (), b""), Reply(503, (), b""), Reply(500, (), b""), None])
     with client_of(world, fault=queries_only(lambda request: next(faults)), sleep=waits.append) as client:
         client.get("alpha", private=True)
@@ -377,7 +378,8 @@ def _no_room(journal):
 
 def test_progress_and_observer_tell_what_goes_on():
     world = World()
-    sent, progress = [], []
+    sent: list[Any] = []
+    progress: list[Any] = []
     with client_of(world, observe=sent.append, progress=progress.append) as client:
         client.get("alpha", private=True)
         client.get("beta", private=False)
@@ -424,7 +426,7 @@ def test_threads_share_a_client_and_every_request_is_a_step():
 
 def test_queries_wait_for_the_tick():
     world = World()
-    waits = []
+    waits: list[Any] = []
     now = iter([100.0, 100.013])
     with client_of(world, tick=0.05, clock=lambda: next(now), sleep=waits.append) as client:
         client.get("alpha", private=True)

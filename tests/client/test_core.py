@@ -3,6 +3,7 @@
 import itertools
 import logging
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.chains import request_model
@@ -39,7 +40,8 @@ def carry_out(steps, world, instead=None, until=None):
 
     With `until` it ends at a command of that kind, as a crash would.
     """
-    commands, event = [], None
+    commands: list[Any] = []
+    event = None
     instead = {kind: iter(events) for kind, events in (instead or {}).items()}
     try:
         while not commands or type(commands[-1]) is not until:

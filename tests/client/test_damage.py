@@ -7,6 +7,7 @@ or a named error. What a damaged log hides is caught by asking the server.
 import os
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.support.progress import progress
@@ -107,7 +108,7 @@ def test_the_specimen_is_whole(quick_folder, crashed):
 
 def try_damages(folder, crashed, seed, count):
     specimen = Specimen(folder, crashed=crashed)
-    verdicts = {}
+    verdicts: dict[Any, Any] = {}
     for files in damages(specimen.files, random.Random(seed), count):
         specimen.put(files)
         verdict = specimen.judge()

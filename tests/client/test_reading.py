@@ -1,6 +1,7 @@
 """Private requests by the mirror: remembered before they are answered, hidden by the next open request, no traffic."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.support.world import NAMES, P4, Direct, World
@@ -47,7 +48,7 @@ def memory(client):
 
 def test_a_private_request_is_a_refresh_and_a_read(tmp_path):
     world = World()
-    seen = []
+    seen: list[Any] = []
     with client_of(world, tmp_path / "journal", observe=seen.append) as client:
         message = client.get("beta", private=True)
         assert (message, message.version, message.edition, message.messages) == (b"first of beta", 1, 4, 4)

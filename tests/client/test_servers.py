@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import pytest
 from tests.support.world import NAMES, P4, Direct, World
@@ -113,7 +114,7 @@ def test_each_server_sees_the_same_law_whatever_is_wanted():
     for count in (2, 3):
         laws = []
         for wanted in range(4):
-            seen = [Counter() for _ in range(count)]
+            seen: list[Any] = [Counter() for _ in range(count)]
             for draws in product(range(count), repeat=3):
                 choices = iter(draws)
                 vectors = wire.draw_vectors(
@@ -134,7 +135,7 @@ def test_each_server_sees_the_same_law_whatever_is_wanted():
 
 def test_all_vectors_are_durable_before_the_first_leaves(tmp_path):
     servers = Several(3, journal=tmp_path / "journal")
-    durable = []
+    durable: list[Any] = []
 
     def look(request):
         if request.path == wire.SUM_PATH:
@@ -273,7 +274,7 @@ def test_an_edition_that_is_gone_is_replaced_with_the_same_vectors(tmp_path):
 def test_a_server_that_never_holds_an_edition_is_given_up():
     servers = Several(2)
     servers.worlds[1].held = 0
-    waits = []
+    waits: list[Any] = []
     with (
         servers.client(sleep=waits.append, backoff=0.5) as client,
         pytest.raises(BadAnswer, match="let go of every edition"),

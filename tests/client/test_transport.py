@@ -7,6 +7,7 @@ import ssl
 import subprocess
 import threading
 from contextlib import contextmanager
+from typing import Any
 
 import h11
 import pytest
@@ -62,7 +63,7 @@ HELLO = Reply(200, (("content-length", "5"), ("x-y", "z")), b"hello")
 
 
 def test_a_whole_answer_and_what_was_asked():
-    heard = []
+    heard: list[Any] = []
     assert exchanged(saying(WHOLE, heard)) == HELLO
     ((raw, method, path, headers, body),) = heard
     assert (method, path, body) == ("POST", "/base/v1/query", b"body")
@@ -71,14 +72,14 @@ def test_a_whole_answer_and_what_was_asked():
 
 
 def test_a_request_without_a_body_has_no_length():
-    heard = []
+    heard: list[Any] = []
     assert exchanged(saying(WHOLE, heard), request=Request("GET", "/v1/catalogue", (), b"", 10)) == HELLO
     ((_, method, _, headers, body),) = heard
     assert (method, [name for name, _ in headers], body) == ("GET", ["host"], b"")
 
 
 def test_an_address_of_version_six_stands_in_brackets():
-    heard = []
+    heard: list[Any] = []
     try:
         reply = exchanged(saying(WHOLE, heard), host="[::1]", family=socket.AF_INET6)
     except OSError as error:
@@ -198,13 +199,13 @@ def over_tls(certificate, converse):
 
 def test_over_tls_with_a_certificate_that_is_trusted(certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
-    heard = []
+    heard: list[Any] = []
     assert exchanged(over_tls(certificate, saying(WHOLE, heard)), scheme="https") == HELLO
     assert heard[0][4] == b"body"
 
 
 def test_a_certificate_that_nobody_signed_gets_nothing(certificate):
-    heard = []
+    heard: list[Any] = []
     failure = exchanged(over_tls(certificate, saying(WHOLE, heard)), scheme="https")
     assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED", left=False)
     assert heard == []
@@ -212,7 +213,7 @@ def test_a_certificate_that_nobody_signed_gets_nothing(certificate):
 
 def test_a_certificate_of_another_host_gets_nothing(certificate, monkeypatch):
     monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
-    heard = []
+    heard: list[Any] = []
     failure = exchanged(over_tls(certificate, saying(WHOLE, heard)), scheme="https", host="localhost")
     assert failure == Failure("TLS failed: CERTIFICATE_VERIFY_FAILED", left=False)
     assert heard == []

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import threading
 import time
+from typing import Any
 
 import pytest
 from tests.support.servers import two_servers
@@ -75,7 +76,7 @@ def read(urls, folder, seed, stop, outcomes):
 
 
 def run_readers(folder, *, readers, seconds, kills, per_second=50):
-    outcomes = {"right": [], "wrong": [], "failed": [], "lost": []}
+    outcomes: dict[Any, Any] = {"right": [], "wrong": [], "failed": [], "lost": []}
     stop = threading.Event()
     with two_servers(folder, NAMES) as (leader, follower, token), Publisher(leader.url, token, per_second) as publisher:
         urls = [leader.url, follower.url]

@@ -4,6 +4,7 @@ import asyncio
 import itertools
 import shutil
 import threading
+from typing import Any
 
 import pytest
 from tests.support.waiting import until
@@ -37,7 +38,7 @@ def journal(tmp_path):
 
 
 def test_messages_arrive_and_a_restart_goes_on(server, journal):
-    seen = []
+    seen: list[Any] = []
     for start in range(3):
         with Client(server.url, CHAIN, journal, "greedy", tick=0, mirror=False, observe=seen.append) as client:
             for t in range(4):

@@ -5,6 +5,7 @@ import math
 import re
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -388,7 +389,8 @@ def test_belief_update():
     before = session.memory
     table = session.tables.of(before) if before.rows.distinct > 1 else design(before.rows, "greedy")
     query = session.request(2, private=False).sources
-    block, after = table.block(table.index_of(query)), {}
+    after: dict[Any, Any] = {}
+    block = table.block(table.index_of(query))
     for u in range(3):
         for state, mass in enumerate(before.belief.toarray()[u]):
             z, c = divmod(state, len(MODEL.contexts))

@@ -1,5 +1,7 @@
 """Batches: the law of what is downloaded is that of sessions one by one, for chains and for models."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.support.chains import request_model
@@ -44,7 +46,7 @@ def test_a_model_costs_what_sessions_of_it_cost(scheme):
 
 
 def test_every_step_is_reported_and_the_seed_decides():
-    made = []
+    made: list[Any] = []
     one = walk(MODEL, "greedy", PATTERN, 4, np.random.default_rng(3), progress=made.append)
     assert made == list(range(1, 21))
     assert (one.sizes == walk(MODEL, "greedy", PATTERN, 4, np.random.default_rng(3)).sizes).all()
@@ -74,7 +76,7 @@ def test_simulating_a_model_shares_queries_in_batches():
 
 def test_real_requests_go_through_sessions_of_the_model():
     requests = MODEL.sample_many(50, 5, np.random.default_rng(0))
-    done = []
+    done: list[Any] = []
     found = simulate(MODEL, "greedy", PATTERN, 50, seed=2, requests=requests, progress=done.append)
     assert found.batches == 0
     assert done == list(range(1, 51))
@@ -93,7 +95,7 @@ def test_chains_share_where_a_table_takes_a_search():
 
 
 def test_progress_moves_within_a_block():
-    done = []
+    done: list[Any] = []
     simulate(CHAIN, "greedy", Pattern.parse("ON OFF OFF OFF"), 800, seed=0, progress=done.append)
     assert done == sorted(done)
     assert done[0] == 200  # all of them are a quarter through

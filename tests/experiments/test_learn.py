@@ -4,6 +4,7 @@ import itertools
 import json
 import zipfile
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pytest
@@ -212,7 +213,7 @@ def test_msnbc_equals_an_independent_count_and_has_the_known_costs():
     assert found.chain.names[:3] == ("frontpage", "news", "tech")
     with zipfile.ZipFile(MSNBC) as packed:
         text = packed.read("msnbc990928.seq").decode()
-    counts = Counter()
+    counts: Counter[Any] = Counter()
     for line in text.splitlines()[7:]:
         words = line.split()
         counts.update(itertools.pairwise(words))

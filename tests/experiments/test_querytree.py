@@ -3,6 +3,7 @@
 from collections import defaultdict
 from fractions import Fraction
 from itertools import pairwise, product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,7 +115,7 @@ def test_the_law_of_the_queries_is_a_law_and_has_the_costs_of_the_tree(memory):
 def outer_bound_1_by_brute_force(chain, scheme, memory):
     """Theorem 1 at t = 3 for ON OFF OFF OFF: every path and every branch of the real session, then the definition."""
     tables, rows = TableCache(chain, scheme), chain.rows()
-    joint = defaultdict(Fraction)  # p(q_[2], x_0, x_3)
+    joint: defaultdict[Any, Any] = defaultdict(Fraction)  # p(q_[2], x_0, x_3)
     for path in product(range(chain.n), repeat=4):
         chance = Fraction(chain.initial_rows().weight(0, path[0]), UNIT)
         for before, after in pairwise(path):

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -41,7 +42,7 @@ def law_of_session(chain, statuses, memory):
                 for branch, (query, twin) in enumerate_branches(ask):
                     after.append((weight * branch * Fraction(units, UNIT), (*path, x, query), twin))
         worlds = after  # type: ignore[assignment]
-    law = Counter()
+    law: Counter[Any] = Counter()
     for weight, path, _ in worlds:
         law[path] += weight  # type: ignore[assignment]
     return law
@@ -73,7 +74,7 @@ def test_in_law_it_is_the_session(chain, pattern, memory):
     """G-test of the joint law of all requests and queries, at ALPHA."""
     switching, count = Pattern.parse(pattern), 60_000
     states = States(chain, "greedy", memory)
-    paths = []
+    paths: list[Any] = []
 
     def observe(t, numbers, wanted, asked):
         # The paper's filter does not keep the query itself; its size tells enough apart.
@@ -81,7 +82,7 @@ def test_in_law_it_is_the_session(chain, pattern, memory):
         paths.extend((wanted.tolist(), queries if memory == "last-query" else asked.tolist()))
 
     simulate(chain, "greedy", switching, count, seed=11, states=states, observe=observe)
-    law = Counter()
+    law: Counter[Any] = Counter()
     for path, chance in law_of_session(chain, switching.statuses, memory).items():
         law[path if memory == "last-query" else tuple(p if isinstance(p, int) else len(p) for p in path)] += chance
     assert g_test(Counter(zip(*paths, strict=True)), law, count) > ALPHA
@@ -141,7 +142,7 @@ def test_more_rows_than_one_search_holds():
     """20 rows need two arrays of keys; every query must contain what its user wants."""
     chain = MarkovChain(dirichlet(20, 0.3, np.random.default_rng(0)))
     states = States(chain, "single")
-    seen = []
+    seen: list[Any] = []
 
     def observe(t, numbers, wanted, asked):
         if t == 1:

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,7 +95,7 @@ def test_chains_come_from_files_too(tmp_path):
 
 def test_the_result_is_one_file_in_the_order_of_the_tasks(tmp_path):
     tasks = tasks_of(tmp_path)
-    told = []
+    told: list[Any] = []
     found = sweep(tasks, tmp_path / "r.parquet", progress=told.append)
     assert (found.rows, found.computed, found.failed) == (16, 16, 0)
     assert told == list(range(1, 17))
@@ -110,7 +111,7 @@ def test_the_result_is_one_file_in_the_order_of_the_tasks(tmp_path):
 def test_a_stopped_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
     tasks = tasks_of(tmp_path)
     whole = sweep(tasks, tmp_path / "whole.parquet")
-    done = []
+    done: list[Any] = []
 
     def tired(task):
         if len(done) == 5:
@@ -130,7 +131,8 @@ def test_a_stopped_sweep_goes_on_where_it_was(tmp_path, monkeypatch):
 def test_a_full_disk_keeps_what_was_done(tmp_path, monkeypatch):
     tasks = tasks_of(tmp_path)
     parquet = module._arrow().parquet
-    write, written = parquet.write_table, []
+    written: list[Any] = []
+    write = parquet.write_table
 
     def full(table, file, **options):
         if len(written) == 3:

@@ -4,6 +4,7 @@ import gzip
 import time
 import tracemalloc
 import zipfile
+from typing import Any
 
 import pytest
 
@@ -232,7 +233,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
 
 
 def test_progress_is_told(tmp_path):
-    told = []
+    told: list[Any] = []
     (tmp_path / "t.txt").write_bytes(b"a b\n" * 25_000)
     list(Trace(tmp_path / "t.txt").runs(told.append))
     assert told == [40_000, 80_000]

@@ -1,6 +1,7 @@
 """Learning from what was opened while OFF: by consent, and never from what was private."""
 
 import json
+from typing import Any
 
 import pytest
 from tests.support.gateway import gateway
@@ -12,7 +13,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.origin import about_of
 
 OPEN = ["alpha", "beta", "alpha", "gamma"]
-SECRETS = ([], ["delta"], ["delta", "delta", "gamma", "beta"])
+SECRETS: tuple[Any, ...] = ([], ["delta"], ["delta", "delta", "gamma", "beta"])
 """What is read in private after two open requests; the record must be the same whatever it is, but for whether."""
 
 

@@ -5,6 +5,7 @@ import gzip
 import random
 import threading
 import xml.etree.ElementTree as ET
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 import feedparser
@@ -252,7 +253,7 @@ def test_120_feeds_polled_once_cost_what_changed_and_then_nothing(tmp_path):
         gateway(tmp_path, url=relay.url, chain=chain, refresh=SELDOM) as local,
     ):
         addresses = [f"{local.address.apps}/feeds/{quote(name)}" for name in names]
-        rounds = []
+        rounds: list[Any] = []
         for _ in range(2):
             before = relay.received if rounds else 0  # what the start took counts in the first round
             entries = [feedparser.parse(address).entries for address in addresses]

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+from typing import Any
 
 import pytest
 from tests.support.gateway import QUIET, gateway
@@ -26,7 +27,8 @@ class Two:
 
     def __init__(self, stack, count=2, names=NAMES):
         self.worlds, self.down = [World(names) for _ in range(count)], set()
-        self.urls, self.sums = [], [[] for _ in range(count)]
+        self.sums: list[Any] = [[] for _ in range(count)]
+        self.urls = []
         for place, world in enumerate(self.worlds):
             self.urls.append(stack.enter_context(listening(world, self._deliver(place))).url)
 

@@ -1,5 +1,7 @@
 """Choosing: order and types by people held out; what is asked for is done; too little is said."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from tests.model.test_fitting import two_kinds
@@ -32,7 +34,7 @@ def test_order_two_is_found():
 
 
 def test_what_is_asked_for_is_done_and_scored():
-    lines = []
+    lines: list[Any] = []
     found = choose(RequestTokens.of(two_kinds(600), 2), 2, 3, progress=lines.append)
     assert (found.order, found.types, found.reason) == (2, 3, "as asked")
     assert [(one["order"], one["types"]) for one in found.tried] == [(2, 3)]

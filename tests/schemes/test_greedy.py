@@ -3,6 +3,7 @@
 from collections import Counter
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,7 +83,7 @@ def test_what_the_papers_proof_states(kind):
         found = atoms(rows)
         assert not found.budget.any()
         assert (found.mass > 0).all()
-        mass = Counter()
+        mass: Counter[Any] = Counter()
         for a in range(len(found)):
             assert len(found.multiset(a)) == found.size[a]
             assert set(found.multiset(a)) == set(found.taken[a].tolist())

@@ -3,6 +3,7 @@
 import inspect
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,7 +74,7 @@ def test_a_search_that_is_told_to_stop_stops():
     rows = families.grid(6, 6)
     with pytest.raises(Stopped):
         design(rows, "optimal", stop=lambda: True)
-    asked = []
+    asked: list[Any] = []
     with pytest.raises(Stopped):
         design(rows, "auto", stop=lambda: len(asked) > 5 or asked.append(1))  # type: ignore[func-returns-value]
 

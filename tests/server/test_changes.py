@@ -10,6 +10,7 @@ import threading
 import zlib
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
@@ -147,7 +148,7 @@ async def bodies_of(where, make):
             itertools.product((one, two, one, make(store, Shelf())), (0, at.number - 2, at.number), (False, True))
         )
         random.Random(4).shuffle(asked)
-        found = {}
+        found: dict[Any, Any] = {}
         for server, number, compressed in asked:
             reply = await server.reply(Since(number), gzip=compressed)
             found.setdefault((number, compressed), set()).add(b"".join(reply.parts))
@@ -432,7 +433,8 @@ def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_publish
 
         publisher = threading.Thread(target=publish_all)
         publisher.start()
-        mirror, have = {}, None
+        mirror: dict[Any, Any] = {}
+        have = None
         while publisher.is_alive() or have.number < first.number + 150:
             reply = httpx2.get(url + wire.changes_target(have), headers={"accept-encoding": "gzip"})
             found, have, whole = read(known, reply.content, have)

@@ -5,6 +5,7 @@ import contextlib
 import gzip
 import json
 import logging
+from typing import Any
 
 import pytest
 from tests.support.feeds import RSS
@@ -193,7 +194,7 @@ def test_inner_addresses_are_not_open(address):
 
 
 def test_the_pause_doubles_with_every_failure():
-    pauses = []
+    pauses: list[Any] = []
 
     class Poller:
         feed = Feed("f", "")

@@ -2,7 +2,7 @@
 
 import contextlib
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import h11
 import pytest
@@ -99,7 +99,7 @@ def one_by_one(data):
 
 def transcript(server, pieces):
     """All replies on one connection until it ends, or until the last request is answered."""
-    replies = []
+    replies: list[Any] = []
     with Line(server.url) as line:
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             for piece in pieces:

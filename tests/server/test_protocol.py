@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.raw import Line, catalogue, metrics, query, query_request
@@ -318,7 +319,7 @@ def test_a_reader_that_stops_is_cut_off(large, extra, monkeypatch):
 @BOTH_WAYS
 def test_a_slow_reader_is_waited_for(large, extra, monkeypatch):
     """The time for a piece ends again and again, each time just after the piece was taken. The test is the clock."""
-    watched = queue.SimpleQueue()
+    watched: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
     def watch(self, unread):
         self._unread = self.loop.call_later(LONG, pytest.fail)

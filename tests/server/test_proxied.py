@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.support.raw import Line, catalogue, query, query_request
@@ -120,7 +121,8 @@ def smuggling(server):
 
 def test_nothing_is_smuggled_through_a_proxy(server, proxy):
     known = catalogue(server.url)
-    stop, wrong = threading.Event(), []
+    wrong: list[Any] = []
+    stop = threading.Event()
     readers = [threading.Thread(target=victims, args=(proxy, known, stop, wrong)) for _ in range(2)]
     for reader in readers:
         reader.start()

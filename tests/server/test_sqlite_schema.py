@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,7 @@ def test_the_limit_is_that_of_all_messages_together_and_no_publish_adds_them_up(
     path = tmp_path / "messages.db"
     most = 3 * FRAME_OVERHEAD + 100
     monkeypatch.setattr("onoff.server.editions.MAX_ANSWER", most)
-    statements = []
+    statements: list[Any] = []
 
     async def change():
         async with opened(str(path)) as store:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from itertools import count
+from typing import Any
 
 import pytest
 from tests.support.waiting import PATIENCE, until
@@ -93,7 +94,7 @@ class Turns:
     """An event loop that ends its iteration when told."""
 
     def __init__(self, path):
-        self.at_end = []
+        self.at_end: list[Any] = []
         self.table = StepTable(path, at_end_of_iteration=self.at_end.append)
 
     def admit(self, session, step, digest):

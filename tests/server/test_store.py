@@ -8,6 +8,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from tests.support.redis import redis_server
@@ -46,7 +47,7 @@ def contract(test):
 @contract
 async def test_versions_ascend_and_the_latest_is_what_was_published(store, where):
     rng = random.Random(1)
-    expected = {}
+    expected: dict[Any, Any] = {}
     for time in range(30):
         name = rng.choice(["a", "b", "ç"])
         body = rng.randbytes(rng.randrange(capacity(FRAME) + 1))

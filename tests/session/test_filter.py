@@ -4,6 +4,7 @@ from collections import defaultdict
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -67,13 +68,14 @@ def worlds(model, pattern, session):
 
 def deviation(law, secret):
     """The largest |P(u, q | h) - P(u | h) P(q | h)| over what is secret u, the last query q and those before it h."""
-    by_history = defaultdict(lambda: defaultdict(Fraction))
+    by_history: defaultdict[Any, Any] = defaultdict(lambda: defaultdict(Fraction))
     for p, path, seen in law:
         by_history[seen[:-1]][secret(path), seen[-1]] += p
     worst = Fraction(0)
     for joint in by_history.values():
         total = sum(joint.values())
-        left, right = defaultdict(Fraction), defaultdict(Fraction)
+        left: defaultdict[Any, Any] = defaultdict(Fraction)
+        right: defaultdict[Any, Any] = defaultdict(Fraction)
         for (u, q), p in joint.items():
             left[u] += p
             right[q] += p

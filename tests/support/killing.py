@@ -17,6 +17,7 @@ import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from tests.support.waiting import PATIENCE
 
@@ -124,12 +125,14 @@ libc.ptrace.restype = ctypes.c_long
 
 def follow(pid, folder, job):
     """Let the child run to its end, or to the call at which it is killed; the calls that counted, in order."""
-    failing, writes = set(), 0
+    failing: set[Any] = set()
+    writes = 0
     os.waitpid(pid, WALL)
     libc.ptrace(SETOPTIONS, pid, 0, OPTIONS)
     libc.ptrace(SYSCALL, pid, 0, 0)
     info = ctypes.create_string_buffer(88)
-    calls, killed = [], False
+    calls: list[Any] = []
+    killed = False
     while True:
         try:
             stopped, status = os.waitpid(-1, WALL)

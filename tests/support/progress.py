@@ -2,8 +2,9 @@
 
 import sys
 import time
+from typing import Any
 
-_shown = {}
+_shown: dict[Any, Any] = {}
 
 
 def progress(done, wanted, what, every=30):

@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import threading
 from contextlib import contextmanager, suppress
+from typing import Any
 
 from tests.support.accepting import Accepting
 
@@ -57,7 +58,7 @@ class World:
         life, epoch = self.lives.to_bytes(16), self.catalogue.epoch
         self.editions = [wire.Edition(epoch, life, 0, wire.first_digest(epoch, life))]
         self.changed = {}
-        self.snapshots = [{}]
+        self.snapshots: list[Any] = [{}]
         for name in self.catalogue.names:
             if self.messages[name].version:
                 self.note_change(name)
@@ -85,7 +86,7 @@ class World:
 
     def byte_strings(self):
         """(session, step) -> the distinct byte strings that were sent for it."""
-        found = {}
+        found: dict[Any, Any] = {}
         for query in self.queries:
             several = int.from_bytes(query[:2]) == 2
             head = wire.decode_sum_head(query) if several else wire.decode_query_head(query)

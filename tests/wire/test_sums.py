@@ -5,6 +5,7 @@ import random
 import secrets
 from collections import Counter
 from fractions import Fraction
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -106,7 +107,7 @@ def test_the_law_and_the_form_catch_broken_vectors(how):
     laws = {}
     refused = 0
     for wanted in (0, 1, 2):
-        law = Counter()
+        law: Counter[Any] = Counter()
         for vectors in all_draws((0, 1, 2), wanted, 2):
             for place, vector in enumerate(BROKEN[how](vectors, wanted, 2)):
                 law[place, vector] += 1

@@ -6,6 +6,7 @@ The numbers m1, ... are those of the threat model. m6, m7, m10 and m12 are mista
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Any
 
 import numpy as np
 
@@ -155,7 +156,7 @@ class BlindTable(Session):
             return super().request(source, private=private)
         x = self.chain.index(source)
         table = self.tables.of(memory)
-        pooled = {}
+        pooled: dict[Any, Any] = {}
         for u in range(memory.rows.m):
             for k, weight in zip(*table.options(u, x), strict=True):
                 pooled[k] = pooled.get(k, 0) + weight
