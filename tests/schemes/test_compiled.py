@@ -16,14 +16,16 @@ from onoff.model.chain import MarkovChain
 from onoff.model.checker import pair_units, row_excess
 from onoff.model.rows import Rows
 from onoff.schemes import design
+from onoff.schemes.greedy import costs_less
 from onoff.schemes.search import breeding, orbits, transport
 from onoff.schemes.search.breeding import Breeding
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import Duals, by_climbing
+from onoff.schemes.search.successors import SuccessorCost
 from onoff.schemes.search.swapping import swapped
 from onoff.schemes.search.symmetry import symmetries
-from onoff.schemes.search.transport import raced
+from onoff.schemes.search.transport import raced, raced_sets
 from onoff.session.seeded import SeededEntropy
 from onoff.system.kernels import Kernel
 
@@ -77,10 +79,12 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
         by_climbing(duals, np.eye(8, dtype=bool), 0.1, rng)
     rows = MarkovChain(FAMILIES["ring"](60, rng)).rows()
     p = rng.dirichlet(np.ones(8), size=4)
-    raced(p, 1.0, rng)
+    raced(p, raced_sets(p, rng))
+    assert costs_less(rows, 60.0)
     next(Breeding(p, np.eye(8, dtype=bool), rng).stages(never))
     p = rng.dirichlet(np.ones(6), size=6)
     design(p, "optimal", future=Rows.of(p))
+    SuccessorCost(Rows.of(p), Rows.of(p))(np.eye(6, dtype=bool))
     symmetric = torus(4, 0.2)
     next(OrbitProgram(symmetric, symmetries(symmetric, never), rng).solutions(never))
     swapped(symmetric, 2, rng, never)

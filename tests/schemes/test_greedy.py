@@ -161,3 +161,11 @@ def test_plain_and_compiled_kernels_agree(monkeypatch):
             monkeypatch.setattr(greedy, "_cells", lambda *args, form=form, effort: getattr(_cells, form)(*args))
             tables.append(greedy.build(rows).as_dict())
         assert tables[0] == tables[1]
+
+
+def test_its_cost_is_counted_without_a_table():
+    for rows in many(31, 30, 7):
+        cost = design(rows, "greedy").cost
+        assert greedy.costs_less(rows, cost * (1 + 1e-9))
+        assert not greedy.costs_less(rows, cost * (1 - 1e-9))
+        assert not greedy.costs_less(rows, 0.5)

@@ -20,6 +20,7 @@ from onoff.model.checker import check_certificate
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
+from onoff.schemes.search import transport
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.search import Search
@@ -165,19 +166,41 @@ class SteppedTime:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_never_dearer_than_greedy_nor_than_with_less_time(shape, monkeypatch):
+def test_never_dearer_than_greedy_or_races_nor_than_with_less_time(shape, monkeypatch):
+    """A table from races, always the same one, is compared wherever the optimum is not proved, however near it is."""
     rows = Rows.of(SHAPES[shape]())
-    simple = design(rows, "greedy").exact_cost
+    races, run = [], transport.raced_sets
+    monkeypatch.setattr(transport, "raced_sets", lambda *given: races.append(run(*given)) or races[-1])  # type: ignore[func-returns-value]
     costs = []
-    for budget in (0.0, 0.01, 0.05, 0.3, 4.0):
+    for number, budget in enumerate((0.0, 0.01, 0.05, 0.3, 4.0)):
         monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
         table = design(rows, "optimal", budget=budget)
         table.verify()
         assert table.proven_bound <= table.exact_cost
         costs.append(table.exact_cost)
-    assert costs[0] <= simple
+        if not table.optimal:
+            assert len(races) == number + 1
+            assert np.array_equal(races[0], races[-1])
+    found = transport.raced(rows.probabilities(), races[0])
+    raced = repaired(rebuild(rows, [rows.columns[s].tolist() for s in found.sets], found.masses))
+    assert costs[0] <= min(design(rows, "greedy").exact_cost, raced.exact_cost)
     assert all(later <= earlier * (1 + Fraction(SAME_COST)) for earlier, later in pairwise(costs))
     assert costs[-1] < costs[0] or table.optimal
+
+
+@pytest.mark.parametrize("cheaper", [True, False])
+def test_algorithm_1_is_compared_with_exchanges_and_built_where_it_is_cheaper(cheaper, monkeypatch):
+    """Of many sparse rows it is counted only: as if 30 sources were many."""
+    monkeypatch.setattr("onoff.schemes.search.search.LARGE", 500)
+    asked, built, build = [], [], greedy.build
+    monkeypatch.setattr(greedy, "costs_less", lambda rows, cost: asked.append(cost) or cheaper)  # type: ignore[func-returns-value]
+    monkeypatch.setattr(greedy, "build", lambda rows, *unit: built.append(len(unit)) or build(rows, *unit))  # type: ignore[func-returns-value]
+    monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
+    rows = Rows.of(SHAPES["sparse"]())
+    table = design(rows, "optimal", budget=4.0)
+    assert table.details["rounds"] == 0
+    assert asked == [pytest.approx(table.cost, rel=0.1)]
+    assert (0 in built) is cheaper  # with a unit of its own it is a repair
 
 
 def test_a_small_search_that_ends_makes_one_table(monkeypatch):

@@ -104,20 +104,32 @@ def build(rows: Rows, unit: int = UNIT) -> QueryTable:
     return QueryTable(rows, offsets, rows.columns[items], mass, starts, slots, weights, scheme=NAME)
 
 
+def costs_less(rows: Rows, cost: float) -> bool:
+    """Whether the table of Algorithm 1 costs less than that: atoms are counted and not kept, until it is known."""
+    order, ranked, sigma, delta, budget = _prepared(rows, UNIT)
+    most = cost * UNIT
+    return bool(_total(order, ranked, sigma, delta, budget, most, effort=rows.weights.size * sigma) < most)
+
+
 def atoms(rows: Rows, unit: int = UNIT) -> Atoms:
     """Steps 1 and 2: the multisets with their masses, before sets are formed."""
     weights = rows.weights
-    order = np.argsort(weights, axis=0, kind="stable")
-    ranked = np.take_along_axis(weights, order, axis=0)
-    sigma = sum(units <= unit for units in lambda_units(rows, distinct=True))
-    delta = _delta(ranked, sigma, unit)
-    budget = np.maximum(weights - delta, 0)
+    order, ranked, sigma, delta, budget = _prepared(rows, unit)
     # An atom ends either its pair (l, x) or an entry of the budget.
     most = ranked.shape[1] * min(sigma + 1, len(ranked)) + np.count_nonzero(budget)
     size, source, mass = np.empty((3, most), dtype=np.int64)
     taken = np.empty((most, len(weights)), dtype=np.int32)
     found = _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken, effort=weights.size * sigma)
     return Atoms(order, sigma, delta, size[:found], source[:found], mass[:found], taken[:found], budget)
+
+
+def _prepared(rows: Rows, unit: int) -> tuple[Integers, Integers, int, Integers, Integers]:
+    """Step 1: the order of the rows for each source, their weights in this order, sigma, delta and the budget."""
+    order = np.argsort(rows.weights, axis=0, kind="stable")
+    ranked = np.take_along_axis(rows.weights, order, axis=0)
+    sigma = sum(units <= unit for units in lambda_units(rows, distinct=True))
+    delta = _delta(ranked, sigma, unit)
+    return order, ranked, sigma, delta, np.maximum(rows.weights - delta, 0)
 
 
 def _delta(ranked: Integers, sigma: int, unit: int) -> Integers:
@@ -176,6 +188,45 @@ def _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken):  # t
                 found += 1
                 left -= amount
     return found
+
+
+@kernel
+def _total(order, ranked, sigma, delta, budget, most):  # type: ignore[no-untyped-def]
+    """The summed size of the sets of all atoms times their masses, as `_atoms` finds them, or where it passes `most`.
+
+    Spends `budget`.
+    """
+    m, n = ranked.shape
+    giving = np.zeros(m, np.int64)
+    seen = np.full(n, -1, np.int64)  # the last atom that held each source
+    found = 0
+    total = 0.0
+    for level in range(1, min(sigma + 1, m) + 1):
+        for x in range(n):
+            left = min(delta[x], ranked[level - 1, x])
+            if level > 1:
+                left -= ranked[level - 2, x]
+            while left > 0:
+                amount = left
+                for i in range(level - 1):
+                    u = order[i, x]
+                    while budget[u, giving[u]] == 0:
+                        giving[u] += 1
+                    amount = min(amount, budget[u, giving[u]])
+                seen[x] = found
+                size = 1
+                for i in range(level - 1):
+                    u = order[i, x]
+                    if seen[giving[u]] != found:
+                        seen[giving[u]] = found
+                        size += 1
+                    budget[u, giving[u]] -= amount
+                found += 1
+                left -= amount
+                total += float(amount) * size
+                if total >= most:
+                    return total
+    return total
 
 
 @kernel

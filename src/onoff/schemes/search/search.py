@@ -12,8 +12,8 @@
 
 Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
-where none of them is near the bound, Algorithm 1 and a table from races. The steps do not depend on the budget but for
-where they end, so more time never gives a dearer table.
+where none of them is at the bound, Algorithm 1 and a table from races, always the same one. The steps do not depend on
+the budget but for where they end, so more time never gives a dearer table.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the program counts as solved."""
 FOR_THE_PROOF = 0.25
 """The part of the time that is kept for a better bound where the search does not come to an end."""
+FOR_OTHER_TABLES = 0.15
+"""The part of the time that breeding leaves for tables that need no search."""
 SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
 MANY_SOURCES, SMALL_QUERIES = 25, 7.0
@@ -57,14 +59,14 @@ MOST_SYSTEMATIC = 6000
 """Sets from systematic samples to start with, about, at most."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
 """By how much the duals are shaken where climbing finds nothing."""
-NEAR = 2e-3
-"""Relative distance to the bound at which no table from races is tried: none comes so near."""
 NEARLY = 0.1
 """What a table of masses that rows cannot follow may lose, of the value of the program, to be made at once."""
 SCALINGS, ENOUGH_SCALINGS, SMALL_SETS_FIRST = 300, 60, 3.0
 """For masses of the program's sets on the way: scalings, those that must be affordable, and the tilt to small sets."""
 RACING = 10**6
-"""Rows times sources of raced sets for each second of the budget."""
+"""Rows times sources of raced sets: a number that does not depend on the budget."""
+CLEARLY_DEARER = 1.05
+"""No table is made of masses that cost so much more than what there is: a rebuild does not make them cheaper."""
 STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
 """Sets looked at for a bound by the supports, at first and where there is a table that may be optimal."""
 STEPS_A_SECOND = 5 * 10**8
@@ -106,7 +108,7 @@ class Search:
         self.best: Proposal | None = None
         self.cheapest: QueryTable | None = None
         self.proof: Certificate = simplest(rows)
-        self.lower = float(check_certificate(rows, self.proof))
+        self.lower = self._simple = float(check_certificate(rows, self.proof))
         self.softness = SOFTNESS
         size = len(rows.columns)
         at_the_outer_bound = self.proof == SimpleBound("outer")
@@ -122,6 +124,7 @@ class Search:
         self._told = 0.0
         self._table_takes = 0.0
         self._loss = np.inf
+        self._breeding_was_cut = False
         self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
@@ -139,7 +142,7 @@ class Search:
         self._exchange()
         if self.breeds and not self._met():
             self._breed()
-        if not self._met() and not self._searched() and not self.exchanged:
+        if not self._met() and not self._searched() and not self.exchanged and not self._breeding_was_cut:
             self.start()
             self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
             while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
@@ -236,10 +239,11 @@ class Search:
             self._tell_now_and_then()
             if self._met():
                 return
+        self._breeding_was_cut = self._is_time_for_a_table()
 
     def _is_time_for_a_table(self) -> bool:
-        """Whether no more is left of the budget than the last table took."""
-        return self.clock.is_over() or self.clock.left() < self._table_takes
+        """Whether no more is left of the budget than the last table took, and tables without a search will take."""
+        return self.clock.is_over() or self.clock.left(1 - FOR_OTHER_TABLES) < self._table_takes
 
     def _round(self) -> bool:
         """Solve, separate, price; whether the search is over."""
@@ -379,19 +383,32 @@ class Search:
         if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
             self.offer(self.made_of(self.best.sets, self.best.masses))
         cost = np.inf if self.cheapest is None else self.cheapest.cost
-        if cost <= self.lower * (1 + OPTIMAL_GAP) or self.exchanged:
+        if cost <= self.lower * (1 + OPTIMAL_GAP):
             return
         for sets, masses in self._remembered:
             self.offer(self.made_of(sets, masses))
-        if greedy.fits_in_memory(self.rows):
-            self.offer(greedy.build(self.rows))
-        if cost > self.lower * (1 + NEAR):
-            if self.rows.weights.size > LARGE:
-                self._tell("tables from races, as the last resort: ")
-            work = self.rows.distinct * self.lower  # of the flows of a rebuild, for each race
-            most = int(np.clip(RACING * max(self.clock.budget, 2.0) / work, 50, transport.MOST_RACED))
-            for tilt in transport.TILTS:
-                found = transport.raced(self.program.p, tilt, np.random.default_rng(0), most)
+        self._offer_algorithm_1()
+        self._offer_races()
+
+    def _offer_algorithm_1(self) -> None:
+        """Build its table where that may be the cheapest. Of many rows it is counted before."""
+        rows = self.rows
+        worth = rows.weights.size <= LARGE or self.cheapest is None or greedy.costs_less(rows, self.cheapest.cost)
+        if worth and greedy.fits_in_memory(rows):
+            self.offer(greedy.build(rows))
+
+    def _offer_races(self) -> None:
+        """A table of the sets of races, unless it is clearly dearer than what there is."""
+        if self.rows.weights.size > LARGE:
+            self._tell("a table from races, as the last resort: ")
+        work = self.rows.distinct * self._simple  # of the flows of a rebuild, for each race
+        most = int(np.clip(RACING / work, 50, transport.MOST_RACED))
+        sets = transport.raced_sets(self.program.p, np.random.default_rng(0), most)
+        sizes = sets.sum(axis=1)
+        cost = np.inf if self.cheapest is None else self.cheapest.cost
+        if sizes.min() < cost:
+            found = transport.raced(self.program.p, sets)
+            if found.masses @ sizes / found.masses.sum() < CLEARLY_DEARER * cost:
                 self.offer(self.made_of(found.sets, found.masses))
 
     def table(self) -> QueryTable:

@@ -23,12 +23,12 @@ from onoff.schemes.search.hall import Sets
 from onoff.schemes.search.proposals import affordable, races
 from onoff.system.kernels import kernel
 
-RACED, MOST_RACED, RACED_SCALINGS = 25, 4000, 60
+RACED, MOST_RACED, RACED_SCALINGS = 25, 2500, 60
 """Races for each source, races at most, and scalings, for masses from races."""
-TILTS = (1.0, 3.0)
-"""How much masses from races lean to small sets: the first for large queries, the second for small ones."""
-MOST_WORK = 3 * 10**8
-"""Additions that masses for given sets may take."""
+TILTS, SMALL_OUTER_BOUND = (1.0, 3.0), 2.5
+"""How much masses from races lean to small sets: in general, and where the outer bound is at most this."""
+MOST_WORK, RACED_WORK = 3 * 10**8, 10**8
+"""Additions that masses for given sets may take, and those for sets of races."""
 
 
 @dataclass(frozen=True)
@@ -40,22 +40,29 @@ class Transported:
     off: float
 
 
-def raced(p: Floats, tilt: float, rng: np.random.Generator, most: int = MOST_RACED) -> Transported:
-    """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself.
+def raced_sets(p: Floats, rng: np.random.Generator, most: int = MOST_RACED) -> Sets:
+    """The sets of some races, each once.
 
     Parameters
     ----------
     p
         The rows.
-    tilt
-        How much small sets are preferred.
     rng
         Runs the races.
     most
         Races at most.
     """
-    sets = np.unique(races(p, affordable(p, min(RACED * p.shape[1], most)), rng), axis=0)
-    return leaning(p, sets, tilt, RACED_SCALINGS)
+    return np.unique(races(p, affordable(p, min(RACED * p.shape[1], most)), rng), axis=0)
+
+
+def raced(p: Floats, sets: Sets) -> Transported:
+    """Masses for the sets of some races, those with fewer sources preferred: mostly cheaper than the race itself.
+
+    sets: see `raced_sets`.
+    """
+    tilt = TILTS[1] if p.max(axis=0).sum() <= SMALL_OUTER_BOUND else TILTS[0]
+    scalings = affordable_scalings(p, sets) * RACED_WORK // MOST_WORK
+    return leaning(p, sets, tilt, int(np.clip(scalings, 5, RACED_SCALINGS)))
 
 
 def leaning(p: Floats, sets: Sets, tilt: float, scalings: int) -> Transported:
