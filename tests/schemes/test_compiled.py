@@ -22,6 +22,7 @@ from onoff.schemes.search.breeding import Breeding
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import Duals, by_climbing
+from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.successors import SuccessorCost
 from onoff.schemes.search.swapping import swapped
 from onoff.schemes.search.symmetry import symmetries
@@ -78,6 +79,7 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
         duals = Duals(float(rng.uniform(1, 4)), rng.exponential(0.4, size=20), rng.random((20, 8)) < 0.6)
         by_climbing(duals, np.eye(8, dtype=bool), 0.1, rng)
     rows = MarkovChain(FAMILIES["ring"](60, rng)).rows()
+    rebuild(rows, [[x, (x + 30) % 60] for x in range(30)], np.full(30, 1 / 30))
     p = rng.dirichlet(np.ones(8), size=4)
     raced(p, raced_sets(p, rng))
     assert costs_less(rows, 60.0)
