@@ -16,9 +16,12 @@ def small(monkeypatch):
     sizes = {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}
     for name, value in {**sizes, "FEW_ROWS": few, "FEW_ROWS_SEEDS": (1,), "FEW_ROWS_BUDGET": 0.2}.items():
         monkeypatch.setattr(optimal, name, value)
+    monkeypatch.setattr(optimal, "ISSUE", {name: optimal.ISSUE[name] for name in STATED})
+    monkeypatch.setattr(optimal, "ISSUE_BUDGET", 0.2)
 
 
 FEW_ROWS = tuple(optimal.FEW_ROWS)[:2]
+STATED = ("6 of Dirichlet 1, 300",)
 NAMES = ("dirichlet 0.1", "dirichlet 1", "dirichlet 10", "ring", "grid")
 
 
@@ -39,3 +42,16 @@ def test_every_family_and_the_baselines_in_one_run(small):
     shown = optimal.show(result)
     assert "exponent" in shown
     assert all(f"| {name} |" in shown for name in NAMES)
+    lines = {line.split(" | ")[0]: line.split(" | ") for line in optimal.show_stated(result["stated"])}
+    for case in result["stated"]:
+        before, now = (float(cell) for cell in lines[f"| {case['rows']}"][1:3])
+        assert before == pytest.approx(case["before"][0] / case["before"][1], abs=1e-4)
+        assert now == pytest.approx(case["cost"] / case["lower_bound"], abs=1e-4)
+
+
+def test_grids_stand_beside_what_they_were(monkeypatch):
+    monkeypatch.setattr(optimal, "GRIDS", {name: optimal.GRIDS[name] for name in ("torus 5 x 5", "torus 6 x 6")})
+    unknown, known = optimal.grids(1)
+    assert (unknown["before"], known["before"]) == (None, (10.0, 10.0))
+    assert optimal.grid_line(unknown).startswith("| torus 5 x 5 | | | 8.0000 | 8.0000 | 0.00 % |")
+    assert optimal.grid_line(known).startswith("| torus 6 x 6 | 10 | 10 | 10.0000 | 10.0000 | 0.00 % |")
