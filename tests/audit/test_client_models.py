@@ -55,7 +55,11 @@ def test_order_and_types_by_themselves(model, fault):
 @pytest.mark.parametrize("fault", EVERY_FAULT)
 @pytest.mark.parametrize("pattern", ["ON OFF OFF OFF", "ON ON OFF OFF"])
 def test_longer_patterns(pattern, fault):
-    require_private(audited(MODEL, pattern, fault))
+    audit = audited(MODEL, pattern, fault)
+    if fault in LOSSES and pattern.startswith("ON ON"):  # a loss before the second: see the next test but one
+        assert audit.leak == pytest.approx({Fault.LOST: 0.0904, Fault.RESTORED: 0.1818}[fault], rel=0.01)
+    else:
+        require_private(audit)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,7 @@ def test_a_client_that_starts_afresh_is_caught(twin, fault, bits):
 def test_what_a_lost_past_tells_about_the_next_private_request_is_known():
     """It is hidden as by a new client; the server knows what the person asked before, and the client does not."""
     assert audited(MODEL, "ON OFF ON OFF", Fault.LOST).leak == pytest.approx(0.0488, rel=0.01)
+    assert audited(MODEL, "ON ON OFF", Fault.LOST).leak == pytest.approx(0.0898, rel=0.01)
 
 
 @pytest.mark.deep
