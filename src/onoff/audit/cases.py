@@ -114,7 +114,7 @@ class PrivateStarts:
     """Sessions that have made some private requests already.
 
     After a private request, what a session knows of those before is public, but for as many as it hides; so the last
-    ones must be the reader's own, and the others may be anybody's.
+    ones must be the reader's own, and the others may be those of any reader.
     """
 
     def __init__(self, start: Session) -> None:

@@ -101,7 +101,7 @@ def exact_command(
 EXPLAINED = (
     "Every request path and every random choice was followed, with exact probabilities. 'Bits leaked' is what a "
     "step's query adds to what the server knows about private requests; zero is decided by equality. 'Known in "
-    "all' counts open requests made before a private one too, which nobody can take back."
+    "all' counts open requests made before a private one too, which cannot be undone."
 )
 BROKEN = (
     "The whole client was driven, with its journal and its retries, on every request path and every random choice. "

@@ -35,7 +35,7 @@ def log_command(
     ```
 
     FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them; a server's log
-    has no "private", and a "session" tells its users apart. What cannot be rebuilt here is told, and accuses nobody.
+    has no "private", and a "session" tells its users apart. What cannot be rebuilt here is reported, and is no fault.
     """
     audit = audit_log(read_log(file), MarkovChain.load(chain), scheme)
     if not audit.queries:

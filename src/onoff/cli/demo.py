@@ -261,7 +261,7 @@ class Reader:
 
 def _keep_serving(address: Address, *, browser: bool) -> None:
     stopping = threading.Event()
-    for signum in (signal.SIGTERM, signal.SIGINT):  # before anybody is told of Ctrl-C
+    for signum in (signal.SIGTERM, signal.SIGINT):  # before Ctrl-C is announced
         signal.signal(signum, lambda *_: stopping.set())
     print(f"\nopen   {address.page}\nfeeds  {address.apps}/feeds/NAME\nCtrl-C ends it.", file=sys.stderr, flush=True)
     seen = sys.platform in {"win32", "darwin"} or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))

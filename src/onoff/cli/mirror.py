@@ -46,7 +46,7 @@ def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | N
 def show_mirror(
     *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
 ) -> None:
-    """Show what the mirror holds: its edition, and version, size and age of every message. Asks nobody.
+    """Show what the mirror holds: its edition, and version, size and age of every message. No traffic.
 
     ```console
     onoff mirror show --server http://127.0.0.1:8470
@@ -118,7 +118,7 @@ def forget_mirror(
     path = mirror_path(mirror, journal, server)
     if path.exists():
         try:
-            Mirror(path, repair=False).close()  # nobody else holds it
+            Mirror(path, repair=False).close()  # raises where it is open elsewhere
         except MirrorError as error:
             if "in use" in error.message:
                 raise

@@ -98,7 +98,7 @@ def serve_command(
     metrics
         Whom /metrics answers: programs on this machine, or anyone. It tells when queries come and how large they are.
     metrics_token_file
-        A file with a token; /metrics then answers whoever sends it, and nobody else.
+        A file with a token; /metrics then answers only requests that send it.
     follow
         The address of a server to be a copy of: the same sources, messages and editions, in a store of its own.
     add_publisher

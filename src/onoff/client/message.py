@@ -16,7 +16,7 @@ class Sent:
     n        how many sources there are      private  whether privacy was ON
     note     None, or why everything was asked where less would have been expected (said here, not to the server)
     mirror   read from the mirror: nothing was sent for it; `sources` are all, `step` is the last one sent (-1: none)
-    vectors  with several servers: what each of them saw, an entry for each source; nobody then sees `sources`
+    vectors  with several servers: what each of them saw, an entry for each source; no server sees `sources`
     """
 
     session: str

@@ -14,7 +14,7 @@ rebound to 127.0.0.1, from another port of this machine. So a request is accepte
    The **page token** may do everything. The **app token** may only download: it can neither turn the switch nor read
    what was asked. Both are kept beside the journal, so that addresses stay the same from one start to the next.
 4. Only the page itself needs none: its HTML, style and script are the same for everybody and hold nothing. The script
-   finds the page token behind the # of the address that was printed, which browsers send to nobody, and keeps it in the
+   finds the page token behind the # of the address that was printed, which browsers do not send, and keeps it in the
    storage of its origin, port included. There is **no cookie**: browsers send one to every port of this machine.
 5. Whatever changes something is JSON; from a browser it has Sec-Fetch-Site `same-origin`.
 6. A download is for a program or for a person who typed its address, not for an image, a script or a frame.

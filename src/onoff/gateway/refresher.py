@@ -3,7 +3,7 @@
     ON        when it is switched on, then every `interval` seconds; every `FILLING_SECONDS` in the first two minutes
               while there are sources without a message, as before a server that is fetching its feeds
     OFF       only when a program polls feed addresses and the mirror is older than that
-    always    when somebody presses the button
+    always    when the button is pressed
 
 Nothing here depends on what is opened, in what order or how often, so the server learns when the mirror is refreshed
 and nothing else. While the server does not answer, it is asked again every `REFRESH_RETRY_SECONDS`.

@@ -1,6 +1,6 @@
 """What the server saw, kept at the level of detail that the user chose; in memory, unless a file is named.
 
-    full      every step: when, ON or OFF, which set, its cost. The page marks the wanted source, nobody else learns it.
+    full      every step: when, ON or OFF, which set, its cost. Only the page shows the wanted source.
     costs     the same without sets, and without what was wanted
     counters  totals only
 

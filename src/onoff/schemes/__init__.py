@@ -39,7 +39,7 @@ class Scheme:
     give a Race: a source of queries without a table.
     looks_ahead: whether it can choose among equally cheap tables by what follows (option `future`).
     budget: seconds of processor time that its search takes at most by default; None where it does not search.
-    session_budget: the same for the next request of a session, for which somebody waits; None: as `budget`.
+    session_budget: the same for the next request of a session, which waits for it; None: as `budget`.
     """
 
     name: str

@@ -140,7 +140,7 @@ class _Process:
         program = f"from onoff.server import feed_reader; feed_reader.read_feeds_from_pipe({limits})"
         command = [sys.executable, "-c", program]
         pipe = subprocess.PIPE
-        with self._lock:  # else a thread that comes late starts one that nobody ends
+        with self._lock:  # else a late thread could start one that is never ended
             if self._stopped:
                 raise BadFeed("its reader was stopped")
             if self._child is None:

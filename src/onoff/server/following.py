@@ -164,7 +164,7 @@ class Follower:
         if step.edition.life != have.life and self._versions:
             log.info("%s has begun a new history; taking it over", self._leader)
         if not await self._store.adopt(step, expected=have):
-            self._have = None  # somebody else wrote to the store
+            self._have = None  # another process wrote to the store
             return False
         self._have, self._catalogue = step.edition, step.catalogue
         if step.whole:

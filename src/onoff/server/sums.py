@@ -180,7 +180,7 @@ class Sums:
             try:
                 await self._refresh()
             except StoreUnavailable:
-                continue  # whoever asks next is told
+                continue  # the next request reports it
 
     # Passes.
 
@@ -205,7 +205,7 @@ class Sums:
             try:
                 answers = await loop.run_in_executor(self._thread, self._pass, update, wanted)
             except Exception as error:
-                self._life = 0  # nobody knows what the matrix holds: make it anew
+                self._life = 0  # the content of the matrix is unknown: make a new one
                 answers = [error] * len(asked)
             for query, answer in zip(asked, answers, strict=True):
                 loop.call_soon(query.reply, answer)  # not here: one that fails must not take the others along

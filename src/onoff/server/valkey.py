@@ -112,7 +112,7 @@ class ValkeyStore:
         Raises
         ------
         StoreUnavailable
-            If nobody answers there, or what is there cannot be read.
+            If there is no answer, or the content cannot be read.
         InvalidInput
             If it is not an address.
         """
