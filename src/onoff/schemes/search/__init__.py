@@ -3,6 +3,7 @@
 search                one run, step by step; the cheapest table and the best proof so far
 clock                 how long it may go on
 transport             masses for few rows over many sources, without a program
+racing                rows too many for a program: a table from races of what races leave
 ahead                 among equally cheap tables, one with cheap successors
 horizon               what the rest of a run costs after a query, by dynamic programming over sets
 hall, flow            the master program over masses of sets, and the cuts that it must meet

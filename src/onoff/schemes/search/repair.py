@@ -23,17 +23,34 @@ WORTH_REPAIRING = 2**-30
 
 def repaired(table: QueryTable) -> QueryTable:
     """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1."""
-    rows, units = table.rows, int(table.mass[-1])
-    everything = len(rows.columns) == int(table.offsets[-1] - table.offsets[-2])
-    if not everything or units < WORTH_REPAIRING * UNIT or not greedy.fits_in_memory(rows):
+    left = everything_left(table)
+    units = int(table.mass[-1])
+    if left is None or units < WORTH_REPAIRING * UNIT or not greedy.fits_in_memory(table.rows):
         return table
-    left = Rows(rows.n, rows.columns, table.block(len(table) - 1), np.arange(rows.distinct))
-    mended = _together(rows, table, greedy.build(left, units))
+    mended = laid_together(table.rows, table, greedy.build(left, units))
     return min(table, mended, key=lambda one: one.exact_cost)
 
 
-def _together(rows: Rows, table: QueryTable, spread: QueryTable) -> QueryTable:
-    """The table with the queries of `spread` for its last one."""
+def everything_left(table: QueryTable) -> Rows | None:
+    """What the rows place in the query for everything possible, the last one; None where there is no such query."""
+    rows = table.rows
+    if len(rows.columns) != int(table.offsets[-1] - table.offsets[-2]):
+        return None
+    return Rows(rows.n, rows.columns, table.block(len(table) - 1), np.arange(rows.distinct))
+
+
+def laid_together(rows: Rows, table: QueryTable, spread: QueryTable) -> QueryTable:
+    """The table with the queries of `spread` for its last one.
+
+    Parameters
+    ----------
+    rows
+        What the table is for.
+    table
+        With a query for everything.
+    spread
+        A table for what the rows place there.
+    """
     cells = [_cells(table), _cells(spread)]
     placed = cells[0][0] < len(table) - 1
     query, row, source, weight = (

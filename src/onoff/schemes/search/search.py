@@ -4,6 +4,7 @@
    over orbits (see `orbits`), which gives a table.
    Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where there
    are more than LARGE entries, that is all.
+   Rows too many for Algorithm 1 too: races, and races of what they leave (see `racing`).
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
@@ -38,6 +39,7 @@ from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
 from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
+from onoff.schemes.search.racing import raced_in_passes
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.symmetry import symmetries
@@ -125,6 +127,7 @@ class Search:
         self._table_takes = 0.0
         self._loss = np.inf
         self._breeding_was_cut = False
+        self._raced = False
         self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
@@ -140,9 +143,12 @@ class Search:
         if only_table:
             self._use_symmetries()
         self._exchange()
+        too_many = not greedy.fits_in_memory(self.rows)
+        if too_many and not self._met() and not self.exchanged:
+            self._race()
         if self.breeds and not self._met():
             self._breed()
-        if not self._met() and not self._searched() and not self.exchanged and not self._breeding_was_cut:
+        if not self._met() and not self._searched() and not (self.exchanged or too_many or self._breeding_was_cut):
             self.start()
             self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
             while self.clock.left(1 - FOR_THE_PROOF) > 0 and not self._round():
@@ -223,6 +229,11 @@ class Search:
             self._tell_now_and_then()
             if self._met():
                 return
+
+    def _race(self) -> None:
+        """A table from races, for rows too many for anything else; the first pass is always made."""
+        self._raced = True
+        self.offer(raced_in_passes(self.rows, self._searched))
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
@@ -388,14 +399,16 @@ class Search:
         for sets, masses in self._remembered:
             self.offer(self.made_of(sets, masses))
         self._offer_algorithm_1()
-        self._offer_races()
+        if not self._raced:
+            self._offer_races()
 
     def _offer_algorithm_1(self) -> None:
         """Build its table where that may be the cheapest. Of many rows it is counted before."""
         rows = self.rows
-        worth = rows.weights.size <= LARGE or self.cheapest is None or greedy.costs_less(rows, self.cheapest.cost)
-        if worth and greedy.fits_in_memory(rows):
-            self.offer(greedy.build(rows))
+        if greedy.fits_in_memory(rows):
+            cost = np.inf if self.cheapest is None else self.cheapest.cost
+            if rows.weights.size <= LARGE or greedy.costs_less(rows, cost):
+                self.offer(greedy.build(rows))
 
     def _offer_races(self) -> None:
         """A table of the sets of races, unless it is clearly dearer than what there is."""
