@@ -57,6 +57,8 @@ EPSILON = 1e-6
 """The weight of a preference beside the cost itself: what it can add to the cost is negligible."""
 SMALL_PROGRAM = 20 * 20
 """Rows times columns up to which solving takes a few milliseconds: no longer than making a table of what was found."""
+STOPPED_WITHIN = 50 * 50
+"""Rows times columns from which solving can take seconds, so that it must be able to stop within."""
 DUAL_SIMPLEX, PRIMAL_SIMPLEX = 1, 4
 """As the solver numbers them."""
 NOTICED = 1e-11
@@ -106,8 +108,8 @@ class HallProgram:
         self._is_over: Callable[[], bool] = lambda: False
         events = (self._model.cbSimplexInterrupt, self._model.cbIpmInterrupt)
         for event in (
-            events if self.p.size > SMALL_PROGRAM else ()
-        ):  # asking at every step takes a tenth of a small program
+            events if self.p.size > STOPPED_WITHIN else ()
+        ):  # asking at every step takes a tenth of a small one
             event.subscribe(lambda event: event.interrupt() if self._is_over() else None)
         for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
             self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))

@@ -69,6 +69,8 @@ RACING = 10**6
 """Rows times sources of raced sets: a number that does not depend on the budget."""
 CLEARLY_DEARER = 1.05
 """No table is made of masses that cost so much more than what there is: a rebuild does not make them cheaper."""
+FOR_SCALING = 0.125
+"""The part of the time spent so far that such scalings may take, if MOST_WORK of them take a second."""
 STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
 """Sets looked at for a bound by the supports, at first and where there is a table that may be optimal."""
 STEPS_A_SECOND = 5 * 10**8
@@ -288,7 +290,7 @@ class Search:
 
         The masses repaired, after the rounds 1, 4, 16, ... and whenever rows miss half of what they missed; and the
         sets of the program with masses that rows can follow nearly, after 2, 3, 4, 6, 8, 12, ...: dearer than the
-        program in the end, and early.
+        program in the end, and early; but not where that takes long beside the rounds themselves.
         """
         program, rounds = self.program, self.rounds
         loss = program.size * missing  # of a table of these masses, at most; see `rebuild`
@@ -298,7 +300,9 @@ class Search:
             self._remember(program.sets[: len(program.masses)], program.masses)
         if rounds > 1 and rounds == rounds >> rounds.bit_length() - 2 << rounds.bit_length() - 2:
             sets = np.asarray(program.sets)
-            if transport.affordable_scalings(program.p, sets) >= ENOUGH_SCALINGS:
+            affordable_now = transport.affordable_scalings(program.p, sets)
+            quick = affordable_now * FOR_SCALING * self.clock.spent >= SCALINGS
+            if affordable_now >= ENOUGH_SCALINGS and quick:
                 found = transport.leaning(program.p, sets, SMALL_SETS_FIRST, SCALINGS)
                 self._remember(found.sets, found.masses)
 
