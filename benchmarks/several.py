@@ -64,6 +64,8 @@ N = 1000
 SIZES = (4096, 65536)
 WAITING = 8
 RATIO_BAR = 0.5
+WARM_RATIO = 3  # a server that takes longer than so many reductions for an answer is still compiling ...
+WARM_SECONDS = 60  # ... but not for ever
 
 
 def seconds_of(work: Any, *arguments: Any) -> float:
@@ -121,16 +123,19 @@ def measure_http(size: int, rounds: int) -> dict[str, float]:
         try:
             assert served.stdout is not None
             url = json.loads(served.stdout.readline())["url"]
-            wrk(at, url, 5)  # the first query makes the matrix, and has the kernel compiled
-            ratios, rates, shares, micros = [], [], [], []
-            for _ in range(rounds):
+            ratios: list[float] = []
+            rates, shares, micros = [], [], []
+            begun = time.monotonic()
+            while len(ratios) < rounds:
                 starts = [secrets.randbelow(N // 2) for _ in range(32)]
                 plain = sum(seconds_of(np.bitwise_xor.reduce, rows[k : k + N // 2]) for k in starts) / 32
                 before = processor_seconds(served.pid)
                 answers, rate = wrk(at, url, 1)
-                rates.append(rate)
-                ratios.append(plain * rates[-1])
                 each = (processor_seconds(served.pid) - before) / answers
+                if not ratios and each > WARM_RATIO * plain and time.monotonic() < begun + WARM_SECONDS:
+                    continue  # the first query makes the matrix, and has the kernel compiled
+                rates.append(rate)
+                ratios.append(plain * rate)
                 shares.append(plain / each)
                 micros.append(1e6 * each)
         finally:

@@ -232,6 +232,26 @@ def test_waiting_queries_share_a_pass(tmp_path, monkeypatch):
     assert sum(passes) >= 30
 
 
+def test_closing_waits_for_the_pass_that_is_under_way(tmp_path, gate):
+    async def body():
+        async with opened(str(tmp_path / "m.db")) as store:
+            known = await edit_catalogue(store, add=list(NAMES))
+            shelf = Shelf()
+            await shelf.refresh(store)
+            service, replies = Sums(store, shelf), []
+            _, (_, asked) = queries_for(known, (shelf.edition.number, shelf.edition.digest), 1, 2)
+            assert service.ask_now(asked, replies.append) is True
+            closing = asyncio.create_task(service.close())
+            assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
+            assert (closing.done(), replies) == (False, [])
+            gate.set()
+            await closing
+            assert [type(reply) for reply in replies] == [bytes]
+            assert not service._thread.is_alive()
+
+    asyncio.run(body())
+
+
 def test_many_readers_while_messages_are_published(server):
     """Whatever the order of publishes and passes, a sum is of exactly the edition it was asked of."""
     known = catalogue(server.url)

@@ -11,9 +11,11 @@ While sum queries come, the store is looked at often, so that few editions are p
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from typing import Literal, NamedTuple
 
 from onoff import wire
@@ -46,6 +48,14 @@ class _Waiting(NamedTuple):
     reply: SumReply
 
 
+class _Job(NamedTuple):
+    """One pass: what is new in the matrix, and queries with what each wants of it."""
+
+    update: list[bytes] | dict[int, bytes]
+    asked: Sequence[_Waiting]
+    wanted: Sequence[Wanted]
+
+
 class Sums:
     """Answers sum queries from a store and the shelf that follows it."""
 
@@ -53,12 +63,14 @@ class Sums:
         self._store = store
         self._shelf = shelf
         self._history = History(shelf)
-        self._thread: ThreadPoolExecutor | None = None
+        self._thread: threading.Thread | None = None
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # for the thread; one at a time
         self._matrix: Matrix | None = None  # touched by the thread alone
         self._life = 0  # of the history that is in the matrix
         self._width = 0  # of the longest frame that fits the matrix
         self._waiting: list[_Waiting] = []
-        self._passing: asyncio.Task[None] | None = None
+        self._passing = False  # a pass is under way, or will be at the end of this iteration
+        self._idle: asyncio.Future[None] | None = None  # whoever waits for the last pass
         self._looking: asyncio.Task[None] | None = None
         self._last_query = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -150,8 +162,9 @@ class Sums:
         if matrix_bytes(len(history.frames), history.width) > MAX_MATRIX_BYTES:
             return Problem(503, "the messages are too long for sums", "ask this server for messages, not for sums")
         self._waiting.append(_Waiting(head.edition, head.servers, vector, life, reply))
-        if self._passing is None or self._passing.done():
-            self._passing = loop.create_task(self._pass_while_any_wait(history))
+        if not self._passing:
+            self._passing = True
+            loop.call_soon(self._start_pass, loop)  # with all queries that come in this iteration
         return True
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -184,31 +197,52 @@ class Sums:
 
     # Passes.
 
-    async def _pass_while_any_wait(self, history: History) -> None:
-        loop = asyncio.get_running_loop()
+    def _start_pass(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Hand over all queries that wait. The thread is called by hand: a task and an executor cost half a pass."""
+        history = self._history
+        batch, self._waiting = self._waiting, []
+        update = self._take_update(history)
+        asked, wanted = [], []
+        for query in batch:
+            found = history.find(query.edition) if query.life == history.life else None
+            if found is None:
+                loop.call_soon(query.reply, edition_gone(history.newest.number))
+            else:
+                asked.append(query)
+                wanted.append(
+                    Wanted(query.vector, query.servers, wire.chunk_length(found.width, query.servers), found.past)
+                )
         if self._thread is None:
-            self._thread = ThreadPoolExecutor(1, "onoff-sums")
-        while self._waiting:
-            batch, self._waiting = self._waiting, []
-            update = self._take_update(history)
-            asked, wanted = [], []
-            for query in batch:
-                found = history.find(query.edition) if query.life == history.life else None
-                if found is None:
-                    loop.call_soon(query.reply, edition_gone(history.newest.number))
-                else:
-                    asked.append(query)
-                    wanted.append(
-                        Wanted(query.vector, query.servers, wire.chunk_length(found.width, query.servers), found.past)
-                    )
-            answers: Sequence[bytes | Exception]
+            self._thread = threading.Thread(target=self._work, args=(loop,), name="onoff-sums", daemon=True)
+            self._thread.start()
+        self._jobs.put(_Job(update, asked, wanted))
+
+    def _work(self, loop: asyncio.AbstractEventLoop) -> None:
+        """The thread."""
+        while (job := self._jobs.get()) is not None:
+            answers: Sequence[bytes] | Exception
             try:
-                answers = await loop.run_in_executor(self._thread, self._pass, update, wanted)
+                answers = self._pass(job.update, job.wanted)
             except Exception as error:
-                self._life = 0  # the content of the matrix is unknown: make a new one
-                answers = [error] * len(asked)
-            for query, answer in zip(asked, answers, strict=True):
-                loop.call_soon(query.reply, answer)  # not here: one that fails must not take the others along
+                answers = error
+            with suppress(RuntimeError):  # the loop is closed, and so is every connection
+                loop.call_soon_threadsafe(self._finish_pass, loop, job.asked, answers)
+
+    def _finish_pass(
+        self, loop: asyncio.AbstractEventLoop, asked: Sequence[_Waiting], answers: Sequence[bytes] | Exception
+    ) -> None:
+        """Answer, and begin the next pass before."""
+        if isinstance(answers, Exception):
+            self._life = 0  # the content of the matrix is unknown: make a new one
+        if self._waiting:
+            self._start_pass(loop)
+        else:
+            self._passing = False
+            if self._idle is not None:
+                settle(self._idle, None)
+        outcomes: Sequence[SumOutcome] = [answers] * len(asked) if isinstance(answers, Exception) else answers
+        for query, outcome in zip(asked, outcomes, strict=True):
+            loop.call_soon(query.reply, outcome)  # not here: one that fails must not take the others along
 
     def _take_update(self, history: History) -> list[bytes] | dict[int, bytes]:
         """What the matrix has to take in before a pass: all frames, or those that are new and fit."""
@@ -232,10 +266,12 @@ class Sums:
         """End the thread and the looking."""
         if self._looking is not None:
             self._looking.cancel()
-        if self._passing is not None:
-            await self._passing
+        if self._passing:
+            self._idle = self._running_loop().create_future()
+            await self._idle
         if self._thread is not None:
-            self._thread.shutdown()
+            self._jobs.put(None)
+            self._thread.join()
 
 
 def edition_gone(newest: int) -> Problem:
