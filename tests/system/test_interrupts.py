@@ -78,6 +78,37 @@ def test_a_process_that_handles_the_signal_takes_its_time():
     assert interrupted(HANDLED, "go on\n") == (0, "")
 
 
+HALF_MADE = """
+import os, signal, threading
+from onoff.system.interrupts import end_promptly
+
+class HalfMade:
+    def __init__(self):
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass  # Python raises between two steps
+        self.handle = 1
+
+    def __del__(self):
+        self.handle
+
+end_promptly(130, lambda: print("told", flush=True), grace=0.05)
+try:
+    HalfMade()
+except KeyboardInterrupt:
+    pass
+threading.Event().wait()
+"""
+
+
+def test_a_destructor_of_what_an_interrupt_left_half_made_is_not_heard():
+    """As while numba compiles: `AttributeError: 'PassBuilder' object has no attribute '_as_parameter_'`."""
+    done = subprocess.run(
+        [sys.executable, "-c", HALF_MADE], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "told\n", "")
+
+
 LOST = """
 import os, signal, threading
 from onoff.system.interrupts import end_promptly

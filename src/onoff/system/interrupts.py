@@ -68,7 +68,7 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTE
     report = sys.unraisablehook
 
     def report_unless_interrupted(lost: sys.UnraisableHookArgs) -> None:
-        if not (was_interrupted() and issubclass(lost.exc_type, KeyboardInterrupt)):
+        if not was_interrupted():  # after it, destructors of half-made objects fail too, as those of llvmlite do
             report(lost)
 
     sys.unraisablehook = report_unless_interrupted
