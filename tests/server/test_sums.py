@@ -18,7 +18,7 @@ from onoff.server.app import MessageServer
 from onoff.server.matrix import Matrix
 from onoff.server.protocol import QueryProtocol
 from onoff.server.shelf import Shelf
-from onoff.server.sums import Sums
+from onoff.server.sums import SumOutcome, Sums
 
 NAMES = {f"s{i}": b"message %d" % i * (i + 1) for i in range(12)}
 
@@ -238,7 +238,8 @@ def test_closing_waits_for_the_pass_that_is_under_way(tmp_path, gate):
             known = await edit_catalogue(store, add=list(NAMES))
             shelf = Shelf()
             await shelf.refresh(store)
-            service, replies = Sums(store, shelf), []
+            service = Sums(store, shelf)
+            replies: list[SumOutcome] = []
             _, (_, asked) = queries_for(known, (shelf.edition.number, shelf.edition.digest), 1, 2)
             assert service.ask_now(asked, replies.append) is True
             closing = asyncio.create_task(service.close())
