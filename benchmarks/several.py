@@ -131,7 +131,7 @@ def measure_http(size: int, rounds: int) -> dict[str, float]:
                 plain = sum(seconds_of(np.bitwise_xor.reduce, rows[k : k + N // 2]) for k in starts) / 32
                 before = processor_seconds(served.pid)
                 answers, rate = wrk(at, url, 1)
-                each = (processor_seconds(served.pid) - before) / answers
+                each = (processor_seconds(served.pid) - before) / max(answers, 1)  # none while it makes the matrix
                 if not ratios and each > WARM_RATIO * plain and time.monotonic() < begun + WARM_SECONDS:
                     continue  # the first query makes the matrix, and has the kernel compiled
                 rates.append(rate)
