@@ -16,7 +16,7 @@ SHOW    := awk '/^(Collecting|Processing|Obtaining)/ { printf "  %3d  %s\n", ++n
                 /^Installing collected/ { print "       installing" } { fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo check test test-deep soak mutation coverage bench results lint docs clean
+.PHONY: help setup system demo check quick test test-deep soak mutation coverage bench results lint docs clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -42,8 +42,11 @@ system:  ## install what the tests drive besides Python: Chromium, Redis, nginx 
 demo: $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/ready-demo)  ## server, gateway, page and a scripted reader, on this machine
 	$(BIN)/onoff demo
 
-check: setup lint  ## before every commit, in about a minute: lint, types and the quick tests
-	$(BIN)/python -m pytest -q -n $(JOBS) -m "$(QUICK)"
+check: setup  ## before every commit, in about a minute: lint, types and the quick tests
+	@$(MAKE) --no-print-directory --jobs=2 lint quick
+
+quick: setup  # one process more than there are cores: many of these tests wait for a disk or a program
+	$(BIN)/python -m pytest -q -n $$(($(JOBS) + 1)) -m "$(QUICK)"
 
 test: setup system lint  ## everything that must hold, in minutes
 	$(BIN)/python -m pytest -q -n $(JOBS)

@@ -83,6 +83,7 @@ def printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
     return json_of
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize(
     "command",
     [

@@ -44,6 +44,7 @@ def test_a_leaky_session_is_rejected(name):
     assert "private request" in audit.breach
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 @pytest.mark.parametrize("pattern", ["ON OFF OFF", "ON OFF ON OFF"])
 def test_the_true_session_passes_and_says_what_it_could_have_missed(pattern):
     audit = audit_of(session_user(Session(P3, "greedy")), P3, pattern, 1000)
@@ -55,6 +56,7 @@ def test_the_true_session_passes_and_says_what_it_could_have_missed(pattern):
     assert all(one["upper"] > one["advantage"] for one in report["attacks"])
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_a_client_that_redraws_is_rejected():
     twin, fault, at, pattern, count = BROKEN_CLIENTS["m6"]
     with as_client(twin):

@@ -16,8 +16,8 @@ def small(monkeypatch):
     sizes = {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}
     for name, value in {**sizes, "FEW_ROWS": few, "FEW_ROWS_SEEDS": (1,), "FEW_ROWS_BUDGET": 0.2}.items():
         monkeypatch.setattr(optimal, name, value)
-    monkeypatch.setattr(optimal, "ISSUE", {name: optimal.ISSUE[name] for name in STATED})
-    monkeypatch.setattr(optimal, "ISSUE_BUDGET", 0.2)
+    monkeypatch.setattr(optimal, "FIRST_STATED", {name: optimal.FIRST_STATED[name] for name in STATED})
+    monkeypatch.setattr(optimal, "STATED_BUDGET", 0.2)
 
 
 FEW_ROWS = tuple(optimal.FEW_ROWS)[:2]

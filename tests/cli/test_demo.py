@@ -28,6 +28,7 @@ def shown_by(capsys, *options):
     return shown, steps
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_shows_what_it_promises(capsys):
     _, steps = shown_by(capsys)
     for step in steps:
@@ -38,6 +39,7 @@ def test_the_demo_shows_what_it_promises(capsys):
     assert 0 < sum(step["cost"] for step in steps) < 15 * 12
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_without_a_mirror_every_request_is_a_query(capsys):
     _, steps = shown_by(capsys, "--no-mirror")
     for step in steps:
@@ -47,6 +49,7 @@ def test_without_a_mirror_every_request_is_a_query(capsys):
     assert sum(step["cost"] for step in steps) < 240
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_with_two_servers_each_sees_a_set_of_its_own_and_both_together_what_was_wanted(capsys):
     shown, steps = shown_by(capsys, "--servers", "2")
     assert shown["servers"] == 2
@@ -68,6 +71,7 @@ def test_with_two_servers_the_table_has_a_column_for_each_and_says_what_they_kno
     assert "they would know every source that was wanted" in shown
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_reads_the_sources_of_a_model(capsys, tmp_path):
     contexts = [(), (0,), (1,), (2,)]
     laws = np.random.default_rng(0).dirichlet(np.ones(3), size=(2, len(contexts)))
@@ -79,6 +83,7 @@ def test_the_demo_reads_the_sources_of_a_model(capsys, tmp_path):
     assert sum(step["naive"] for step in shown["steps"]) > 0
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_draws(capsys):
     assert run(["demo", "--exit", "--scheme", "single"]) == 0
     shown = capsys.readouterr().out
@@ -88,6 +93,7 @@ def test_the_demo_draws(capsys):
     assert "told 0 bits" in shown
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
     assert run(["demo", "--exit", "--scheme", "race"]) == 0
     shown = capsys.readouterr().out

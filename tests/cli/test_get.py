@@ -138,6 +138,7 @@ def test_faults_are_named_and_nothing_is_sent(capfd, world, arguments, code, say
     assert world.queries == []
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_server_that_is_not_there_is_exit_4(capfd, connected):
     connected.close()
     connected.close = lambda: None

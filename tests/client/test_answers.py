@@ -100,6 +100,7 @@ def test_an_answer_byte_by_byte_is_put_together():
         assert client.get("delta", private=True) == b"first of delta"
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("part", ["head", "body"])
 def test_an_answer_that_never_ends_is_given_up_in_time(part):
     """One byte at a time keeps every single read alive; the deadline is for the whole."""

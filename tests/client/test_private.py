@@ -76,6 +76,7 @@ def _full(record):
     raise JournalError("no room")
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_commands_say_the_name_only_where_it_was_asked_for(tmp_path, monkeypatch, capfd):
     world = World(NAMES)
     CHAIN.save(tmp_path / "chain.json")

@@ -47,6 +47,7 @@ REFUSALS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @REFUSALS
 def test_refusals_of_a_publish(status, content, error, words):
     with server_that_says(status, content) as url, pytest.raises(error, match=words) as caught:

@@ -130,6 +130,7 @@ def test_two_servers_that_hold_the_same_give_one_message(tmp_path):
             assert client.get("delta", private=True) == bodies["delta"]
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_leader_and_its_follower_give_right_messages_while_messages_are_published(tmp_path):
     """Each message is one that was published, and never older than one that was there before."""
     published = {name: [b""] for name in NAMES}

@@ -48,6 +48,7 @@ def publisher():
     site.server_close()
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_a_source_fed_from_rss_is_a_feed_again(tmp_path, publisher):
     site, address = publisher
     chain = MarkovChain([[0.6, 0.4], [0.3, 0.7]], names=["paper", "other"])

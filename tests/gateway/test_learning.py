@@ -57,6 +57,7 @@ def test_private_requests_leave_nothing_in_the_record(tmp_path, options):
     assert says_nothing_of_private_requests(tmp_path, **options)
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("fault", ["names them", "counts them"])
 def test_a_record_that_tells_of_private_requests_is_caught(tmp_path, monkeypatch, fault):
     """The twins: one takes every request for open, one notes each private one."""

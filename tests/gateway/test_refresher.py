@@ -239,6 +239,7 @@ def test_a_server_that_does_not_tell_what_changed_is_asked_for_everything(tmp_pa
         assert refreshes(world) >= 1
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_120_feeds_polled_once_cost_what_changed_and_then_nothing(tmp_path):
     """Bytes from the server, headers and all, counted on the line."""
     rng = random.Random(7)

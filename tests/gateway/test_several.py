@@ -161,6 +161,7 @@ def test_feeds_come_from_the_mirror_of_the_first_and_are_no_request(tmp_path, tw
         assert two.refreshes() == [1, 0]
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
     two.down = {0, 1}
     engine = Engine(two.urls, None, tmp_path / "journal", heartbeat=QUIET, refresh=SELDOM, **OPTIONS)

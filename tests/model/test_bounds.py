@@ -142,6 +142,7 @@ def test_lower_is_the_optimum_for_four_sources():
     assert gained > 0, "no instance needed the complete list: the test shows nothing of it"
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_lower_never_passes_the_optimum_and_inner_never_falls_below():
     rng = np.random.default_rng(5)
     by_pairs = 0

@@ -60,6 +60,7 @@ def compared(monkeypatch):
     return called
 
 
+@pytest.mark.slow(reason="many cases are worked out")
 def test_compiled_and_plain_agree(compared, monkeypatch):
     monkeypatch.setattr(breeding, "SMALLEST_POOL", 40)
     monkeypatch.setattr(breeding, "SETS_PER_SOURCE", 1)

@@ -360,6 +360,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkey
     asyncio.run(body())
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp_path, monkeypatch):
     async def body():
         async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:

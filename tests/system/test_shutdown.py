@@ -33,6 +33,7 @@ def test_a_process_may_end_while_a_table_is_built(seconds):
     assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 7
 
 
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_exact_pricing_is_broken_off():
     """A branch and bound that would take far longer than the end is patient."""
     program = """
