@@ -122,5 +122,5 @@ def _solve(rows: Rows, sets: Sets) -> tuple[Floats, Floats]:
     else:
         raise OnOffError(f"HiGHS could not solve the program: {solved.message}", hint="use the scheme 'optimal'")
     w = np.asarray(solved.eqlin.marginals[: m * n], dtype=np.float64).reshape(m, n)
-    never = -np.abs(w).max(axis=1).sum() - n  # what a row cannot take proves nothing, however dear it is
+    never = -np.abs(w).max(axis=1).sum() - n  # what a row cannot take proves nothing, however expensive it is
     return np.asarray(solved.x[len(u) :], dtype=np.float64), np.where(p > 0, w, never)

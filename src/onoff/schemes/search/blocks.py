@@ -70,7 +70,7 @@ def solve(rows: Rows) -> tuple[Sets, Floats, Floats]:
     for (g, x), mass in zip(taking, solution, strict=False):
         taken[g, x] = max(mass, 0.0)
     sets, masses = _coupled(taken, parts, place, np.maximum(solution[len(taking) :], 0.0))
-    phi = np.where(p > 0, dual[: m * n].reshape(m, n), -2.0 * m)  # no row takes what it cannot: as dear as need be
+    phi = np.where(p > 0, dual[: m * n].reshape(m, n), -2.0 * m)  # no row takes what it cannot: as expensive as need be
     return sets, masses, phi
 
 

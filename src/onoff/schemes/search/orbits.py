@@ -106,10 +106,10 @@ class OrbitProgram:
                 self._model.addCol(0.0, 0.0, self._infinity, 1, *entry)
         self._stay_near(self.anchor, LEASH)
 
-    def _stay_near(self, duals: Floats, leash: float, dearer: float = 0.0) -> None:
+    def _stay_near(self, duals: Floats, leash: float, extra: float = 0.0) -> None:
         """From now on the duals are within `leash` of the given ones: an equation may be missed at that price."""
         self.centre, self.leash = duals, leash
-        prices = np.column_stack([duals + leash, leash - duals]).ravel() + dearer
+        prices = np.column_stack([duals + leash, leash - duals]).ravel() + extra
         self._model.changeColsCost(len(prices), np.arange(len(prices), dtype=np.int32), prices)
 
     def _outer(self) -> Floats:

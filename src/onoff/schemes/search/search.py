@@ -14,7 +14,7 @@
 Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
 where none of them is at the bound, Algorithm 1 and a table from races, always the same one. The steps do not depend on
-the budget but for where they end, so more time never gives a dearer table.
+the budget but for where they end, so more time never gives a more expensive table.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class Search:
         """Tables while rows cannot follow the masses yet, in rounds that do not depend on the budget.
 
         The masses repaired, after the rounds 1, 4, 16, ... and whenever rows miss half of what they missed; and the
-        sets of the program with masses that rows can follow nearly, after 2, 3, 4, 6, 8, 12, ...: dearer than the
+        sets of the program with masses that rows can follow nearly, after 2, 3, 4, 6, 8, 12, ...: costlier than the
         program in the end, and early; but not where that takes long beside the rounds themselves.
         """
         program, rounds = self.program, self.rounds
@@ -415,7 +415,7 @@ class Search:
                 self.offer(greedy.build(rows))
 
     def _offer_races(self) -> None:
-        """A table of the sets of races, unless it is clearly dearer than what there is."""
+        """A table of the sets of races, unless it is clearly more expensive than what there is."""
         if self.rows.weights.size > LARGE:
             self._tell("a table from races, as the last resort: ")
         work = self.rows.distinct * self._simple  # of the flows of a rebuild, for each race

@@ -6,7 +6,7 @@ it costs at least
     V_k(S)  =  max(sum over z of max P^k(x, z),  2 - sum over z of min P^k(x, z)),      max and min over x in S,
 
 for k = 1 the optimum if |S| <= 3 and mostly beyond. What follows is valued at the sum of V_k(S) over the next RUN
-requests, as if all were OFF: V_1 alone does not see that two queries with equally dear successors part ways later. The
+requests, as if all were OFF: V_1 alone does not see that two queries with equally costly successors differ later. The
 expected value is linear in the masses, so among all optimal masses a linear program finds those with the cheapest
 successors: first the cost, then this.
 """

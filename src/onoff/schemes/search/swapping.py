@@ -3,7 +3,7 @@
 A table as a list of K couplings of equal mass 1/K: coupling a gives row u the source x_u(a), each source x for just
 K p_u(x) of the couplings (to the nearest whole number). For one row, exchange what it takes in two couplings: the rows
 are met as before, and the cost changes by what becomes new or superfluous in two sets, which takes a few look-ups,
-however many sources there are. Exchanges that make it dearer are made with the chance exp(- change / temperature),
+however many sources there are. Exchanges that raise the cost are made with the chance exp(- change / temperature),
 which falls from sweep to sweep.
 
 Not the optimum, but quick: a thousand sources with 6 random successors each cost 250 after 2 s and 359 by races.
@@ -24,7 +24,7 @@ COUPLINGS = (60, 120)
 SPARSE = 20
 """Sources that a row can want, on average, up to which rows count as sparse."""
 WARM, COOL = 0.15, 0.06
-"""Temperatures at the start and at the end, in sources. Warmer starts end dearer in the same time."""
+"""Temperatures at the start and at the end, in sources. Warmer starts end with a higher cost in the same time."""
 STAGES_OF_COOLING = (50, 400, 3000, 8000, 25000, 75000)
 """Exchanges tried for each row and coupling in each stage; each stage starts afresh and gives a table."""
 LEHMER = 2**31 - 1
