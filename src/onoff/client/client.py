@@ -22,7 +22,6 @@ from onoff.client.catalogue import fetch_by, require_sources
 from onoff.client.commands import Steps
 from onoff.client.core import Core
 from onoff.client.driver import TICK, Attempt, Driver, TickClock
-from onoff.client.durable import DurableCore
 from onoff.client.exchange import Transport
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
@@ -31,7 +30,7 @@ from onoff.client.mirror import MemoryMirror
 from onoff.client.mirrored import MirrorClient, Refresh, SourceState
 from onoff.client.refreshing import NoChanges
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
-from onoff.client.runner import RequestRunner
+from onoff.client.runner import DurableCore, RequestRunner
 from onoff.client.servers import SumCore
 from onoff.client.setup import check_servers, default_journal, forbid_core_dumps, randbelow, transports
 from onoff.client.transport import TIMEOUT, check_url

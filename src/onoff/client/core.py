@@ -272,7 +272,7 @@ class Core:
         asked = self._asked_indices(record)
         expected = wire.max_answer_length(len(asked), self._offered)
         sent = self.sent(record)
-        log.info("step %d: %d of %d sources asked", sent.step, sent.cost, sent.n)
+        log.info("step %d: %d of %d sources asked", sent.step, len(asked), sent.n)
         messages, received = yield from self._exchange(
             SendQuery(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
         )

@@ -51,7 +51,7 @@ class Retries:
         BadAnswer
             The last answer was damaged.
         """
-        problem = ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")
+        problem: ServerUnreachable | BadAnswer | None = None
         for attempt in range(self.attempts):
             if attempt:
                 log.info("attempt %d failed", attempt)
@@ -67,4 +67,4 @@ class Retries:
                     return check(event)
                 except InvalidWire as error:
                     problem = BadAnswer(f"{self.server}: {error.message}", hint="nothing of the answer was used")
-        raise problem
+        raise problem or ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")

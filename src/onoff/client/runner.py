@@ -1,25 +1,29 @@
 """RequestRunner: carries out the steps of a core, one request at a time, and keeps its journal.
 
 Commands that need the network go to the `driver`; the record is stored in the journal, and tables come from the
-`builder`. After each answer a thread flushes the journal and builds the table of the next query, so that a request
-costs one draw and one commit.
+`builder`. After each answer a background thread flushes the journal and builds the table of the next query, so that a
+request costs one draw and one commit.
 """
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Generic, TypeVar
 
-from onoff.client.background import Background
 from onoff.client.builder import TableBuilder
 from onoff.client.commands import Build, Command, Result, Steps, StoreRecord
 from onoff.client.core import Core
 from onoff.client.driver import Driver
-from onoff.client.durable import DurableCore
+from onoff.client.journal import JournalStore
 from onoff.client.message import Message, Sent
-from onoff.errors import JournalError, OnOffError
+from onoff.errors import JournalBusy, JournalError, OnOffError
 from onoff.session.memory import Memory
+
+_Item = TypeVar("_Item")
 
 
 class RequestRunner:
@@ -129,3 +133,91 @@ class RequestRunner:
         if latest():
             with suppress(OnOffError):  # a request that needs the table gets the same error
                 self.builder.build(memory)
+
+
+class DurableCore:
+    """A core and its journal, opened together and dropped together. Not thread-safe: its owner holds a lock.
+
+    Marking a request as answered and truncating the journal's log need not delay a request: they are deferred, and
+    flushed before the next request, by a background thread, or when the client is closed. After a failed write or an
+    interrupt the journal is dropped and opened again at the next request, as after a crash.
+    """
+
+    def __init__(self, open_journal: Callable[[], JournalStore], new_core: Callable[[], Core]) -> None:
+        self._open_journal = open_journal
+        self._new_core = new_core
+        self._opened: tuple[Core, JournalStore] | None = None
+        self._deferred: Callable[[], None] | None = None
+        self._process = os.getpid()
+        self._closed = False
+
+    def open(self) -> tuple[Core, JournalStore]:
+        """The core and its journal, with nothing left to flush."""
+        if self._closed:
+            raise OnOffError("this client is closed", hint="make a new one")
+        if os.getpid() != self._process:
+            raise JournalBusy("this client belongs to the process that made it", hint="make a client after forking")
+        self.flush()
+        if self._opened is None:
+            journal = self._open_journal()
+            core = self._new_core()
+            core.opened(journal.found, journal.doubt)
+            self._opened = core, journal
+        return self._opened
+
+    def defer(self, work: Callable[[], None]) -> None:
+        """Leave `work` to the next `flush`."""
+        self._deferred = work
+
+    def flush(self) -> None:
+        """Do what was deferred. If a write fails, the journal is dropped, and opened again for the next request."""
+        if self._deferred is None:
+            return
+        try:
+            self._deferred()
+            self._deferred = None
+        except JournalError:
+            self.drop()
+
+    def drop(self) -> None:
+        """Close the journal; the next `open` reads it again."""
+        if self._opened is not None:
+            self._opened[1].close()
+        self._opened = self._deferred = None
+
+    def close(self) -> bool:
+        """Flush and close for good; False where it was closed before."""
+        if self._closed:
+            return False
+        self._closed = True
+        self.flush()
+        self.drop()
+        return True
+
+
+class Background(Generic[_Item]):
+    """Calls `work(item, latest)` for every item in order; `latest()` tells whether no newer item is waiting.
+
+    The thread starts with the first item, ends with `close`, and never keeps the process alive.
+    """
+
+    def __init__(self, name: str, work: Callable[[_Item, Callable[[], bool]], None]) -> None:
+        self._name = name
+        self._work = work
+        self._items: SimpleQueue[_Item | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def submit(self, item: _Item) -> None:
+        """Add an item to the queue."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            self._thread.start()
+        self._items.put(item)
+
+    def close(self) -> None:
+        """End the thread after the items that are waiting."""
+        self._items.put(None)
+
+    def _run(self) -> None:
+        while (item := self._items.get()) is not None:
+            self._work(item, self._items.empty)

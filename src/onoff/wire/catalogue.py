@@ -104,8 +104,9 @@ class Catalogue:
         """A catalogue of other names that frames messages as this one does."""
         return Catalogue(names, self.frame_size, self.limit)
 
-    @property
+    @cached_property
     def n(self) -> int:
+        """How many sources there are."""
         return len(self.names)
 
     @cached_property
