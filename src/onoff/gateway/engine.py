@@ -152,7 +152,7 @@ class Engine:
     def _settled(self, job: Job, outcome: Message | OnOffError) -> None:
         self.weighing.note(job)
         self._remember(job, outcome)
-        self.upstream.report(outcome)
+        self.upstream.presence.report(outcome)
         self.board.changed()
 
     def _remember(self, job: Job, outcome: Message | OnOffError) -> None:
@@ -160,7 +160,7 @@ class Engine:
         if job.private or isinstance(outcome, OnOffError):
             self.record.interrupted()
         else:
-            self.record.opened(self.upstream.names[job.wanted])
+            self.record.opened(outcome.source)
 
     def _after(self, job: Job) -> None:
         self.weighing.weigh(job)

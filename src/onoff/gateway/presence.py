@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onoff import wire
+from onoff.client import Message, Refresh
 from onoff.client.catalogue import fetch_catalogue, require_sources
 from onoff.client.transport import Http
-from onoff.errors import OnOffError
+from onoff.errors import OnOffError, ServerUnreachable
 from onoff.gateway.board import Board
 
 HEARTBEAT: Final = 20.0
@@ -68,8 +69,15 @@ class Presence:
             for url, look in zip(self.urls, self._looks, strict=True)
         ]
 
-    def report(self, connected: bool, problem: str | None) -> None:
-        """Take over what a request found out. With several servers a failure does not say which: all are checked."""
+    def report(self, outcome: Message | Refresh | OnOffError) -> None:
+        """Update the state from the outcome of a request or a refresh; a message from the mirror changes nothing.
+
+        With several servers a failure does not say which: all are checked.
+        """
+        if isinstance(outcome, Message) and outcome.sent.mirror:
+            return
+        problem = outcome.message if isinstance(outcome, OnOffError) else None
+        connected = problem is None or (self.connected is True and not isinstance(outcome, ServerUnreachable))
         if connected or len(self.urls) == 1:
             self._looks = [ServerLook(connected, problem, look.catalogue) for look in self._looks]
         if not connected:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,12 @@ class GatewaySetup:
         """All addresses, with spaces between them."""
         return " ".join(self.urls)
 
-    @property
+    @cached_property
     def several(self) -> bool:
         """Whether there is more than one server."""
         return len(self.urls) > 1
 
-    @property
+    @cached_property
     def always_private(self) -> bool:
         """Whether requests are private while OFF too: without a model it is not known what an open one tells."""
         return self.chain is None

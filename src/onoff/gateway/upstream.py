@@ -184,20 +184,9 @@ class Upstream:
 
     # -- the state of the servers ----------------------------------------------------------------------
 
-    def report(self, outcome: Message | OnOffError) -> None:
-        """Update `presence` from the outcome of a job."""
-        if isinstance(outcome, ServerUnreachable):
-            self.presence.report(False, outcome.message)
-        elif isinstance(outcome, OnOffError):
-            self.presence.report(self.presence.connected is True, outcome.message)
-        elif not outcome.sent.mirror:
-            self.presence.report(True, None)
-
     def _refreshed(self, outcome: Refresh | OnOffError) -> None:
-        if isinstance(outcome, Refresh):
-            self.presence.report(True, None)
-        elif isinstance(outcome, ServerUnreachable):
-            self.presence.report(False, outcome.message)
+        if isinstance(outcome, Refresh | ServerUnreachable):  # the refresher itself shows other errors
+            self.presence.report(outcome)
 
     def _progressed(self, progress: BuildProgress) -> None:
         self.building = (progress.sources, self._now()) if progress.state == "building" else None
