@@ -20,10 +20,9 @@ from onoff.model.checker import check_certificate
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
-from onoff.schemes.search import transport
+from onoff.schemes.search import cheapest, transport
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
-from onoff.schemes.search.search import Search
 from onoff.schemes.search.successors import RUN, SuccessorCost
 from onoff.tables.table import OPTIMAL_GAP
 
@@ -205,8 +204,8 @@ def test_algorithm_1_is_compared_with_exchanges_and_built_where_it_is_cheaper(ch
 
 def test_a_small_search_that_ends_makes_one_table(monkeypatch):
     """Tables of what was found on the way cost as much time as the search itself, and are no better."""
-    made, make = [], Search.made_of
-    monkeypatch.setattr(Search, "made_of", lambda self, *proposed: made.append(1) or make(self, *proposed))  # type: ignore[func-returns-value]
+    made, make = [], cheapest.table_of
+    monkeypatch.setattr(cheapest, "table_of", lambda *proposed: made.append(1) or make(*proposed))  # type: ignore[func-returns-value]
     table = design(families.dirichlet(12, 0.3, np.random.default_rng(0)), "optimal")
     assert table.details["rounds"] > 4
     assert table.optimal

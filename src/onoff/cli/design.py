@@ -17,7 +17,6 @@ from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
 from onoff.model.certificate import SimpleBound
-from onoff.model.certificate_json import to_json
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, find_scheme
@@ -165,7 +164,7 @@ def _what_proves(built: Any) -> str | None:
     proof = built.certificate if isinstance(built, QueryTable) else None
     if proof is None:
         return None
-    return proof.name if isinstance(proof, SimpleBound) else str(to_json(proof)["kind"])
+    return proof.name if isinstance(proof, SimpleBound) else str(proof.kind)
 
 
 def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str, ...], full: bool) -> None:

@@ -20,14 +20,15 @@ RowCertificate  phi_u(x) for some rows u. If for every way in which these rows t
 
                 then OPT >= sum of phi_u(x) p_u(x), since Y holds a source for every row.
 
-`onoff.model.checker` decides whether (*) and (**) hold; `onoff.model.certificate_json` is the form in files.
+`kind` names each in files and reports. `onoff.model.checker` decides whether (*) and (**) hold;
+`onoff.model.certificate_json` is the form in files.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 from onoff.model.rows import UNIT, Rows, exact_sum
 
@@ -41,6 +42,7 @@ LEAF = -1
 class SimpleBound:
     """A bound by its name in `onoff.model.bounds`; `source` is the x of `pencil`."""
 
+    kind: ClassVar = "simple"
     name: str
     source: int | None = None
 
@@ -53,6 +55,7 @@ class SetCertificate:
     leaves: for each leaf, in order, its w_A as (place in `sets`, units); what is not named is 0.
     """
 
+    kind: ClassVar = "sets"
     t: int
     sets: tuple[tuple[int, ...], ...]
     weights: tuple[int, ...]
@@ -75,6 +78,7 @@ class SetCertificate:
 class RowCertificate:
     """phi_u(x) in units of 1/scale, for the distinct rows named in `rows` and every reached column."""
 
+    kind: ClassVar = "rows"
     rows: tuple[int, ...]
     phi: tuple[tuple[int, ...], ...]
     scale: int = SCALE
@@ -91,6 +95,7 @@ class RowCertificate:
 class HittingBound:
     """Every set that meets the support of every row holds so many sources."""
 
+    kind: ClassVar = "hits"
     least: int
 
     def bound(self, rows: Rows) -> Fraction:
@@ -102,6 +107,7 @@ class HittingBound:
 class PartsBound:
     """For each part, a list of distinct rows, the certificate of these rows alone."""
 
+    kind: ClassVar = "parts"
     parts: tuple[tuple[int, ...], ...]
     proofs: tuple[Certificate, ...]
 

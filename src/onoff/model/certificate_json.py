@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any
 
 from onoff.errors import InvalidTable
@@ -18,43 +19,35 @@ from onoff.model.certificate import (
 
 def to_json(certificate: Certificate) -> dict[str, Any]:
     """Plain numbers and lists; `from_json` gives the same certificate back."""
-    match certificate:
-        case SimpleBound(name, source):
-            return {"kind": "simple", "name": name, "source": source}
-        case HittingBound():
-            kind = "hits"
-        case PartsBound(parts, proofs):
-            return {"kind": "parts", "parts": parts, "proofs": [to_json(proof) for proof in proofs]}
-        case SetCertificate():
-            kind = "sets"
-        case RowCertificate():
-            kind = "rows"
-    return {"kind": kind, **{name: getattr(certificate, name) for name in certificate.__dataclass_fields__}}
+    values = {field.name: getattr(certificate, field.name) for field in fields(certificate)}
+    if isinstance(certificate, PartsBound):
+        values["proofs"] = [to_json(proof) for proof in certificate.proofs]
+    return {"kind": certificate.kind, **values}
 
 
 def from_json(given: Any) -> Certificate:
     """The certificate of a document. Raises InvalidTable where it is none; whether it proves anything is not asked."""
-    fields = dict(given) if isinstance(given, dict) else {}
-    kind = fields.pop("kind", None)
+    named = dict(given) if isinstance(given, dict) else {}
+    kind = named.pop("kind", None)
     try:
-        if kind == "simple" and isinstance(fields["name"], str):
-            source = fields["source"]
-            return SimpleBound(fields["name"], None if source is None else _whole(source))
-        if kind == "hits":
-            return HittingBound(_whole(fields["least"]))
-        if kind == "parts":
-            return PartsBound(_lists(fields["parts"]), tuple(from_json(proof) for proof in fields["proofs"]))
-        if kind == "sets":
+        if kind == SimpleBound.kind and isinstance(named["name"], str):
+            source = named["source"]
+            return SimpleBound(named["name"], None if source is None else _whole(source))
+        if kind == HittingBound.kind:
+            return HittingBound(_whole(named["least"]))
+        if kind == PartsBound.kind:
+            return PartsBound(_lists(named["parts"]), tuple(from_json(proof) for proof in named["proofs"]))
+        if kind == SetCertificate.kind:
             return SetCertificate(
-                t=_whole(fields["t"]),
-                sets=_lists(fields["sets"]),
-                weights=_wholes(fields["weights"]),
-                tree=_wholes(fields["tree"]),
-                leaves=tuple(tuple((at, units) for at, units in _lists(leaf)) for leaf in fields["leaves"]),
-                scale=_whole(fields["scale"]),
+                t=_whole(named["t"]),
+                sets=_lists(named["sets"]),
+                weights=_wholes(named["weights"]),
+                tree=_wholes(named["tree"]),
+                leaves=tuple(tuple((at, units) for at, units in _lists(leaf)) for leaf in named["leaves"]),
+                scale=_whole(named["scale"]),
             )
-        if kind == "rows":
-            return RowCertificate(_wholes(fields["rows"]), _lists(fields["phi"]), _whole(fields["scale"]))
+        if kind == RowCertificate.kind:
+            return RowCertificate(_wholes(named["rows"]), _lists(named["phi"]), _whole(named["scale"]))
     except (KeyError, TypeError, ValueError):
         pass
     raise InvalidTable(f"not a certificate of the kind {kind!r}")

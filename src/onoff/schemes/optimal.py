@@ -27,11 +27,10 @@ from onoff.model.checker import check_certificate
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search import ahead, blocks, proofs
+from onoff.schemes.search.cheapest import table_of
 from onoff.schemes.search.clock import SearchClock, Stop, never
 from onoff.schemes.search.parts import joined, parts_of
 from onoff.schemes.search.pricing import ALL_SETS_PRICED
-from onoff.schemes.search.rebuild import rebuild
-from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.search import MANY_SOURCES, MET, Report, Search
 from onoff.tables.table import QueryTable
 
@@ -98,7 +97,8 @@ def build(
         return outright
     else:
         search.adopt(outright)
-    table = search.table()
+    table = search.cheapest.table
+    assert table is not None
     if future is not None:
         table = ahead.look_ahead(search, table, future)
     return table.labelled(scheme=NAME, certificate=search.proof, details=search.details())
@@ -124,7 +124,7 @@ def _outright(rows: Rows, few: int, clock: SearchClock) -> QueryTable | None:
         table = greedy.build(rows)
     elif len(rows.columns) > few and blocks.solvable_outright(rows):
         sets, masses, phi = blocks.solve(rows)
-        table = repaired(rebuild(rows, [rows.columns[s].tolist() for s in sets], masses))
+        table = table_of(rows, sets, masses)
         if check_certificate(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:
             found.append(proofs.from_coupling(phi))
     else:

@@ -19,6 +19,7 @@ from functools import partial
 import numpy as np
 
 from onoff.model.rows import Floats, Rows
+from onoff.schemes.search.cheapest import table_of
 from onoff.schemes.search.hall import Sets
 from onoff.schemes.search.horizon import MOST_VALUED_SOURCES, Horizon, numbers_of, priced, solve_to_the_end
 from onoff.schemes.search.pricing import WORTHWHILE, Duals, by_climbing
@@ -62,7 +63,7 @@ def look_ahead(search: Search, table: QueryTable, chain: Rows) -> QueryTable:
     search.clock.left()
     if found is None:
         return table
-    ahead = search.made_of(*found)
+    ahead = table_of(search.rows, *found)
     return ahead if ahead.cost <= table.cost * (1 + 2 * SAME_COST) else table
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from onoff.errors import InvalidTable
 from onoff.model.certificate import LEAF, SCALE, Certificate, HittingBound, RowCertificate, SetCertificate, SimpleBound
-from onoff.model.checker import FEW_SOURCES, check_certificate, leaf_bound, row_excess
+from onoff.model.checker import check_certificate, leaf_bound, row_excess
 from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.branching import Tree
@@ -104,8 +104,3 @@ def best(rows: Rows, certificates: Iterable[Certificate]) -> Certificate:
         except InvalidTable:
             continue
     return max(accepted, key=lambda one: one[:2])[2]
-
-
-def needs_tree(rows: Rows) -> bool:
-    """Whether there are too many sources to look at every set of them."""
-    return len(rows.columns) > FEW_SOURCES

@@ -28,20 +28,19 @@ import numpy as np
 
 from onoff.model.bounds import simplest
 from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound
-from onoff.model.checker import check_certificate
+from onoff.model.checker import FEW_SOURCES, check_certificate
 from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import breeding, proofs, swapping, transport
 from onoff.schemes.search.branching import branch
+from onoff.schemes.search.cheapest import LARGE, CheapestTable, sets_of
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
 from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.racing import raced_in_passes
-from onoff.schemes.search.rebuild import rebuild
-from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.symmetry import symmetries
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
 
@@ -65,10 +64,6 @@ NEARLY = 0.1
 """What a table of masses that rows cannot follow may lose, of the value of the program, to be made at once."""
 SCALINGS, ENOUGH_SCALINGS, SMALL_SETS_FIRST = 300, 60, 3.0
 """For masses of the program's sets on the way: scalings, those that must be affordable, and the tilt to small sets."""
-RACING = 10**6
-"""Rows times sources of raced sets: a number that does not depend on the budget."""
-CLEARLY_DEARER = 1.05
-"""No table is made of masses that cost so much more than what there is: a rebuild does not make them cheaper."""
 FOR_SCALING = 0.125
 """The part of the time spent so far that such scalings may take, if MOST_WORK of them take a second."""
 STEPS_AT_FIRST, STEPS_AT_LAST = 10**6, MOST_BRANCHES
@@ -83,8 +78,6 @@ MANY_EXCHANGED, QUICK_EXCHANGES = 150, 150_000
 """Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
 WORTH_FOLDING, MOST_ORBITS = 0.3, 400
 """Orbits for each flag, and in all, up to which the program over orbits is worth while."""
-LARGE = 200 * 200
-"""Rows times columns from which even the start takes long enough to say so."""
 TELL_EVERY = 2.0
 """Seconds between two words of progress."""
 
@@ -110,7 +103,7 @@ class Search:
         self.rng = rng
         self.progress = progress
         self.best: Proposal | None = None
-        self.cheapest: QueryTable | None = None
+        self.cheapest = CheapestTable(rows)
         self.proof: Certificate = simplest(rows)
         self.lower = self._simple = float(check_certificate(rows, self.proof))
         self.softness = SOFTNESS
@@ -130,7 +123,6 @@ class Search:
         self._loss = np.inf
         self._breeding_was_cut = False
         self._raced = False
-        self._remembered: list[tuple[Sets, Floats]] = []
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -165,10 +157,10 @@ class Search:
     def adopt(self, table: QueryTable) -> None:
         """Begin from a table that is optimal already, and its proof."""
         self.start()
-        sets = self.sets_of(table)
+        sets = sets_of(table)
         self.program.add_sets(sets)
         self.best = Proposal(table.cost, sets, table.mass / UNIT)
-        self.cheapest = table
+        self.cheapest.offer(table)
         if table.certificate is not None:
             self.proof, self.lower = table.certificate, float(table.lower_bound or 0.0)
 
@@ -202,7 +194,7 @@ class Search:
                 break
         self.clock.left()
         if best is not None:
-            self.offer(self.made_of(*program.spread(best)))
+            self.cheapest.offer_masses(*program.spread(best))
             if not self._met():
                 self._look_at_supports(STEPS_AT_LAST)
 
@@ -226,7 +218,7 @@ class Search:
             self.clock.left()
             if sets is None:
                 return
-            self.offer(self.made_of(sets, np.full(len(sets), 1 / len(sets))))
+            self.cheapest.offer_masses(sets, np.full(len(sets), 1 / len(sets)))
             self.exchanged = large
             self._tell_now_and_then()
             if self._met():
@@ -235,17 +227,17 @@ class Search:
     def _race(self) -> None:
         """A table from races, for rows too many for anything else; the first pass is always made."""
         self._raced = True
-        self.offer(raced_in_passes(self.rows, self._searched))
+        self.cheapest.offer(raced_in_passes(self.rows, self._searched))
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
         first = greedy.build(self.rows)
-        self.offer(first)
-        bred = breeding.Breeding(self.program.p, self.sets_of(first), self.rng)
+        self.cheapest.offer(first)
+        bred = breeding.Breeding(self.program.p, sets_of(first), self.rng)
         stages = CENTRAL_STAGES if self.central else len(breeding.STAGES)
         for found in islice(bred.stages(self._is_time_for_a_table), stages):
             before = self.clock.spent
-            self.offer(self.made_of(found.sets, found.masses))
+            self.cheapest.offer_masses(found.sets, found.masses)
             self._table_takes = self.clock.spent - before
             heaviest = np.argsort(-found.masses, kind="stable")[: 2 * self.program.size]
             self.program.add_sets(found.sets[heaviest])
@@ -297,19 +289,17 @@ class Search:
         nearly = loss < min(NEARLY * program.value, self._loss / 2)
         if nearly or (rounds.bit_count() == 1 and rounds.bit_length() % 2):
             self._loss = min(self._loss, loss)
-            self._remember(program.sets[: len(program.masses)], program.masses)
+            self.cheapest.postpone(program.sets[: len(program.masses)], program.masses)
         if rounds > 1 and rounds == rounds >> rounds.bit_length() - 2 << rounds.bit_length() - 2:
             sets = np.asarray(program.sets)
             affordable_now = transport.affordable_scalings(program.p, sets)
             quick = affordable_now * FOR_SCALING * self.clock.spent >= SCALINGS
             if affordable_now >= ENOUGH_SCALINGS and quick:
                 found = transport.leaning(program.p, sets, SMALL_SETS_FIRST, SCALINGS)
-                self._remember(found.sets, found.masses)
+                self.cheapest.postpone(found.sets, found.masses)
 
     def _met(self) -> bool:
-        cost = np.inf if self.best is None else self.best.value
-        if self.cheapest is not None:
-            cost = min(cost, self.cheapest.cost)
+        cost = self.cheapest.cost if self.best is None else min(self.best.value, self.cheapest.cost)
         return bool(cost <= self.lower * (1 + self.gap))
 
     def _searched(self) -> bool:
@@ -344,7 +334,7 @@ class Search:
     def _price_exactly(self) -> int:
         """Add sets until it is proved that none is cheap; how many."""
         program = self.program
-        if proofs.needs_tree(self.rows):
+        if self.program.size > FEW_SOURCES:  # a tree is needed, which takes time
             self._tell("exact pricing: ")
         duals = Duals.of(program.t, program.y, program.cuts)
         sets = self._prove_by(duals)
@@ -352,7 +342,7 @@ class Search:
 
     def _prove_by(self, duals: Duals) -> Sets:
         """Adopt the bound that the duals prove, if it is a better one; sets that gain by them."""
-        if not proofs.needs_tree(self.rows):
+        if self.program.size <= FEW_SOURCES:
             sets, gains = by_all_subsets(duals)
             self._adopt_proof(proofs.from_duals(self.rows, duals, float(gains[0])))
             return sets
@@ -370,68 +360,18 @@ class Search:
 
     # -- tables --------------------------------------------------------------------------------------------
 
-    def made_of(self, sets: Sets, masses: Floats) -> QueryTable:
-        """The exact table nearest to some masses, repaired."""
-        return repaired(rebuild(self.rows, [self.rows.columns[s].tolist() for s in sets], masses))
-
-    def sets_of(self, table: QueryTable) -> Sets:
-        """The queries of a table as sets of columns."""
-        sets = np.zeros((len(table), self.program.size), dtype=bool)
-        owner = np.repeat(np.arange(len(table)), np.diff(table.offsets))
-        sets[owner, np.searchsorted(self.rows.columns, table.items)] = True
-        return sets
-
-    def offer(self, table: QueryTable) -> None:
-        """Remember the table if it is the cheapest so far."""
-        if self.cheapest is None or table.exact_cost < self.cheapest.exact_cost:
-            self.cheapest = table
-
-    def _remember(self, sets: Sets, masses: Floats) -> None:
-        """Offer the table of these masses; for few sources only once no better one is found, as it takes a moment."""
-        if self.rows.weights.size <= SMALL_PROGRAM:
-            self._remembered.append((sets, masses))
-        else:
-            self.offer(self.made_of(sets, masses))
-
     def _settle(self) -> None:
         """A table from the best masses and, where that is not near the bound, the tables that need no search."""
-        if self.best is not None and (self.cheapest is None or self.best.value < self.cheapest.cost):
-            self.offer(self.made_of(self.best.sets, self.best.masses))
-        cost = np.inf if self.cheapest is None else self.cheapest.cost
-        if cost <= self.lower * (1 + OPTIMAL_GAP):
+        if self.best is not None and self.best.value < self.cheapest.cost:
+            self.cheapest.offer_masses(self.best.sets, self.best.masses)
+        if self.cheapest.cost <= self.lower * (1 + OPTIMAL_GAP):
             return
-        for sets, masses in self._remembered:
-            self.offer(self.made_of(sets, masses))
-        self._offer_algorithm_1()
+        self.cheapest.offer_postponed()
+        self.cheapest.offer_algorithm_1()
         if not self._raced:
-            self._offer_races()
-
-    def _offer_algorithm_1(self) -> None:
-        """Build its table where that may be the cheapest. Of many rows it is counted before."""
-        rows = self.rows
-        if greedy.fits_in_memory(rows):
-            cost = np.inf if self.cheapest is None else self.cheapest.cost
-            if rows.weights.size <= LARGE or greedy.costs_less(rows, cost):
-                self.offer(greedy.build(rows))
-
-    def _offer_races(self) -> None:
-        """A table of the sets of races, unless it is clearly more expensive than what there is."""
-        if self.rows.weights.size > LARGE:
-            self._tell("a table from races, as the last resort: ")
-        work = self.rows.distinct * self._simple  # of the flows of a rebuild, for each race
-        most = int(np.clip(RACING / work, 50, transport.MOST_RACED))
-        sets = transport.raced_sets(self.program.p, np.random.default_rng(0), most)
-        sizes = sets.sum(axis=1)
-        cost = np.inf if self.cheapest is None else self.cheapest.cost
-        if sizes.min() < cost:
-            found = transport.raced(self.program.p, sets)
-            if found.masses @ sizes / found.masses.sum() < CLEARLY_DEARER * cost:
-                self.offer(self.made_of(found.sets, found.masses))
-
-    def table(self) -> QueryTable:
-        """The cheapest of all tables met."""
-        assert self.cheapest is not None
-        return self.cheapest
+            if self.rows.weights.size > LARGE:
+                self._tell("a table from races, as the last resort: ")
+            self.cheapest.offer_races(self._simple)
 
     def details(self) -> dict[str, float]:
         """What the search has to say of itself."""
@@ -452,7 +392,7 @@ class Search:
         if self.progress is None:
             return
         program = self.program
-        cost = "" if self.cheapest is None else f"cost {self.cheapest.cost:.6g}, "
+        cost = "" if self.cheapest.table is None else f"cost {self.cheapest.cost:.6g}, "
         self.progress(
             f"{what}{self.clock.elapsed:.0f} s, round {self.rounds}, {len(program.sets)} sets, "
             f"{len(program.cuts)} cuts, {cost}value {program.value:.6g}, lower bound {self.lower:.6g}"
