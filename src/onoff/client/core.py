@@ -286,7 +286,7 @@ class Core:
             raise Conflict(conflict_of(reply))
         if reply.status != 200:
             raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
-        if reply.header("content-type") != wire.ANSWER_TYPE or any(k == "content-encoding" for k, _ in reply.headers):
+        if not reply.has_type(wire.ANSWER_TYPE):
             raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
         known = self._offered
         messages = wire.decode_answer(

@@ -30,6 +30,11 @@ class Reply:
         values = [value for key, value in self.headers if key == name]
         return values[0] if len(values) == 1 else None
 
+    def has_type(self, media_type: str) -> bool:
+        """Whether the body is of this media type, and not encoded."""
+        encoded = any(key == "content-encoding" for key, _ in self.headers)
+        return self.header("content-type") == media_type and not encoded
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:

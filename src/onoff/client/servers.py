@@ -240,7 +240,7 @@ def _read_sum(reply: Reply) -> bytes:
         raise Conflict(conflict_of(reply))
     if reply.status != 200:
         raise BadAnswer(f"a server refused the query: HTTP {reply.status}", hint="see the server's log")
-    if reply.header("content-type") != wire.SUM_TYPE or any(key == "content-encoding" for key, _ in reply.headers):
+    if not reply.has_type(wire.SUM_TYPE):
         raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
     return reply.body
 

@@ -158,6 +158,21 @@ def equal_sets(member: npt.NDArray[np.bool_]) -> tuple[Integers, Integers]:
 
 
 @kernel
+def _next_amount(order, budget, giving, level, x, left):  # type: ignore[no-untyped-def]
+    """The mass of the next atom of size `level` at source x: what is left, or the least budget of a row that gives.
+
+    Moves `giving` on: for each row that gives, the first source for which it has budget.
+    """
+    amount = left
+    for i in range(level - 1):
+        u = order[i, x]
+        while budget[u, giving[u]] == 0:
+            giving[u] += 1
+        amount = min(amount, budget[u, giving[u]])
+    return amount
+
+
+@kernel
 def _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken):  # type: ignore[no-untyped-def]
     """Fills in size, source, mass and taken in the order in which the paper finds atoms, and returns their number.
 
@@ -172,12 +187,7 @@ def _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken):  # t
             if level > 1:
                 left -= ranked[level - 2, x]
             while left > 0:
-                amount = left
-                for i in range(level - 1):
-                    u = order[i, x]
-                    while budget[u, giving[u]] == 0:
-                        giving[u] += 1
-                    amount = min(amount, budget[u, giving[u]])
+                amount = _next_amount(order, budget, giving, level, x, left)
                 size[found], source[found], mass[found] = level, x, amount
                 for u in range(m):
                     taken[found, u] = x
@@ -207,12 +217,7 @@ def _total(order, ranked, sigma, delta, budget, most):  # type: ignore[no-untype
             if level > 1:
                 left -= ranked[level - 2, x]
             while left > 0:
-                amount = left
-                for i in range(level - 1):
-                    u = order[i, x]
-                    while budget[u, giving[u]] == 0:
-                        giving[u] += 1
-                    amount = min(amount, budget[u, giving[u]])
+                amount = _next_amount(order, budget, giving, level, x, left)
                 seen[x] = found
                 size = 1
                 for i in range(level - 1):
