@@ -1,23 +1,56 @@
-"""What holds for all tests: which programs they need, and examples that are the same in every run."""
+"""What holds for all tests: which programs they need, and examples and draws that are the same in every run."""
 
+import itertools
 import os
+import random
+import secrets
 import shutil
 import signal
 import threading
+import zlib
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from onoff.session.entropy import SystemEntropy
+from onoff.session.seeded import SeededEntropy
 
 PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
 """The program that a test with this marker drives. One fixture needs openssl besides, and looks for it itself."""
 
 # A test is red because of a change, never by chance: the same examples each time, and no limit of time for one.
-# HYPOTHESIS_PROFILE=fresh draws new ones, as `make test-deep` does.
+# HYPOTHESIS_PROFILE=fresh draws new ones, as `make test-deep` does; and new queries too (`same_draws`).
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("fresh", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
+PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "same")
+settings.load_profile(PROFILE)
+
+
+@pytest.fixture(autouse=True)
+def same_draws(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What a session draws, and the requests that an audit makes up, are the same in every run of a test.
+
+    Every test has a seed of its own, its name. This reaches what runs in the process of the test. A test of randomness
+    itself does without: its module has a fixture of this name that does nothing, and it states how likely it fails.
+    """
+    if PROFILE != "same":
+        yield
+        return
+    seed, count, real = zlib.crc32(request.node.nodeid.encode()), itertools.count(1), np.random.default_rng
+    below, uniforms = random.Random(seed).randrange, SeededEntropy(real(seed)).uniforms
+
+    def generator(given: Any = None) -> np.random.Generator:
+        return real([seed, next(count)] if given is None else given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(secrets, "randbelow", lambda bound: below(bound))
+        patch.setattr(SystemEntropy, "uniforms", lambda self, n: uniforms(n))
+        patch.setattr(np.random, "default_rng", generator)
+        yield
 
 
 if threading.current_thread() is threading.main_thread():

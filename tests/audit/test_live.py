@@ -32,6 +32,11 @@ ALPHA = 1e-10
 """How often a private client fails an audit. Counted exactly, the G-test of 100 sessions at 5e-10 fails 5.6e-10."""
 
 
+@pytest.fixture
+def same_draws():
+    """Real ones."""
+
+
 @pytest.fixture(autouse=True)
 def _seldom_wrong(monkeypatch):
     monkeypatch.setattr("onoff.audit.live.SERVER_TIMEOUT", 600.0)
