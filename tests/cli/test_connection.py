@@ -7,18 +7,18 @@ import socket
 import subprocess
 import sys
 import threading
-from contextlib import contextmanager
-from functools import partial
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 from tests.support.chains import request_model
+from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
 from onoff import wire
 from onoff.cli import run
-from onoff.cli.output import progress
+from onoff.cli.output import Work
 
 pytestmark = pytest.mark.slow(reason="commands are started and waited for")
 
@@ -155,10 +155,9 @@ def test_a_server_that_hangs_is_named_and_waiting_for_it_can_be_ended(command, s
         with subprocess.Popen(
             [ONOFF, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
-            said = process.stderr.readline()
+            said = next(line for line in process.stderr if says in line)  # opening its files may be said before
             process.send_signal(signal.SIGINT)
-            out, rest = process.communicate(timeout=60)
-    assert says in said
+            out, rest = process.communicate(timeout=PATIENCE)
     assert url in said
     assert (out, rest.splitlines()[-1], process.returncode) == ("", "onoff: interrupted", 130)
     assert "Traceback" not in rest
@@ -166,14 +165,19 @@ def test_a_server_that_hangs_is_named_and_waiting_for_it_can_be_ended(command, s
 
 def test_a_later_attempt_is_said_as_well(chain, tmp_path, capsys, monkeypatch):
     """Every attempt ends with a refusal to wait longer; the last line is the error."""
-    monkeypatch.setattr("onoff.cli.get.progress", partial(progress, late=0.02))  # many lines for each attempt
+    phases = []
+
+    class Heard(Work):
+        def now(self, label, total=None):
+            super().now(label, total)
+            phases.append(label)
+
+    monkeypatch.setattr("onoff.cli.get.progress", lambda label: nullcontext(Heard(label, None)))
     with hung_server() as url:
         arguments = ["get", "beta", "--server", url, "--chain", chain, "--journal", str(tmp_path / "journal")]
-        assert run([*arguments, "--timeout", "1"]) == 4
-    said = capsys.readouterr().err
-    assert "attempt 1 of 4" in said
-    assert any(f"attempt {later} of 4" in said for later in (2, 3, 4))
-    assert "no whole answer within 1 s" in said
+        assert run([*arguments, "--timeout", "0.2"]) == 4
+    assert phases[-4:] == [f"waiting for {url}, attempt {number} of 4" for number in (1, 2, 3, 4)]
+    assert "no whole answer within 0.2 s" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.support.waiting import PATIENCE
 
 from onoff.cli import run
 from onoff.experiments import families
@@ -152,7 +153,7 @@ def test_ctrl_c_ends_a_search(tmp_path):
         try:
             assert any("round" in line for line in process.stderr)  # the search itself is under way
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=60) == 130
+            assert process.wait(timeout=PATIENCE) == 130
         finally:
             process.kill()
 

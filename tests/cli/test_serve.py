@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.site import Site, serving
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff.cli import run
 from onoff.cli.serve import address_for_readers
@@ -242,7 +242,7 @@ def served(*options, stderr=subprocess.DEVNULL):
 
 
 def get_status(url, path, **headers):
-    return httpx2.get(f"{url}{path}", headers=headers).status_code
+    return httpx2.get(f"{url}{path}", headers=headers, timeout=PATIENCE).status_code
 
 
 @pytest.mark.parametrize(

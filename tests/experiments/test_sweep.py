@@ -259,8 +259,9 @@ NOBODY = "tcp://127.0.0.1:9"
 
 
 @pytest.fixture
-def cluster(tmp_path):
+def cluster(tmp_path, monkeypatch):
     """The address, and the processes: the scheduler first, then two workers of one thread each."""
+    monkeypatch.setattr(module, "CONNECT_SECONDS", PATIENCE)
     place = tmp_path / "scheduler.json"
     environment = {**os.environ, "DASK_DISTRIBUTED__DASHBOARD__LINK": "", "PYTHONWARNINGS": "ignore"}
     started = []
@@ -293,8 +294,9 @@ def cluster(tmp_path):
 KILLED_AT_FIVE = """
 import os, signal, sys
 from pathlib import Path
+from onoff.experiments import sweep as module
 from onoff.experiments.sweep import read_spec, sweep
-spec, out, address = sys.argv[1:]
+spec, out, address, module.CONNECT_SECONDS = *sys.argv[1:4], float(sys.argv[4])
 kill = lambda finished: finished >= 5 and os.kill(os.getpid(), signal.SIGKILL)
 sweep(read_spec(Path(spec)), Path(out), cluster=address, progress=kill)
 """
@@ -342,7 +344,8 @@ def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, 
     spec = tmp_path / "spec.toml"
     tasks = tasks_of(tmp_path, CLUSTER_SPEC.replace("[1, 2, 3, 4, 5]", str(list(range(12)))))
     out = tmp_path / "r.parquet"
-    client = subprocess.run([sys.executable, "-c", KILLED_AT_FIVE, str(spec), str(out), address], check=False)
+    command = [sys.executable, "-c", KILLED_AT_FIVE, str(spec), str(out), address, str(PATIENCE)]
+    client = subprocess.run(command, check=False)
     assert client.returncode == -signal.SIGKILL
     parts = Parts(out)
     kept = parts.keys()
