@@ -69,7 +69,7 @@ def test_a_full_queue_refuses_and_sends_nothing(engine, world, deliver):
     assert snapshot(engine)["waiting"] == LONGEST_QUEUE
     assert len(world.queries) == 1
     release.set()
-    assert [len(message.result(30)) for message in waiting] == [len(b"first of alpha")] * LONGEST_QUEUE
+    assert [len(message.result(PATIENCE)) for message in waiting] == [len(b"first of alpha")] * LONGEST_QUEUE
     assert snapshot(engine)["waiting"] == 0
     world.check()
 
@@ -81,22 +81,22 @@ def test_a_key_that_a_full_queue_refused_can_be_used_again(engine, deliver):
     with pytest.raises(Busy):
         engine.request("beta", key="mine")
     release.set()
-    waiting[-1].result(30)
-    assert engine.request("beta", key="mine").result(30).payload == b"first of beta"
+    waiting[-1].result(PATIENCE)
+    assert engine.request("beta", key="mine").result(PATIENCE).payload == b"first of beta"
 
 
 def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(engine, monkeypatch):
     engine.turn(private=False)
     monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
-        engine.request("alpha", key="mine").result(30)
+        engine.request("alpha", key="mine").result(PATIENCE)
     monkeypatch.undo()
     engine.turn(private=True)
     with pytest.raises(Changed):
         engine.request("alpha", key="mine", expected=False)
     with pytest.raises(InvalidInput, match="another source"):
         engine.request("beta", key="mine")
-    assert engine.request("alpha", key="mine").result(30).sent.private
+    assert engine.request("alpha", key="mine").result(PATIENCE).sent.private
 
 
 def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, caplog):
@@ -106,7 +106,7 @@ def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, 
             server.url, chain, tmp_path / "journal", log=log, heartbeat=QUIET, refresh=None, scheme="single", tick=0.0
         )
         try:
-            got = [engine.request(name).result(30).payload for name in ("alpha", "beta")]
+            got = [engine.request(name).result(PATIENCE).payload for name in ("alpha", "beta")]
         finally:
             engine.close()
     assert got == [b"first of alpha", b"first of beta"]
@@ -123,15 +123,15 @@ def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
     engine.turn(private=False)
     third = engine.request("beta")
     release.set()
-    assert [message.result(30).sent.private for message in (first, second, third)] == [True, True, False]
+    assert [message.result(PATIENCE).sent.private for message in (first, second, third)] == [True, True, False]
 
 
 def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkeypatch):
     monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
-        engine.request("alpha").result(30)
+        engine.request("alpha").result(PATIENCE)
     monkeypatch.undo()
-    assert engine.request("alpha").result(30).payload == b"first of alpha"
+    assert engine.request("alpha").result(PATIENCE).payload == b"first of alpha"
 
 
 def test_a_message_is_handed_over_before_it_is_weighed(engine, monkeypatch):
@@ -215,8 +215,8 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
 
 def test_a_step_that_cannot_be_weighed_is_answered_and_counted(engine, monkeypatch, caplog):
     monkeypatch.setattr(engine.weighing.evidence, "add", lambda *a: 1 / 0)
-    assert engine.request("beta").result(30).payload == b"first of beta"
-    assert engine.request("gamma").result(30).payload == b"first of gamma"
+    assert engine.request("beta").result(PATIENCE).payload == b"first of beta"
+    assert engine.request("gamma").result(PATIENCE).payload == b"first of gamma"
     until(lambda: snapshot(engine)["totals"]["unweighed"] == 2)
     assert "beta" not in caplog.text
 

@@ -168,7 +168,7 @@ def test_tokens_are_new_and_long():
 
 def test_every_refusal_is_the_same_and_reaches_nobody(tmp_path):
     with gateway(tmp_path) as local:
-        local.engine.request("alpha").result(10)  # the server was spoken to, and may be again
+        local.engine.request("alpha").result(PATIENCE)  # the server was spoken to, and may be again
         before = len(local.world.requests)
         token = ("Authorization", f"Bearer {local.app_token}")
         ways = [

@@ -1,6 +1,6 @@
 """The evidence of a session with a model: what a private scheme tells, and that a leaky one would show."""
 
-from contextlib import closing
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -113,9 +113,18 @@ def test_after_a_doubt_that_leaves_the_memory_it_does_not_weigh(private):
 
 def test_an_engine_takes_a_model(tmp_path):
     with listening(World()) as server:
-        with closing(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as engine:
+        with ended(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as engine:
             assert engine.request("beta").result(timeout=PATIENCE) == b"first of beta"
             assert engine.request("gamma").result(timeout=PATIENCE) == b"first of gamma"
             assert isinstance(engine.weighing.evidence, ModelEvidence)
-        with closing(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as again:
+        with ended(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as again:
             assert again.request("delta").result(timeout=PATIENCE) == b"first of delta"
+
+
+@contextmanager
+def ended(engine):
+    """Closed at the end, however long the last steps take to be weighed: the next engine needs the journal."""
+    try:
+        yield engine
+    finally:
+        engine.close(PATIENCE)

@@ -35,7 +35,7 @@ def refreshes(world):
 @pytest.fixture
 def local(tmp_path):
     with gateway(tmp_path, refresh=SELDOM) as running_gateway:
-        until(lambda: running_gateway.engine.upstream.refresher.per_hour is not None)
+        running_gateway.engine.upstream.refresher.wait(1)
         yield running_gateway
 
 
@@ -97,6 +97,27 @@ def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
         assert refreshes(local.world) <= before + 1  # one may have been under way
 
 
+def test_a_button_pressed_while_a_refresh_ends_brings_what_was_published_since(local, monkeypatch):
+    fetched, go_on = threading.Event(), threading.Event()
+    keeper = local.engine.upstream.refresher
+    changed_per_hour = keeper.mirror.changed_per_hour
+
+    def slowly():
+        fetched.set()
+        assert go_on.wait(PATIENCE)
+        return changed_per_hour()
+
+    monkeypatch.setattr(keeper.mirror, "changed_per_hour", slowly)
+    keeper.refresh_soon()
+    assert fetched.wait(PATIENCE)
+    local.world.publish("beta", b"second of beta")
+    attempt = keeper.refresh_soon()  # as the button does
+    go_on.set()
+    keeper.wait(attempt)
+    assert refreshes(local.world) == 3
+    assert local.get("/v1/sources/beta").body == b"second of beta"
+
+
 def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until_it_has_them(tmp_path, monkeypatch):
     monkeypatch.setattr(refresher, "FILLING_SECONDS", 0.02)
     world = World()
@@ -105,8 +126,7 @@ def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until
         until(lambda: refreshes(world) >= 3)
         world.publish("beta", b"here now")
         until(lambda: local.get("/v1/sources/beta").body == b"here now")
-        until(lambda: not local.engine.upstream.refresher._wanted())
-        assert local.engine.upstream.refresher._pause == 3600.0
+        until(lambda: local.engine.upstream.refresher._pause == 3600.0)
         world.forget("beta")
         local.engine.upstream.refresher._filled_by = 0.0  # two minutes later nobody is waited for
         local.engine.upstream.refresher.wait(local.engine.upstream.refresher.refresh_soon())
@@ -118,7 +138,7 @@ def test_a_refresh_that_ends_when_the_gateway_has_stopped_leaves_the_mirror_clos
     fetched, stopped = threading.Event(), threading.Event()
     with gateway(tmp_path, refresh=SELDOM) as local:
         keeper, worker = local.engine.upstream.refresher, local.engine.jobs._worker
-        until(lambda: keeper.per_hour is not None)
+        keeper.wait(1)
         refresh = keeper._refresh
 
         def slowly():
@@ -215,7 +235,7 @@ def test_without_a_model_the_mirror_serves_both_positions(tmp_path):
 def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
     world = Failing()
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
-        until(lambda: local.engine.upstream.refresher.per_hour is not None)
+        local.engine.upstream.refresher.wait(1)
         world.down = True
         headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
         assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 504

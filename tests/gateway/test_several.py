@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.support.gateway import QUIET, gateway
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, World, listening
 
 from onoff import wire
@@ -170,7 +170,7 @@ def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
         until(lambda: engine.upstream.presence.connected is False)
         two.down = set()
         until(lambda: engine.upstream.names == NAMES)
-        assert engine.request("beta").result(30) == b"first of beta"
+        assert engine.request("beta").result(PATIENCE) == b"first of beta"
     finally:
         engine.close()
 

@@ -84,4 +84,7 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
             heartbeat=heartbeat,
             **{**defaults, **options},
         )
-        yield Local(stack.enter_context(running_gateway(engine, port=port)), engine, world)
+        stack.callback(engine.jobs._worker.join, PATIENCE)  # so that another gateway may open the same files
+        address = stack.enter_context(running_gateway(engine, port=port))
+        assert engine.upstream.presence.looked.wait(PATIENCE)  # from here on the server hears of requests only
+        yield Local(address, engine, world)

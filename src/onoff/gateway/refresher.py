@@ -65,7 +65,8 @@ class Refresher:
         self.per_hour: int | None = None
         self._refresh, self._private, self._refreshed, self._board = refresh, private, refreshed, board
         self._news = threading.Condition()
-        self._done = 0  # attempts, whether or not they succeeded
+        self._begun = 0  # attempts
+        self._done = 0  # those that ended, whether or not they succeeded
         self._asked = 0  # the attempt that is waited for, counted as in `_done`
         self._retry_at = 0.0
         self._closed = False
@@ -77,11 +78,17 @@ class Refresher:
     # -- for other threads ----------------------------------------------------------------------------------
 
     def refresh_soon(self) -> int:
-        """Refresh as soon as possible. Returns the number of the attempt, for `wait`."""
+        """Refresh as soon as possible, also if a refresh is under way: it may miss what was published meanwhile.
+
+        Returns the number of the attempt, for `wait`.
+        """
         with self._news:
-            self._asked = self._done + 1
-            self._news.notify_all()
-            return self._asked
+            return self._ask_for(self._begun + 1)
+
+    def _ask_for(self, attempt: int) -> int:
+        self._asked = max(self._asked, attempt)
+        self._news.notify_all()
+        return attempt
 
     def wait(self, attempt: int) -> None:
         """Wait until that attempt was made. Raises its error, or ServerUnreachable after `PATIENCE` seconds."""
@@ -102,12 +109,15 @@ class Refresher:
 
         If that fails, an older copy is better than none; raises where there is none.
         """
-        if self._due():
-            try:
-                self.wait(self.refresh_soon())
-            except OnOffError:
-                if self.mirror.mirror.edition is None:
-                    raise
+        with self._news:  # else a refresh that ends between look and question would be followed by another
+            if not self._due():
+                return
+            attempt = self._ask_for(self._done + 1)  # one that is under way will do
+        try:
+            self.wait(attempt)
+        except OnOffError:
+            if self.mirror.mirror.edition is None:
+                raise
 
     def as_dict(self) -> dict[str, Any]:
         """What the page shows of it."""
@@ -146,6 +156,7 @@ class Refresher:
                     self._news.wait(self._patience())
                 if self._closed:
                     return
+                self._begun += 1
             self._attempt()
 
     def _wanted(self) -> bool:
