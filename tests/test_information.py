@@ -67,11 +67,12 @@ def test_everything_tells_nothing_and_the_plain_request_tells_itself():
 
 
 def test_chances_of_a_query_are_its_masses_over_the_rows():
+    rows: list[list[Fraction | int]]
     rows = [[Fraction(1, 2), Fraction(1, 2), 0], [Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)]]
     table = design(rows, "greedy")
     hidden = (2, 0)
     for exact in (True, False):
-        total = sum(query_chances(table, query, hidden, exact=exact) for query in table.queries)
+        total = np.sum([query_chances(table, query, hidden, exact=exact) for query in table.queries], axis=0)
         for u, source in enumerate(hidden):
             for x in range(3):
                 assert total[source, x] == (1 if rows[u][x] else 0)

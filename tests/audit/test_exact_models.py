@@ -76,7 +76,7 @@ def test_a_filter_with_one_mistake_is_caught(kind, sources):
     pattern = parse("ON OFF OFF OFF" if sources == 2 else "ON OFF OFF")
     audit = audit_exact(model, "twin", pattern, session=broken)
     assert audit.leak > 1e-4
-    assert "tells about the private requests" in audit.breach
+    assert "tells about the private requests" in (audit.breach or "")
 
 
 def test_hiding_one_lets_older_ones_show_and_hiding_two_does_not():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.audit.test_observer import SESSIONS, chain_of, model_of
+from tests.support.typed import as_a
 
 from onoff.audit import traces
 from onoff.audit.cases import Case, PrivateStarts, choose_cases, send_cases
@@ -22,6 +23,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
+from onoff.tables.table import QueryTable
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
@@ -135,17 +137,17 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
     found = exact_gains(session, cases, "nothing")
     user = session.fork(SeededEntropy(np.random.default_rng(0)))
     user.request(0, private=True)
-    table = user.tables.of(user.memory)
+    table = as_a(QueryTable, user.tables.of(user.memory))
     joint: dict[Any, Any] = {}
     first = table_chances(table)
     for k, query in enumerate(table.queries):
         then = user.memory.after(query, query[0], private=False, table=table)
         nothing_hidden = then.rows.distinct == 1
-        second = None if nothing_hidden else table_chances(user.tables.of(then))
+        second = None if nothing_hidden else table_chances(as_a(QueryTable, user.tables.of(then)))
         for a, b, c in product(range(N), repeat=3):
             weight = sum(visit[:3] == [a, b, c] for visit in visits) * first[k, a, b]
-            for j in range(N if nothing_hidden else len(second)):
-                chance = float(j == c) if nothing_hidden else second[j, query.index(b), c] if b in query else 0.0
+            for j in range(N if second is None else len(second)):
+                chance = float(j == c) if second is None else second[j, query.index(b), c] if b in query else 0.0
                 joint[a, (k, j)] = joint.get((a, (k, j)), 0.0) + weight * chance
     after_one: dict[Any, Any] = {}
     for (a, (k, _)), weight in joint.items():

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from tests.audit.test_observer import model_of
+from tests.support.typed import present
 
 from onoff.audit.measured import measured_of, save_measured, zero_in_words
 from onoff.cli import run
@@ -92,7 +93,7 @@ def test_what_was_measured_is_kept_with_the_model(files, model, capsys, tmp_path
     before = load_model(tmp_path / model).digest()
     assert run(["audit", "traces", str(tmp_path / model), *command(files, model)[3:], "--save", "--json"]) == 0
     report = json.loads(capsys.readouterr().out)
-    kept = measured_of(tmp_path / model)
+    kept = present(measured_of(tmp_path / model))
     assert kept["bits"] == report["steps"][-1]["bits"]
     assert kept["users"] == 300
     assert f"{kept['bits']:.3f} ± {kept['stderr']:.3f} bits after 4 OFF requests" in zero_in_words(kept)

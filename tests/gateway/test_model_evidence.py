@@ -5,6 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from tests.support.chains import request_model
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
@@ -46,7 +47,7 @@ def test_a_private_session_costs_what_it_costs_and_tells_nothing(scheme):
     assert second.bits == fourth.bits == 0
     assert second.naive > 0.1
     assert third.expected == 4
-    posterior = evidence.posterior
+    posterior = present(evidence.posterior)
     assert (posterior["step"], posterior["sources"]) == (2, [0, 1, 2, 3])
     assert sum(posterior["ours"]) == pytest.approx(1)
     assert np.abs(np.array(posterior["ours"]) - posterior["naive"]).max() > 0.02
@@ -57,7 +58,7 @@ def test_the_posterior_stays_what_it_was_before_the_open_request():
     session = Session(MODEL, "greedy")
     evidence = ModelEvidence(MODEL, session.tables)
     follow(session, evidence, (3, True), (1, False), (1, False))
-    np.testing.assert_allclose(evidence.posterior["ours"], session.memory.afresh(0).weights, rtol=1e-12)
+    np.testing.assert_allclose(present(evidence.posterior)["ours"], session.memory.afresh(0).weights, rtol=1e-12)
 
 
 def leaky(rows, scheme):
@@ -71,8 +72,8 @@ def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
     evidence = ModelEvidence(MODEL, TableCache(MODEL, "single"))
     evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
     weighed = evidence.add(Sent("s", 1, (1,), 4, False), 1)
-    assert weighed.bits > 0.1
-    np.testing.assert_allclose(evidence.posterior["ours"], evidence.posterior["naive"])
+    assert present(weighed.bits) > 0.1
+    np.testing.assert_allclose(present(evidence.posterior)["ours"], present(evidence.posterior)["naive"])
 
 
 def test_what_is_not_known_is_not_weighed():
@@ -97,7 +98,7 @@ def test_after_a_loss_it_weighs_from_the_next_private_request_on():
     evidence.add(Sent("s", 2, everything, 4, True), 3)
     weighed = evidence.add(Sent("s", 3, session.request(3, private=False).sources, 4, False), 3)
     assert weighed.expected == session.tables.of(ModelFilter.after_everything(MODEL, 3)).cost
-    assert evidence.posterior["sources"] == [0, 1, 2, 3]
+    assert present(evidence.posterior)["sources"] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize("private", [True, False])

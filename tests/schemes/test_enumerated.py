@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 from tests.support.matrices import many, random_rows
+from tests.support.typed import present
 
 from onoff.errors import InvalidInput
 from onoff.experiments.families import dirichlet, k_subsets
@@ -86,13 +87,13 @@ def test_the_bound_is_proved_by_a_certificate():
     for _ in range(15):
         rows = random_rows(rng, 6, 6)
         table = design(rows, "enumerated")
-        assert check_certificate(rows, table.certificate) == table.proven_bound <= table.exact_cost
+        assert check_certificate(rows, present(table.certificate)) == present(table.proven_bound) <= table.exact_cost
 
 
 def test_a_restricted_bound_holds_for_the_sizes_allowed_and_for_no_more():
     table = design(k_subsets(5, 2), "enumerated", c=1)
     assert table.details["restricted_bound"] == pytest.approx(5, abs=1e-6)  # only everything will do
-    assert table.lower_bound < 4
+    assert present(table.lower_bound) < 4
     assert not table.optimal
 
 
@@ -138,7 +139,7 @@ def test_too_many_sets_are_refused_with_a_hint():
     chain = dirichlet(13, 1.0, np.random.default_rng(0))
     with pytest.raises(InvalidInput, match="8191 sets of 13 sources") as error:
         design(chain, "enumerated")
-    assert "optimal" in error.value.hint
+    assert "optimal" in (error.value.hint or "")
     design(chain, "enumerated", c=2).verify()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.support.typed import present
 
 from onoff.cli import app
 
@@ -31,7 +32,7 @@ def test_the_check_itself_can_fail():
 
 def test_the_unit_runs_a_command_that_we_have():
     unit = (DEPLOY / "onoff.service").read_text()
-    program, *arguments = shlex.split(re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE)[1])
+    program, *arguments = shlex.split(present(re.search(r"^ExecStart=(.*)$", unit, re.MULTILINE))[1])
     assert program.endswith("/onoff")
     assert understood(arguments)
 
@@ -71,8 +72,8 @@ def test_the_dockerfile_copies_what_is_there_and_installs_extras_that_we_have():
     for name in copied:
         assert (ROOT / name).exists()
         assert f"!{name}" in ignored
-    extras = re.search(r"\.\[([\w,]+)\]", lines)[1].split(",")
+    extras = present(re.search(r"\.\[([\w,]+)\]", lines))[1].split(",")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras) <= set(project["optional-dependencies"])
-    command = yaml.safe_load(re.search(r"^CMD (\[.*\])$", lines, re.MULTILINE)[1])
+    command = yaml.safe_load(present(re.search(r"^CMD (\[.*\])$", lines, re.MULTILINE))[1])
     assert understood(command)

@@ -11,6 +11,7 @@ import pytest
 from tests.support.feeds import RSS
 from tests.support.raw import Line, catalogue, metrics, query
 from tests.support.site import Site, serving
+from tests.support.typed import present
 from tests.support.waiting import until
 
 from onoff import wire
@@ -144,7 +145,7 @@ def fetched(url):
 
         async with httpx2.AsyncClient(trust_env=False) as client:
             try:
-                return (await fetch.fetch(client, url, {}))[0]
+                return present(await fetch.fetch(client, url, {}))[0]
             except BadFeed as error:
                 return str(error)
 

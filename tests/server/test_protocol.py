@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from tests.support.raw import Line, catalogue, metrics, query, query_request
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
@@ -310,10 +311,10 @@ def test_a_reader_that_stops_is_cut_off(large, extra, monkeypatch):
         with contextlib.suppress(ConnectionResetError):
             while piece := line.socket.recv(1 << 20):
                 got += len(piece)
-        assert got < known.n * known.frame_size
+        assert got < known.n * present(known.frame_size)
     monkeypatch.undo()
     with Line(large.url) as line:
-        assert len(line.query(query(known, *range(known.n))).body) == known.n * known.frame_size
+        assert len(line.query(query(known, *range(known.n))).body) == known.n * present(known.frame_size)
 
 
 @BOTH_WAYS
@@ -332,7 +333,7 @@ def test_a_slow_reader_is_waited_for(large, extra, monkeypatch):
         ask_for_all(line, known, extra)
         protocol, allowed = watched.get(timeout=PATIENCE)
         pieces, got = 1, 0
-        while got < known.n * known.frame_size:
+        while got < known.n * present(known.frame_size):
             piece = line.socket.recv(1 << 16)
             assert piece
             got += len(piece)

@@ -40,7 +40,7 @@ def worlds(model, pattern, session):
         for law in [model.law(z, c).tolist()]
     }
     weights = [Fraction(w) for w in model.weights.tolist()]
-    paths = defaultdict(Fraction, {(): Fraction(1)})
+    paths: defaultdict[tuple[int, ...], Fraction] = defaultdict(Fraction, {(): Fraction(1)})
     for z, path in product(range(model.types), product(range(model.n), repeat=len(pattern))):
         p, context = weights[z] / sum(weights), 0
         for t, x in enumerate(path):

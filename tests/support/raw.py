@@ -4,6 +4,7 @@ import json
 import secrets
 import socket
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlsplit
 
 from tests.support.waiting import PATIENCE
@@ -111,7 +112,7 @@ def metrics(url: str) -> dict[str, float]:
     return {name: float(value) for name, value in (row.split() for row in lines if not row.startswith("#"))}
 
 
-def get_json(url: str, path: str) -> object:
+def get_json(url: str, path: str) -> Any:
     with Line(url) as line:
         line.send(f"GET {path} HTTP/1.1\r\nhost: {line.host}\r\n\r\n".encode())
         return json.loads(line.reply().body)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 
 from onoff.experiments import families
 from onoff.model.rows import Rows
@@ -25,7 +26,7 @@ def solved(rows, *, primal=False, **options):
         if not program.add_cuts(violated[missing > NOTICED]):
             if program.missed <= NOTICED:
                 return program
-            program.soften(2 * program.softness)
+            program.soften(2 * present(program.softness))
 
 
 def test_meets_is_having_an_element_in_common():

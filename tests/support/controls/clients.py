@@ -5,6 +5,7 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from tests.support.controls.relayed import relayed
+from tests.support.typed import present
 
 from onoff.client.commands import SendQuery, StoreRecord, Tick
 from onoff.client.core import Conflict, Core
@@ -75,7 +76,7 @@ class ClosesEarly(Core):
         position = asked.index(self._offered.index[self.chain.names[record.wanted]])
 
         def shorten(command):
-            limit = (position + 1) * self._offered.frame_size
+            limit = (position + 1) * present(self._offered.frame_size)
             return replace(command, limit=limit) if isinstance(command, SendQuery) else command
 
         return relayed(super()._deliver(record), command=shorten)

@@ -9,6 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
+from tests.support.typed import present
 
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, to_units
@@ -289,7 +290,7 @@ def raw_solution(rows):
     solved = linprog(cost, A_eq=matrix, b_eq=right, method="highs")
     masses = np.zeros((len(queries), m, n))
     for (k, u, x), at in place.items():
-        masses[k, u, x] = max(solved.x[at], 0.0)
+        masses[k, u, x] = max(present(solved.x)[at], 0.0)
     return queries, masses
 
 
