@@ -40,8 +40,11 @@ NUMBERS = {  # x86-64
     93: "fchown", 257: "openat", 262: "newfstatat", 285: "fallocate", 332: "statx",
 }  # fmt: skip
 
-LATE = ("encodings.ascii", "encodings.idna", "numpy.ma")
-"""What Python and numpy would else load in every child, one traced call after the other."""
+LOADED = (
+    *("onoff.client", "onoff.model.files", "onoff.schemes.greedy", "onoff.schemes.single", "onoff.session.filter"),
+    *("encodings.ascii", "encodings.idna", "numpy.ma", "scipy.sparse"),
+)
+"""What every child would else load itself, one traced call after the other."""
 
 
 class Killer:
@@ -196,7 +199,7 @@ def text_at(pid, address):
 
 
 def serve():
-    for module in ("onoff.client", "onoff.model.files", "onoff.schemes.greedy", "onoff.schemes.single", *LATE):
+    for module in LOADED:
         importlib.import_module(module)
     gc.freeze()
     for line in sys.stdin:
