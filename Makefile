@@ -10,6 +10,10 @@ RUNS   ?= 20
 # Quick tests: no browser, Redis or nginx, and nothing that takes long for a reason of its own.
 QUICK := not deep and not slow and not browser and not redis and not nginx
 
+# One process more than there are cores: many tests wait for a disk, a browser or another program.
+WORKERS := -n $(shell expr $(JOBS) + 1) --dist worksteal
+TESTS   := $(BIN)/python -m pytest -q $(WORKERS)
+
 # One line for each package while pip fetches them, and one while it installs them.
 INSTALL := $(BIN)/pip install --disable-pip-version-check --progress-bar off -c constraints.txt
 SHOW    := awk '/^(Collecting|Processing|Obtaining)/ { printf "  %3d  %s\n", ++n, $$2 } \
@@ -45,23 +49,23 @@ demo: $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/ready-demo)  ## serve
 check: setup  ## before every commit, in about a minute: lint, types and the quick tests
 	@$(MAKE) --no-print-directory --jobs=2 lint quick
 
-quick: setup  # one process more than there are cores: many of these tests wait for a disk or a program
-	$(BIN)/python -m pytest -q -n $$(($(JOBS) + 1)) -m "$(QUICK)"
+quick: setup
+	$(TESTS) -m "$(QUICK)"
 
 test: setup system lint  ## everything that must hold, in minutes
-	$(BIN)/python -m pytest -q -n $(JOBS)
+	$(TESTS)
 
 test-deep: setup system lint  ## the same and the long runs, in hours
-	HYPOTHESIS_PROFILE=fresh $(BIN)/python -m pytest -q -n $(JOBS) -m "deep or not deep"
+	HYPOTHESIS_PROFILE=fresh $(TESTS) -m "deep or not deep"
 
 soak: setup system  ## `make test` RUNS times while every core is busy with other work, in hours
-	$(BIN)/python tests/soak.py --runs $(RUNS) -n $(JOBS)
+	$(BIN)/python tests/soak.py --runs $(RUNS) $(WORKERS)
 
 mutation: setup  ## change the code in small ways and see whether the tests notice, in an hour
 	$(BIN)/python benchmarks/mutation.py
 
 coverage: setup system  ## branch coverage of `make test`
-	$(BIN)/python -m pytest -q -n $(JOBS) --cov --cov-report=term-missing:skip-covered
+	$(TESTS) --cov --cov-report=term-missing:skip-covered
 
 bench: setup  ## ratios against baselines measured in the same run
 	$(BIN)/python benchmarks/run.py
