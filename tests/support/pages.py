@@ -13,11 +13,23 @@ PORTS = ("8470", "8471", "8480", "8490", "8786", "6390")
 """Ports that the pages name; each is replaced by one of our own."""
 
 WAIT = f"""
-import socket, sys, time
+import json, socket, sys, time, urllib.request
 deadline = time.monotonic() + {PATIENCE}
-for port in sys.argv[1:]:
-    while socket.socket().connect_ex(("127.0.0.1", int(port))):
-        assert time.monotonic() < deadline, f"nobody answers on port {{port}}"
+
+def is_up(port, path):
+    try:
+        if path:  # of a server: a follower listens before it has the sources of its leader
+            with urllib.request.urlopen(f"http://127.0.0.1:{{port}}/{{path}}", timeout={PATIENCE}) as reply:
+                return json.load(reply)["sources"] != []
+        socket.create_connection(("127.0.0.1", port), timeout={PATIENCE}).close()
+        return True
+    except OSError:
+        return False
+
+for where in sys.argv[1:]:
+    port, _, path = where.partition("/")
+    while not is_up(int(port), path):
+        assert time.monotonic() < deadline, f"nobody is ready on port {{port}}"
         time.sleep(0.1)
 """
 
@@ -44,11 +56,12 @@ def script(page: Path) -> Iterator[str]:
 
 
 def _with_patience(text: str) -> str:
-    """`sleep 2` is for readers; a busy machine may need more until what was started in the background answers."""
+    """`sleep 2` is for readers; a busy machine may need more until what was started in the background is ready."""
     lines, ports = [], []
     for line in text.splitlines():
         if line.endswith("&"):
-            ports += re.findall(r"(?:--port |http\.server )(\d+)", line)
+            path = "/v1/catalogue" if line.startswith("onoff serve ") else ""
+            ports += [port + path for port in re.findall(r"(?:--port |http\.server )(\d+)", line)]
         if re.fullmatch(r"sleep \d+", line):
             line = f"python -c '{WAIT}' {' '.join(ports)}"
         lines.append(line)
