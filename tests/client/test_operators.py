@@ -7,14 +7,14 @@ import threading
 import pytest
 
 from onoff.client import operators
-from onoff.client.operators import shared_hands
+from onoff.client.operators import shared_infrastructure
 
 
 def test_the_same_address_is_found_under_two_names(monkeypatch):
     book = {"a.test": {"192.0.2.1"}, "b.test": {"192.0.2.1", "192.0.2.9"}, "c.test": {"192.0.2.2"}, "gone.test": set()}
     monkeypatch.setattr(operators, "_addresses", lambda host, port: book[host])
-    assert shared_hands(["http://a.test", "http://c.test", "http://gone.test"]) == []
-    assert shared_hands(["http://a.test", "http://b.test:81", "http://c.test"]) == [
+    assert shared_infrastructure(["http://a.test", "http://c.test", "http://gone.test"]) == []
+    assert shared_infrastructure(["http://a.test", "http://b.test:81", "http://c.test"]) == [
         "http://a.test and http://b.test:81 have the same address 192.0.2.1"
     ]
 
@@ -31,13 +31,13 @@ def certificates(monkeypatch):
 
 
 def test_the_same_certificate_is_found(certificates):
-    assert shared_hands(["https://a.test", "https://c.test", "https://down.test", "https://down.test:1"]) == [
+    assert shared_infrastructure(["https://a.test", "https://c.test", "https://down.test", "https://down.test:1"]) == [
         "https://down.test and https://down.test:1 have the same address down.test"
     ]
-    assert shared_hands(["https://a.test", "https://b.test"]) == [
+    assert shared_infrastructure(["https://a.test", "https://b.test"]) == [
         "https://a.test and https://b.test have the same certificate"
     ]
-    assert shared_hands(["http://a.test", "https://b.test"]) == []
+    assert shared_infrastructure(["http://a.test", "https://b.test"]) == []
 
 
 def test_a_server_that_speaks_no_tls_shows_no_certificate():

@@ -1,1 +1,1 @@
-"""Does it leak? Audits of privacy, each with controls that it must catch."""
+"""Privacy audits, each tested with leaky controls that it must catch."""

@@ -88,7 +88,7 @@ def send_cases(
     entropy
         Makes the source of randomness of each session.
     progress
-        Told how many readers are done.
+        Called with how many readers are done.
     """
     found: list[tuple[Case, Sequence[Channel]]] = []
     standing = PrivateStarts(start) if before == "private" else None

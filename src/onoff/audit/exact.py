@@ -57,7 +57,7 @@ Joint = Mapping[tuple[HiddenRequests, SeenHistory], int]
 
 
 class NaiveSession:
-    """The tempting mistake: everything while ON, the plain request while OFF. For audits only."""
+    """Naive switching: everything while ON, the plain request while OFF. For audits only."""
 
     def __init__(self, model: Model) -> None:
         self.model = model

@@ -24,7 +24,7 @@ FOLDS = 5
 PRIOR_READERS = 5.0
 """Readers like all others that are counted with those of each X."""
 LEAST_PROBABILITY = 1e-12
-"""What an attacker gives at least to the truth: it may be wrong, but not without end."""
+"""The least probability that an attacker gives to the truth, so that a wrong guess costs a bounded number of bits."""
 
 
 def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 0) -> Floats:
@@ -83,7 +83,7 @@ class Evaluation:
 
 
 def evaluate(laws: Floats, wanted: Integers) -> Evaluation:
-    """Hold laws, shape (readers, steps, values), against the true values."""
+    """Compare laws, shape (readers, steps, values), with the true values."""
     scores = np.log2(laws[np.arange(len(wanted)), :, wanted])
     gains = scores - scores[:, :1]
     right = laws.argmax(axis=2) == wanted[:, None]

@@ -64,7 +64,7 @@ def audit_identities(
     session
         Makes the session that is audited; of the chain and the scheme unless given.
     progress
-        Told how many sessions are done.
+        Called with how many sessions are done.
     options
         Of the session and its scheme.
     """

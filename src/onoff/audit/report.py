@@ -52,7 +52,7 @@ def page(title: str, verdict: str, good: bool, parts: Iterable[Part]) -> str:
     verdict
         What was found, in a sentence.
     good
-        Whether that is good news.
+        Whether the verdict is positive, which decides its colour.
     parts
         What the page shows below.
     """

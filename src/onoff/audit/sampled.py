@@ -138,7 +138,7 @@ def collect(
     sessions
         How many trials.
     progress
-        Told how many are done.
+        Called with how many are done.
     """
     rng, trials = np.random.default_rng(), []
     for done in range(sessions):

@@ -105,7 +105,7 @@ def audit_servers(
     servers
         How many there are.
     view
-        Which of them looks; None: all of them, and they tell each other.
+        Which server's view is audited; None: that of all servers together (collusion).
     faults, faulty
         What may happen at every request, or nothing, each with the same probability; and at which server.
     judging

@@ -167,7 +167,7 @@ def audit_traces(
     entropy
         Makes the source of randomness of each session.
     progress
-        Told how many readers are done.
+        Called with how many readers are done.
 
     Raises
     ------

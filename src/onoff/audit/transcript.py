@@ -11,7 +11,7 @@ A log is JSON lines, one object per query as the server saw it, in order:
               sums from several servers (`sources` is then the set that they were drawn in)
     session   where given: the name of the session that the step belongs to
     note      where given and not null: why everything was asked
-    time, and anything else, is passed over
+    time, and anything else, is ignored
 
 `mirror: true` says that since the step before something was read from the mirror, which causes no traffic and leaves
 the session as after a query for everything. The gateway writes such lines, for one user. A server's log has no
@@ -20,15 +20,15 @@ the session as after a query for everything. The gateway writes such lines, for 
     canonical   sources ascend, none twice, all of them exist, at least one
     same        a step sent again shows the same set
     in order    no step is missing or goes back within a session
-    ON          everything that can be wanted after the query before; all sources will also do
+    ON          everything that can be wanted after the query before; all sources are accepted too
     OFF         a query of the table of the query before, which is rebuilt here; while nothing is hidden, one source
     everything  all sources at any time: the safe answer to doubt, counted
     new session after the first one: all sources, since what was asked before may be lost
     a read      a server's log cannot say where a mirror was read: a query of it that does not follow from the one
                 before, but from everything, is taken to follow from such a read, and counted (`after_reads`)
     one user    a log with the switch has one user, who does not return to a session that was left for another one
-    beginning   a log that starts within a session is taken at its word for its first line, a server's log for the
-                first line of every session
+    beginning   the first line of a log that starts within a session is not checked against a query before; in a
+                server's log, the first line of every session
 
 Some tables cannot be rebuilt: a race keeps none, and a search that was ended by the clock, or nearly so, may have
 ended elsewhere where the log was made. A query drawn there is held to what every private query must satisfy: each
@@ -151,7 +151,7 @@ def read_log(path: Path) -> Iterator[LogLine]:
 
 
 def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
-    """One line of a log; whether it is sound is for `audit_log` to say.
+    """One line of a log; `audit_log` decides whether it is sound.
 
     Parameters
     ----------

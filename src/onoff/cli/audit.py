@@ -1,4 +1,4 @@
-"""`onoff audit`: does it leak?"""
+"""`onoff audit`: whether queries leak private requests."""
 
 from __future__ import annotations
 

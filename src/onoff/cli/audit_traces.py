@@ -68,9 +68,9 @@ def traces_command(
     onoff audit traces chain.json held-out.csv --before open --allow 0.1 --json
     ```
 
-    Give readers that the model was not learnt from. The attackers learn from one half of them, and judge the other.
+    Give readers that the model was not learnt from. Attackers are trained on one half of them and tested on the other.
     Tables are searched for half a second at most and not chosen for what follows them, so that messages may be a few
-    per cent more than those of a client; what is given away is no other.
+    per cent more than those of a client; the leak is the same.
     """
     loaded = load_model(model)
     options = Options(format=format, gap=gap, sources=loaded.names)

@@ -27,7 +27,7 @@ from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_byt
 from onoff.client.journal import Journal
 from onoff.client.mirror import Mirror
 from onoff.client.mirrored import MirrorClient, fetch_edition_of
-from onoff.client.operators import shared_hands
+from onoff.client.operators import shared_infrastructure
 from onoff.client.refreshing import NoChanges
 from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, PrivacyBreach
 from onoff.model.chain import MarkovChain
@@ -37,7 +37,7 @@ from onoff.session.memory import start
 from onoff.tables.table import QuerySource
 
 TINY = 1e-4
-"""A transition rarer than this makes surprises expensive, and learnt chains rarely mean it."""
+"""A smaller transition probability makes a rare request expensive, and in a learnt chain it is seldom intended."""
 
 
 def doctor_command(
@@ -175,7 +175,7 @@ def _editions(servers: list[str]) -> str:
 
 
 def _operators(servers: list[str]) -> str:
-    shared = shared_hands(servers)
+    shared = shared_infrastructure(servers)
     if shared:
         raise PrivacyBreach(
             "the servers look like one operator: " + "; ".join(shared),

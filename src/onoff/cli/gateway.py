@@ -77,12 +77,12 @@ def gateway_command(
     log
         Append what the server saw to this file, as JSON lines. Default: in memory only.
     heartbeat
-        Seconds between two looks whether the server is there.
+        Seconds between two checks that the server answers.
     remember
         Remember what is opened while OFF, on this machine, for `onoff learn --from-gateway`; --forget stops that and
         removes what was remembered. Default: as it was. Of what is read while ON nothing is ever remembered.
     install
-        Write a service of the user that runs this command whenever they are logged in, and start it.
+        Install a user service (systemd) that runs this command while you are logged in, and start it.
     uninstall
         Stop that service and remove it.
     json

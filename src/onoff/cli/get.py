@@ -71,8 +71,8 @@ def get_command(
     ```
 
     Privacy is ON unless --open is given: everything that changed is fetched into a mirror, and the message is read from
-    there, so that the server does not learn which source is wanted. With --open it may learn that, and still nothing
-    of what was wanted before. A request that failed counts as made; run the command again for a new one.
+    there, so that the server does not learn which source is wanted. With --open it may learn that, but nothing
+    about earlier private requests. A request that failed counts as made; run the command again for a new one.
 
     With several servers none of them learns which source is wanted, for about two messages and without a mirror.
     Without a chain every request is private.

@@ -23,7 +23,7 @@ from onoff.model.files import check_json_name
 from onoff.model.origin import OWN
 
 OWN_GAP = 1800.0
-"""Seconds without a request after which a person reads anew, where nothing else is said."""
+"""Default of --gap: seconds without a request that end a visit."""
 UNMARKED = (
     "this trace does not say which requests were private. The model is public: private requests must not be what it "
     "is learnt from. Mark them in a column `private`, or leave them out of the trace."

@@ -21,9 +21,9 @@ from rich.table import Table
 from onoff.errors import InvalidInput
 
 LATE_SECONDS = 2.0
-"""Whatever takes longer says so."""
+"""Seconds after which a command says on stderr what it is doing."""
 BAR_SECONDS = 0.3
-"""The same at a terminal, where the bar is gone again at the end."""
+"""The same at a terminal, where a bar is shown and removed at the end."""
 MOST_SECONDS_BETWEEN_LINES = 60.0
 
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document instead of text.")]

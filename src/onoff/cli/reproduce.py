@@ -32,7 +32,7 @@ def reproduce_command(
     onoff reproduce --out figures --json
     ```
 
-    Leaves with 0 when every item is as expected, with 1 otherwise.
+    Exit code 0 where every item is as expected, 1 otherwise.
     """
     claims = claims_about(only)
     if not claims:

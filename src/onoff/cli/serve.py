@@ -130,7 +130,7 @@ def serve_command(
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_message_store()
     if "://" not in where and store is not None:
-        check_writable(Path(where))  # a folder that is not there is a mistake, and is not made
+        check_writable(Path(where))  # a missing folder is an error, and is not created
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *(read_names(sources) if sources else ())]
     if restore is not None:

@@ -6,9 +6,9 @@ core          the state machine: events in, commands out; servers: the same for 
 commands      what the core asks for
 exchange      a request and its reply, as values
 journal       where the record is kept
-durable       a core together with its journal
-driver        carries out commands
-builder       builds the next table in advance; background: in a thread
+driver        carries out commands that need a server
+runner        carries out requests, one at a time: a core, its journal and a background thread
+builder       builds the next table in advance
 transport     HTTP
 retrying      repeat a command until its reply is valid
 mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient

@@ -17,7 +17,7 @@ CATALOGUE_REQUEST: Final = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HE
 
 
 def read_catalogue(server: str, reply: Reply) -> wire.Catalogue:
-    """The catalogue in a reply of `server`. Raises BadAnswer where it is none, InvalidWire where it is damaged."""
+    """The catalogue in a reply of `server`. Raises BadAnswer where it is not one, InvalidWire where it is damaged."""
     if reply.status != 200:
         raise BadAnswer(f"{server}: no catalogue, but HTTP {reply.status}", hint=NOT_A_SERVER)
     return wire.decode_catalogue(reply.body)

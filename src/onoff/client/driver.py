@@ -43,7 +43,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TickClock:
-    """Time for a driver: `now` and `sleep` in seconds; queries leave at multiples of `tick` after the request came."""
+    """Time for a driver, in seconds; queries are sent at multiples of `tick` after the request came."""
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep

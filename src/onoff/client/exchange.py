@@ -19,7 +19,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole answer, whatever it says."""
+    """A complete answer, of any status."""
 
     status: int
     headers: tuple[tuple[str, str], ...]

@@ -4,7 +4,7 @@ An SQLite file with one table of one row. The row is replaced in one transaction
 returns (WAL, synchronous=FULL); a `store` that fails has changed nothing that was ever sent. After an answer,
 `complete` says so and checkpoints the log, so that nothing of earlier requests is left in either
 (secure_delete, log truncated). The row carries a checksum over itself and over the place where it was written
-(machine and inode): a damaged row is never believed, a copied one is recognised.
+(machine and inode): a damaged row is never used, a copied one is recognised.
 
 Beside it NAME.session holds the id of the live session, durable before the session's first row. A journal that
 was lost, replaced by another one and then restored is valid, may have its old inode again, and the server saw nothing

@@ -172,7 +172,7 @@ class MirrorClient:
         return self.copy_as(Copy, source)
 
     def copy_as(self, kind: type[CopyKind], source: str) -> CopyKind:
-        """The same as another kind of copy."""
+        """The message of `source` as this kind of copy, such as `Message`. Raises what `copy` raises."""
         message, edition = self.mirror.message(source)
         return kind.of(source, message, edition=edition, age=self.age or 0.0)
 

@@ -19,7 +19,7 @@ from onoff.client.transport import Http
 LOOKUP_SECONDS: Final = 5.0
 
 
-def shared_hands(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> list[str]:
+def shared_infrastructure(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> list[str]:
     """What pairs of servers have in common, in words; empty where nothing was found.
 
     Parameters

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
-    """The figures of a result file, by name. Raises InvalidInput where it is none."""
+    """The figures of a result file, by name. Raises InvalidInput where it is not one."""
     if path.suffix == ".parquet":
         return sweep_figures(read_rows(path))
     if path.suffix.lower() == ".npz":

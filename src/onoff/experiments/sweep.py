@@ -345,7 +345,7 @@ def sweep(
     cluster
         The address of a Dask scheduler; None computes here.
     progress
-        Told how many rows are done.
+        Called with how many rows are done.
     """
     _arrow()  # before anything is computed
     parts = Parts(out)

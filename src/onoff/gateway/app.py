@@ -7,7 +7,7 @@
     GET /v1/feeds              all sources as one Atom feed, newest first                    app or page token
     GET /v1/feeds.opml         the addresses of all feeds, for a feed reader to import       app or page token
     GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
-    GET, PUT /v1/schedule      when it turns by itself: {"rules": [...]}; see `schedule`     page token
+    GET, PUT /v1/schedule      when it turns automatically: {"rules": [...]}                 page token
     PUT /v1/refresh            refresh the mirror now: {}                                    page token
     GET, PUT /v1/learning      whether what is opened while OFF is remembered: {"remember"}  page token
     GET, PUT /v1/reading       the sources with what is new; {"all": true} marks all read    page token
@@ -66,9 +66,9 @@ def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
     Parameters
     ----------
     engine
-        What the page and apps ask.
+        Serves the requests of the page and of apps.
     guard
-        Who may ask.
+        Decides which requests are accepted.
     streams
         The event streams that are open.
     """

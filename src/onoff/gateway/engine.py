@@ -8,7 +8,7 @@
 A request is asked as the switch says when it is accepted. A caller may say which position it saw; if it is another now,
 nothing happens. A repeated request: see `jobs`.
 
-A message is handed over as soon as it is there. What it told the server is worked out afterwards (`weighing`).
+A message is delivered as soon as it arrives. What the request told the server is computed afterwards (`weighing`).
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ class Evidence:
         }
 
     def _after(self, belief: Belief, sent: Sent, source: QuerySource | None) -> Belief | None:
-        """The belief once `sent` was seen; None where there are no masses to work it out from, as with a race."""
+        """The belief once `sent` was seen; None where there are no masses to compute it from, as with a race."""
         if isinstance(source, QueryTable) and self._last is not None:
             chances = query_chances(source, sent.sources, self._last[2])
         elif source is not None:

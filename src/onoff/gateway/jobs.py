@@ -34,7 +34,7 @@ class Superseded(OnOffError):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the session: when it was stored, what the server sees of it, and whether a byte of it left."""
+    """One step of the session: when it was stored, what the server sees of it, and whether any byte of it was sent."""
 
     time: float
     sent: Sent

@@ -1,4 +1,4 @@
-"""Schedule: when the switch turns by itself, by the clock of this machine.
+"""Schedule: when the switch turns automatically, by the clock of this machine.
 
     ON mon-fri 09:00-17:00        ON at these times, OFF at all others
     ON sat,sun 00:00-24:00        several rules: ON whenever one of them says so

@@ -50,7 +50,7 @@ BANDS: Final = 24
 
 @dataclass
 class Totals:
-    """Sums over all steps that left. everything: what always asking for everything takes; unweighed: see `evidence`."""
+    """Sums over all steps that were sent. everything: the cost of always asking for everything."""
 
     requests: int = 0
     private: int = 0

@@ -1,4 +1,4 @@
-"""What a gateway was started with, and what follows from it for as long as it runs."""
+"""The settings that a gateway was started with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class GatewaySetup:
     chain: how requests follow one another; None: no model.
     journal: the file of the session; the switch, the mirror and the record are kept beside it.
     about: what the file of the model says of it.
-    on_missing: what a client does about sources that a server does not have.
+    on_missing: what a client does where one of several servers does not answer.
     learn_command: the command that learns a model from what this gateway recorded.
     """
 

@@ -20,7 +20,7 @@ SHOWN_STEPS: Final = 48
 
 def snapshot(engine: Engine) -> dict[str, Any]:
     """All that the page shows. It holds what was wanted, at log level "full": for the page alone."""
-    revision = engine.board.revision  # first: what changes while the rest is read is told again
+    revision = engine.board.revision  # first: a change while the rest is read gets a later revision
     position = engine.switch.position
     setup, upstream = engine.setup, engine.upstream
     building, names, refresher = upstream.building, upstream.names, upstream.refresher
@@ -75,7 +75,7 @@ def _reading_key(engine: Engine) -> str:
 
 
 def _servers(upstream: Upstream) -> list[dict[str, Any]]:
-    """Each server: whether it is there, and what went to it and came from it, in bytes."""
+    """Each server: whether it answers, and the bytes sent to it and received from it."""
     looks = upstream.presence.as_list()
     return [{**look, **meter.as_dict()} for look, meter in zip(looks, upstream.meters, strict=True)]
 

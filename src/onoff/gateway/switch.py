@@ -127,7 +127,7 @@ class Switch:
         return position
 
     def schedule_as_dict(self) -> dict[str, Any]:
-        """The rules by which it turns by itself, and when it does next."""
+        """The rules by which it turns automatically, and when it does next."""
         schedule = self.schedule
         if schedule is None:
             return {"rules": [], "next": None}

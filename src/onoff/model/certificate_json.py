@@ -26,7 +26,7 @@ def to_json(certificate: Certificate) -> dict[str, Any]:
 
 
 def from_json(given: Any) -> Certificate:
-    """The certificate of a document. Raises InvalidTable where it is none; whether it proves anything is not asked."""
+    """The certificate of a document; what it proves is not checked. Raises InvalidTable where it is not one."""
     named = dict(given) if isinstance(given, dict) else {}
     kind = named.pop("kind", None)
     try:

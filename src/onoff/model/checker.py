@@ -139,7 +139,7 @@ def _check_hits(rows: Rows, certificate: HittingBound) -> None:
 
 
 def _parts(rows: Rows, parts: Sequence[tuple[int, ...]], proofs: Sequence[Certificate]) -> list[Rows]:
-    """The rows of each part alone. Raises InvalidTable where they are no parts, or share a source."""
+    """The rows of each part alone. Raises InvalidTable where they are not parts, or share a source."""
     if len(parts) != len(proofs) or not all(part and _ascending(part, rows.distinct) for part in parts):
         raise InvalidTable("a part of the certificate is not a list of rows in ascending order, or has no proof")
     if any(isinstance(proof, PartsBound) for proof in proofs):
@@ -192,7 +192,7 @@ def _worst_of_all(t: int, y: Integers, inside: npt.NDArray[np.bool_], scale: int
 
 
 def _worst_of_tree(rows: Rows, certificate: SetCertificate, y: Integers, inside: npt.NDArray[np.bool_]) -> int:
-    """The largest bound of a leaf. Raises InvalidTable where the tree is none."""
+    """The largest bound of a leaf. Raises InvalidTable where it is not a tree."""
     free = np.ones(len(rows.columns), dtype=bool)
     taken = np.zeros(len(rows.columns), dtype=bool)
     leaves = iter(certificate.leaves)

@@ -74,7 +74,7 @@ class ContextTree:
         return found
 
     def number(self, context: Context) -> int | None:
-        """The number of a context, None where it is none."""
+        """The number of a context, None where it is not one."""
         return self._numbers.get(context)
 
     @property
@@ -112,7 +112,7 @@ class ContextTree:
         return found
 
     def extended(self, context: Integers, source: Integers) -> Integers:
-        """The number of the context (context, source) itself; -1 where it is none, or where `context` is -1."""
+        """The number of the context (context, source) itself; -1 where it is not one, or where `context` is -1."""
         key = np.where(context >= 0, context * self.n + source, -2)
         place = np.minimum(np.searchsorted(self._keys, key), len(self._keys) - 1)
         return np.where(self._keys[place] == key, self._order[place], -1)

@@ -1,6 +1,7 @@
-"""What a chain, a model, bounds and other results show of themselves in a notebook: HTML tables and figures.
+"""HTML tables and figures of chains, models, bounds and other results, for notebooks.
 
-Nothing is loaded from elsewhere and names are escaped. Of what is large a corner is shown, and how much is not.
+Nothing is loaded from elsewhere and names are escaped. Of a large table the first rows and columns are shown, and a
+note says how many are not.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Scheme:
-    """What there is to know of a construction without loading it.
+    """A construction: its name, options and properties, known without importing its module.
 
     name: as on the command line; also the name of its module.
     options: what its `build` takes besides the rows.
@@ -111,11 +111,11 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
     Raises
     ------
     InvalidChain
-        for a matrix that is none.
+        for what is not a matrix of probabilities.
     UnknownScheme
         for a scheme or an option that does not exist.
     Stopped
-        where `stop` said so.
+        where `stop` returned True.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
     1.5

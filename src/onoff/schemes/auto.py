@@ -1,4 +1,4 @@
-"""Whichever construction fits the rows.
+"""The scheme `auto`: the construction that fits the rows.
 
     a table of moderate size   the certified optimum, for as long as the budget lasts
     anything larger            the race, which needs no table

@@ -16,7 +16,7 @@ Algorithm
    source: a multiset {zeta_1, ..., zeta_{l-1}, x} with a mass.
 3. The query of an atom is the set of its sources; atoms with equal sets are added up.
 
-The multisets have P(|Z| = i) = theta_i and leave no budget (`atoms` keeps both for all to see), so the cost is at
+The multisets have P(|Z| = i) = theta_i and leave no budget (`atoms` returns both), so the cost is at
 most sum of min(i, N) theta_i, the paper's inner bound; where a multiset repeats a source it is less. The table is
 optimal if M <= 3 or N <= 2, if lambda_2 >= 1, or if lambda_{M-1} <= 1; then cost and lower bound meet.
 
@@ -41,12 +41,12 @@ from onoff.tables.table import QueryTable
 
 NAME = "greedy"
 MOST_BYTES = 10**9
-"""Memory for atoms beyond which a search asks for this table once, as its last resort, and not to mend others."""
+"""Memory for atoms beyond which a search asks for this table once, as its last resort, and not to repair others."""
 
 
 @dataclass(frozen=True, eq=False)
 class Atoms:
-    """What Algorithm 1 puts out before equal sets are added up; atom a is one multiset with its mass.
+    """The output of Algorithm 1 before equal sets are added up; atom a is one multiset with its mass.
 
     order[i, x]: the row u^(x,i+1).   delta[x].   sigma.
     size[a]: |Z| = l.   source[a]: x, as a column.   mass[a]: in units.

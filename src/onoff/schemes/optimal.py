@@ -63,14 +63,14 @@ def build(
         The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
         successors.
     progress
-        Told now and then how far the search has come.
+        Called now and then with a line about the progress of the search.
     stop
-        Asked now and then whether to give up.
+        Called now and then; returns True to give up.
 
     Raises
     ------
     Stopped
-        where `stop` said so.
+        where `stop` returned True.
     """
     if rows.distinct == 1:
         return _plain(rows)
@@ -105,7 +105,7 @@ def build(
 
 
 def _summed(tables: list[QueryTable]) -> dict[str, float]:
-    """What the searches for the parts have to say, added up."""
+    """The figures of the searches for the parts, added up."""
     names = {name for table in tables for name in table.details}
     return {name: sum(table.details.get(name, 0) for table in tables) for name in sorted(names)}
 

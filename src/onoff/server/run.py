@@ -55,7 +55,7 @@ SWITCH_SECONDS = 0.0002
 
 @dataclass(frozen=True)
 class Settings:
-    """What a server process needs to know."""
+    """The settings of a server process."""
 
     store: str
     feeds: tuple[Feed, ...] = ()
@@ -103,7 +103,7 @@ async def name_listed(
     listed
         The feeds.
     progress
-        Told how many are named, and of how many.
+        Called with how many are named, and of how many.
     """
     async with opened(where) as store:
         return await name_feeds(store, listed, progress)

@@ -1,4 +1,4 @@
-"""Who asks: one request in, one query out.
+"""Sessions: one request in, one query out.
 
 session  Session and Query
 memory   what the next query must hide, and what it may depend on:

@@ -1,1 +1,1 @@
-"""What every program needs of its machine: atomic writes, listening sockets, orderly shutdown, compiled loops."""
+"""Shared services: atomic writes, listening sockets, orderly shutdown, interrupts, compiled loops."""

@@ -1,4 +1,4 @@
-"""What to ask: query tables, exact in integers.
+"""Query tables, exact in integers.
 
 table  QueryTable, the masses p(q, x | u), and QuerySource, whatever queries can be drawn from
 files  tables saved and loaded

@@ -76,8 +76,8 @@ def write_table(path: Path, table: QueryTable) -> None:
 def read_table(path: Path, rows: Rows) -> QueryTable:
     """The table of that file for these rows, every identity and its certificate checked.
 
-    Raises InvalidTable where the file is none, is for other rows, or has a certificate that does not prove what the
-    file says; PrivacyBreach where its table is not private.
+    Raises InvalidTable where the file is not a table, is for other rows, or has a certificate that does not prove what
+    the file says; PrivacyBreach where its table is not private.
     """
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:

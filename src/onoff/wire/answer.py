@@ -51,7 +51,7 @@ def check_media_type(media_type: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WireMessage:
-    """One version of what a source says. Version 0: it has said nothing yet."""
+    """One version of the message of a source; version 0 where nothing was published yet."""
 
     version: int = 0
     published: int = 0
@@ -89,7 +89,7 @@ def encode_frame(
     source
         Its index in the catalogue.
     message
-        What the source says.
+        The message.
     epoch
         The epoch of the catalogue.
     frame_size

@@ -1,4 +1,4 @@
-"""A claim of the paper, and what came of checking it."""
+"""A claim of the paper, and the result of checking it."""
 
 from __future__ import annotations
 

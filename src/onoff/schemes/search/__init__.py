@@ -1,8 +1,13 @@
 """How the certified optimum is found.
 
-search                one run, step by step; the cheapest table and the best proof so far
+search                one run, step by step, with the best proof so far
+cheapest              tables of proposed masses; the cheapest one so far
 clock                 how long it may go on
-transport             masses for few rows over many sources, without a program
+transport             masses for given sets, without a linear program
+breeding, descent     better sets and masses for few rows over many sources
+symmetry, orbits      rows with symmetries: one unknown for all images of a set
+swapping              sparse rows: couplings made cheaper by exchanges
+parts                 rows without a source in common, solved separately
 racing                rows too many for a program: a table from races of what races leave
 ahead                 among equally cheap tables, one with cheap successors
 horizon               what the rest of a run costs after a query, by dynamic programming over sets

@@ -45,7 +45,7 @@ def solvable_outright(rows: Rows) -> bool:
 def solve(rows: Rows) -> tuple[Sets, Floats, Floats]:
     """Optimal sets of columns, their masses, and the dual phi of shape (rows, columns)."""
     p = rows.probabilities()
-    p[p < NEGLIGIBLE] = 0.0  # left to the rebuild; numbers this small only confuse the solver
+    p[p < NEGLIGIBLE] = 0.0  # left to the rebuild; so small numbers make the solver inaccurate
     p /= p.sum(axis=1, keepdims=True)
     m, n = p.shape
     blocks = [tuple(u for u in range(m) if mask >> u & 1) for mask in range(1, 1 << m)]

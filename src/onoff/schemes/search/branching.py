@@ -24,7 +24,7 @@ from onoff.schemes.search.hall import Sets
 from onoff.schemes.search.pricing import WORTHWHILE, Duals
 
 MOST_LEAVES = 4000
-"""Leaves of a tree at most: a proof is to be read again in seconds."""
+"""Leaves of a tree at most, so that a proof can be checked in seconds."""
 WHOLE = 1e-6
 """How far from a whole number a variable may be to count as one."""
 
@@ -134,7 +134,7 @@ class _Relaxed:
         return Leaf(free, taken, self._bound(free, taken, w), w, split)
 
     def _bound(self, free: Mask, taken: Mask, w: Floats) -> float:
-        """The bound that w proves, whatever the solver says of itself; see `checker.leaf_bound`."""
+        """The bound that w proves, independent of what the solver reports; see `checker.leaf_bound`."""
         if not (free | taken).any():
             return -np.inf
         duals = self.duals

@@ -50,7 +50,7 @@ Cost: TypeAlias = Callable[[Sets], Floats]
 FIRST_CUT = 2
 """The row of the model that holds the first cut; before it the sums of m_S and of m_S |S|."""
 NEGLIGIBLE = 1e-12
-"""Probabilities below this are left to the rebuild; numbers so small only confuse the solver."""
+"""Probabilities below this are left to the rebuild; so small numbers make the solver inaccurate."""
 SOLVER_TOLERANCE = 1e-10
 """How exactly the solver meets its constraints: the smallest it offers."""
 EPSILON = 1e-6

@@ -1,4 +1,4 @@
-"""Make less of "everything": where a proposal left rows with units to place, place them by Algorithm 1.
+"""Reduce the mass of "everything": units that rows could not place in a proposal are placed by Algorithm 1.
 
 A rebuilt table sends whatever its rows could not place to the query for everything possible, the costliest one.
 But what they could not place is again a matrix of rows, the same number of units in each, and Algorithm 1 couples any

@@ -11,7 +11,7 @@
 4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
    pricing of the most promising duals says how far the best table may be off.
 
-Never worse. Whatever was a table on the way is remembered, and the cheapest one is the answer: masses that all rows
+Never worse. The cheapest of all tables made on the way is the answer (see `cheapest`): masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
 where none of them is at the bound, Algorithm 1 and a table from races, always the same one. The steps do not depend on
 the budget but for where they end, so more time never gives a more expensive table.
@@ -79,7 +79,7 @@ MANY_EXCHANGED, QUICK_EXCHANGES = 150, 150_000
 WORTH_FOLDING, MOST_ORBITS = 0.3, 400
 """Orbits for each flag, and in all, up to which the program over orbits is worth while."""
 TELL_EVERY = 2.0
-"""Seconds between two words of progress."""
+"""Seconds between two lines of progress."""
 
 Report = Callable[[str], None]
 
@@ -268,7 +268,7 @@ class Search:
         if self._met():
             return True
         if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
-            return False  # cheap enough already: only cuts are wanting
+            return False  # cheap enough already: only cuts are missing
         if self._price() or cuts:
             return False
         if program.missed > NOTICED:
@@ -374,7 +374,7 @@ class Search:
             self.cheapest.offer_races(self._simple)
 
     def details(self) -> dict[str, float]:
-        """What the search has to say of itself."""
+        """Figures of the search for reports; seconds of processor time."""
         return {
             "rounds": self.rounds,
             "iterations": self.program.iterations,
