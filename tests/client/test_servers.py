@@ -6,6 +6,7 @@ from itertools import product
 from typing import Any
 
 import pytest
+from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
@@ -375,6 +376,27 @@ def test_everything_comes_from_one_server_where_that_is_allowed(tmp_path, privat
         assert client.get("beta", private=False) == b"first of beta"
     servers.check()
     assert wire.CHANGES_PATH in paths(servers.worlds[1])
+
+
+@pytest.mark.parametrize("sent", [True, False], ids=["sent", "never sent"])
+@pytest.mark.parametrize("private", [True, False], ids=["ON", "OFF"])
+def test_a_request_that_is_answered_by_one_server_counts_once(tmp_path, private, sent):
+    """A filter steps on with every request; everything from one server is the same request again."""
+    servers = Several(2)
+    model = request_model(P4, NAMES)
+    with servers.client(tmp_path / "journal", model, scheme="greedy") as client:
+        client.get("alpha", private=True)
+        before = client.core.session.memory.stored()
+        servers.faults[0] = lambda request: "before" if request.path == wire.SUM_PATH or not sent else None  # type: ignore[call-overload]
+        with pytest.raises(ServerMissing):
+            client.get("gamma", private=private)
+        once = client.core.session.memory.stored()
+    assert once != before
+    with servers.client(tmp_path / "journal", model, scheme="greedy", on_missing="everything") as client:
+        assert client.core.session.memory.stored() == once
+        message = client.retry()
+        assert (message, message.sent.mirror, message.sent.private) == (b"first of gamma", True, private)
+        assert client.core.session.memory.stored() == once
 
 
 # -- without a model ---------------------------------------------------------------------------------------

@@ -389,7 +389,8 @@ class Client:
             except ServerMissing as error:
                 if self._on_missing != "everything" or not error.answered or wanted is None or not self._mirrors:
                     raise
-                self._runner.run(lambda core: core.remember(wanted, pending=True))
+                private = self.core.record is None or self.core.record.private
+                self._runner.run(lambda core: core.remember(wanted, private=private, pending=True, again=True))
                 return self._read_mirror(wanted, 0.0, error.answered[0])
 
     def _ask(self, steps: Callable[[Core], Steps[Message]]) -> Message:

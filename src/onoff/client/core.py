@@ -137,7 +137,7 @@ class Core:
 
     # -- reading from the mirror ---------------------------------------------------------------------------
 
-    def remember(self, wanted: int, *, private: bool = True, pending: bool) -> Steps[None]:
+    def remember(self, wanted: int, *, private: bool = True, pending: bool, again: bool = False) -> Steps[None]:
         """Store that `wanted` is read from the mirror before it is, or that it was wanted and nothing could be asked.
 
         From now on it is hidden among all sources, which is right whatever happened before, doubt or not: nothing is
@@ -152,6 +152,8 @@ class Core:
             Whether privacy is ON, as it is for what is read from the mirror.
         pending
             Whether it waits for an answer.
+        again
+            Whether the memory counts it already, because it was made before and not answered.
         """
         everything = tuple(range(self.chain.n))
         asked = wire.encode_bitmap(everything, self.chain.n)
@@ -162,7 +164,7 @@ class Core:
         else:
             record = replace(last, asked=asked, wanted=wanted, private=private, note=None)
         doubt = self.doubt or (Doubt.NOTHING_STORED if last is None else None)
-        memory = self._after_everything(wanted, private=private, doubt=doubt)
+        memory = self._after_everything(wanted, private=private, doubt=doubt, again=again)
         record = replace(record, pending=pending, mirror=True, memory=memory.stored())
         yield StoreRecord(record)
         self.record, self.session.memory = record, memory
