@@ -19,9 +19,9 @@ def as_reader(client):
 class ForgetsReads(Core):
     """The memory is not updated by a read of the mirror."""
 
-    def remember(self, wanted, *, private=True, pending):
+    def remember(self, wanted, **how):
         if self.record is None:
-            yield from super().remember(wanted, private=private, pending=pending)
+            yield from super().remember(wanted, **how)
 
 
 class ShowsFirst(Client):
