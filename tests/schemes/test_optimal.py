@@ -191,7 +191,8 @@ def test_never_dearer_than_greedy_or_races_nor_than_with_less_time(shape, monkey
 @pytest.mark.parametrize("cheaper", [True, False])
 def test_algorithm_1_is_compared_with_exchanges_and_built_where_it_is_cheaper(cheaper, monkeypatch):
     """Of many sparse rows it is counted only: as if 30 sources were many."""
-    monkeypatch.setattr("onoff.schemes.search.search.LARGE", 500)
+    for module in ("search", "cheapest"):
+        monkeypatch.setattr(f"onoff.schemes.search.{module}.LARGE", 500)
     asked, built, build = [], [], greedy.build
     monkeypatch.setattr(greedy, "costs_less", lambda rows, cost: asked.append(cost) or cheaper)  # type: ignore[func-returns-value]
     monkeypatch.setattr(greedy, "build", lambda rows, *unit: built.append(len(unit)) or build(rows, *unit))  # type: ignore[func-returns-value]
