@@ -2,13 +2,15 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType
 
 import numpy as np
 import pytest
 from tests.support.waiting import until
 
-from onoff.system.kernels import kernel
+from onoff.system import kernels
+from onoff.system.kernels import kernel, preparing_seconds
 
 
 @kernel
@@ -36,6 +38,28 @@ def test_plain_and_compiled_agree():
     values = np.arange(10)
     assert total.python(values) == total.compiled(values) == total(values, effort=1) == 45
     assert total.__doc__ == "Adds."
+
+
+def test_making_ready_is_counted_once_and_work_is_not():
+    began = preparing_seconds()
+    with ThreadPoolExecutor(1) as other:  # a thread counts its own
+        assert other.submit(mean.compiled, np.arange(10, dtype=np.int16)).result() == 4.5
+        assert preparing_seconds() == began
+        prepared = other.submit(preparing_seconds).result()
+        assert prepared > 0
+        other.submit(mean.compiled, np.arange(20, dtype=np.int16)).result()
+        assert other.submit(preparing_seconds).result() == prepared  # ready by now
+
+
+def test_a_kernel_made_ready_for_another_is_not_counted_twice(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(kernels, "thread_time", lambda: now[0])
+    began = preparing_seconds()
+    with kernels._counted():
+        now[0] += 2.0
+        with kernels._counted():
+            now[0] += 3.0
+    assert preparing_seconds() - began == 5.0
 
 
 @pytest.mark.slow(reason="programs are started and waited for")

@@ -20,7 +20,7 @@ from onoff.tables.table import QueryTable
 NAME = "auto"
 MOST_SEARCHED_CELLS = 250 * 250
 """Rows times columns up to which the optimum is searched for."""
-CELLS_PER_SECOND, FEW_CELLS = 12_500, 10_000
+CELLS_PER_SECOND, FEW_CELLS = 12_000, 10_000
 """The same for each second of a short budget, and up to which it is searched for in any case."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
@@ -52,7 +52,7 @@ def build(
     if isinstance(rows, SparseRows) or rows.weights.size > most:
         return race.build(rows, seed=seed)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
-    if not table.optimal:
+    if float(table.lower_bound or 0.0) < MUCH_CHEAPER * table.cost:  # else no race can be that much cheaper
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:
             return racing

@@ -33,7 +33,7 @@ from onoff.model.certificate import SCALE
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes.search import proofs
 from onoff.schemes.search.hall import NEGLIGIBLE, SOLVER_TOLERANCE, Sets
-from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.rebuild import rebuild_sets
 from onoff.tables.table import QueryTable
 
 NAME = "enumerated"
@@ -49,7 +49,7 @@ def build(rows: Rows, *, c: int | None = None) -> QueryTable:
     sets = _listed(rows.distinct, len(rows.columns), c)
     masses, w = _solve(rows, sets)
     used = np.flatnonzero(masses > 0)
-    table = rebuild(rows, [rows.columns[s].tolist() for s in sets[used]], masses[used], scheme=NAME)
+    table = rebuild_sets(rows, sets[used], masses[used], scheme=NAME)
     details = {"sets": len(sets), "unknowns": rows.distinct * int(sets.sum())}
     if len(sets) < 2 ** len(rows.columns) - 1:  # w proves a bound for tables of these sizes only
         return table.labelled(details={**details, "restricted_bound": _restricted_bound(rows, w, sets)})

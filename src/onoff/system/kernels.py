@@ -10,15 +10,21 @@ ones are split by phase: compiled it calls their compiled form, in Python their 
     def flow(...): ...
 
     flow(..., effort=rows * columns)
+
+Loading numba and making a kernel ready (compiling it, or reading its compiled form from the disk) happens once in a
+process. `preparing_seconds` says how much of a thread's processor time went there, so that it need not be taken for
+work.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import cached_property, update_wrapper
 from importlib.util import find_spec
+from time import thread_time
 from types import FunctionType
 from typing import Any, Generic, ParamSpec, TypeVar, cast
 
@@ -27,6 +33,35 @@ WORTH_COMPILING = 20_000
 
 Parameters = ParamSpec("Parameters")
 _Result = TypeVar("_Result")
+
+
+class _Preparing(threading.local):
+    """What this thread spent on making kernels ready; a kernel may need others, whose time counts once."""
+
+    seconds = 0.0
+    under_way = False
+
+
+_preparing = _Preparing()
+
+
+def preparing_seconds() -> float:
+    """Processor seconds that this thread has spent on loading numba and on making kernels ready."""
+    return _preparing.seconds
+
+
+@contextmanager
+def _counted() -> Iterator[None]:
+    """Count the processor time inside as preparing."""
+    if _preparing.under_way:
+        yield
+        return
+    began, _preparing.under_way = thread_time(), True
+    try:
+        yield
+    finally:
+        _preparing.seconds += thread_time() - began
+        _preparing.under_way = False
 
 
 class Kernel(Generic[Parameters, _Result]):
@@ -49,15 +84,17 @@ class Kernel(Generic[Parameters, _Result]):
     @cached_property
     def compiled(self) -> Callable[..., _Result]:
         """The compiled function, or the plain one where numba is not installed."""
-        try:
-            import numba
-        except ImportError:
-            return self.python
-        source = self._calling_compiled()
-        try:
-            compiled = numba.njit(cache=True, nogil=True)(source)
-        except RuntimeError:  # no place for the cache: a read-only installation, and a user without a home directory
-            compiled = numba.njit(nogil=True)(source)
+        with _counted():
+            try:
+                import numba
+            except ImportError:
+                return self.python
+            source = self._calling_compiled()
+            try:
+                compiled = numba.njit(cache=True, nogil=True)(source)
+            except RuntimeError:  # no place for the cache: a read-only installation and a user without a home directory
+                compiled = numba.njit(nogil=True)(source)
+            compiled.compile = _counted()(compiled.compile)  # called for each new kind of arguments
         return cast("Callable[..., _Result]", compiled)
 
     def if_ready(self, *example: Any) -> Callable[..., _Result] | None:

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
+from operator import mul
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -227,7 +228,7 @@ class QueryTable:
     @cached_property
     def exact_cost(self) -> Fraction:
         """E|Q|, the expected number of messages downloaded, exactly."""
-        return Fraction(sum(int(m) * int(s) for m, s in zip(self.mass, self.sizes, strict=True)), UNIT)
+        return Fraction(sum(map(mul, self.mass.tolist(), self.sizes.tolist())), UNIT)
 
     @property
     def cost(self) -> float:

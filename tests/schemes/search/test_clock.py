@@ -23,6 +23,16 @@ def test_only_the_threads_own_work_counts(monkeypatch):
     assert clock.left() == 0
 
 
+def test_making_kernels_ready_does_not_count(monkeypatch):
+    now, preparing = [10.0], [3.0]
+    monkeypatch.setattr("onoff.schemes.search.clock.thread_time", lambda: now[0])
+    monkeypatch.setattr("onoff.schemes.search.clock.preparing_seconds", lambda: preparing[0])
+    clock = SearchClock(2.0)
+    now[0] += 5.5
+    preparing[0] += 5.0
+    assert (clock.spent, clock.left()) == (0.5, 1.5)
+
+
 def test_waiting_costs_nothing_of_the_budget():
     clock = SearchClock(1.0)
     before = time.monotonic()

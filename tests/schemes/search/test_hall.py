@@ -7,7 +7,7 @@ from tests.support.typed import present
 from onoff.experiments import families
 from onoff.model.rows import Rows
 from onoff.schemes.search.clock import never
-from onoff.schemes.search.hall import NOTICED, HallProgram, meets
+from onoff.schemes.search.hall import NOTICED, HallProgram, each_once, meets
 from onoff.schemes.search.pricing import Duals
 
 
@@ -82,3 +82,11 @@ def test_a_preference_keeps_the_value():
     assert program.solve(never)
     assert program.masses @ program.sets.sum(axis=1) <= value + 1e-7
     assert program.value >= program.p[:, 0].max() - 1e-7
+
+
+@pytest.mark.parametrize("shape", [(0, 5), (1, 1), (40, 3), (300, 64), (300, 65), (50, 200)])
+def test_each_set_once_in_order(shape):
+    rng = np.random.default_rng(3)
+    sets = rng.random(shape) < 0.3
+    sets = sets[rng.integers(0, max(len(sets), 1), size=2 * len(sets))]
+    assert np.array_equal(each_once(sets), np.unique(sets, axis=0))

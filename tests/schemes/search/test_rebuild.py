@@ -31,6 +31,16 @@ def test_nonsense_is_survived(masses):
     assert all(3 not in q for q in table.queries)  # no row can reach source 3: nobody asks for it
 
 
+def test_equal_queries_are_added_up_and_their_sum_does_not_overflow():
+    rows = Rows.of([[0.5, 0.3, 0.2], [0.1, 0.1, 0.8]])
+    table = rebuild(rows, [[0, 1]] * 24 + [[1, 0, 0]], [1.0] * 25)
+    table.verify()
+    assert table.queries == [(0, 1), (0, 1, 2)]
+    assert table.mass.tolist() == [UNIT - int(rows.weights[1, 2]), int(rows.weights[1, 2])]
+    halves = rebuild(rows, [[1, 0], [2, 1], [0, 1]], [0.05, 0.3, 0.05])
+    assert int(halves.mass[halves.queries.index((0, 1))]) == 2 * int(0.05 * UNIT)
+
+
 def test_a_private_proposal_is_met_to_the_unit():
     for rows in many(5, 100, 12):
         wanted = single(rows)

@@ -31,6 +31,8 @@ MOST_BRED_ROWS = 24
 """Rows up to which sets are bred."""
 SMALLEST_POOL, LARGEST_POOL, SETS_PER_SOURCE = 3000, 8000, 20
 """How many sets a pool that is bred has."""
+MOST_KNOWN = 4000
+"""Sets of another table that are worth beginning with."""
 MOVES = 16
 """Changes tried on each set that is bred."""
 SCALINGS = 25
@@ -58,14 +60,12 @@ class Breeding:
         at, source = np.nonzero(begun)
         np.add.at(homes, (at, self.home[source]), 1)
         self._slots = np.unique(self._by_home(begun[homes.max(axis=1) <= 1]), axis=0)
-        self._masses: Floats = np.zeros(0)
-        self._a: Floats = np.zeros_like(p)
+        pool = Pool(p, self._sets(), np.ascontiguousarray(self._slots.T))
+        pool.scale(SCALINGS)
+        self._masses, self._a = pool.masses, pool.a
 
     def stages(self, is_over: Callable[[], bool]) -> Iterator[Transported]:
         """The masses at the end of each stage, until it `is_over`. What they are does not depend on when that is."""
-        pool = Pool(self.p, self._sets(), np.ascontiguousarray(self._slots.T))
-        pool.scale(SCALINGS)
-        self._masses, self._a = pool.masses, pool.a
         for stage in STAGES:
             off = 1.0
             for steps in stage:

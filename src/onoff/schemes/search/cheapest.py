@@ -14,7 +14,7 @@ from onoff.model.rows import Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import transport
 from onoff.schemes.search.hall import SMALL_PROGRAM, Sets
-from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.rebuild import rebuild_sets
 from onoff.schemes.search.repair import repaired
 from onoff.tables.table import QueryTable
 
@@ -38,7 +38,7 @@ def table_of(rows: Rows, sets: Sets, masses: Floats) -> QueryTable:
     masses
         The probability of each, in floats.
     """
-    return repaired(rebuild(rows, [rows.columns[chosen].tolist() for chosen in sets], masses))
+    return repaired(rebuild_sets(rows, sets, masses))
 
 
 def sets_of(table: QueryTable) -> Sets:
@@ -55,6 +55,7 @@ class CheapestTable:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.table: QueryTable | None = None
+        self._has_algorithm_1 = False
         self._postponed: list[tuple[Sets, Floats]] = []
 
     @property
@@ -84,11 +85,18 @@ class CheapestTable:
             self.offer_masses(sets, masses)
 
     def offer_algorithm_1(self) -> None:
-        """Offer the table of Algorithm 1 where that fits in memory; of many rows only where it costs less."""
-        if not greedy.fits_in_memory(self.rows):
+        """Offer the table of Algorithm 1 where it fits in memory and costs less, which is known long before."""
+        if self._has_algorithm_1 or not greedy.fits_in_memory(self.rows):
             return
-        if self.rows.weights.size <= LARGE or greedy.costs_less(self.rows, self.cost):
+        if greedy.costs_less(self.rows, self.cost):
             self.offer(greedy.build(self.rows))
+
+    def begin_with_algorithm_1(self) -> QueryTable:
+        """Offer the table of Algorithm 1, whatever it costs, and return it."""
+        self._has_algorithm_1 = True
+        table = greedy.build(self.rows)
+        self.offer(table)
+        return table
 
     def offer_races(self, lower_bound: float) -> None:
         """Offer a table of the sets of races, unless it is clearly more expensive than the cheapest one.

@@ -1,7 +1,7 @@
 """How long a search may go on: a budget of processor time, and a `stop` callable that may end it.
 
 The budget counts the processor time of the searching thread, so that a busy machine changes how long a search takes and
-not what it finds.
+not what it finds. Making kernels ready is left out: it happens once in a process, and takes seconds the first time.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from time import monotonic, thread_time
 from typing import TypeAlias
 
 from onoff.errors import Stopped
+from onoff.system.kernels import preparing_seconds
 
 Stop: TypeAlias = Callable[[], bool]
 """Called now and then: whether the result is no longer wanted."""
@@ -27,12 +28,12 @@ class SearchClock:
     def __init__(self, budget: float, stop: Stop = never) -> None:
         self.budget = budget
         self.stop = stop
-        self._began, self._began_on_the_wall = thread_time(), monotonic()
+        self._began, self._began_on_the_wall = _working_seconds(), monotonic()
 
     @property
     def spent(self) -> float:
         """Seconds of processor time so far."""
-        return thread_time() - self._began
+        return _working_seconds() - self._began
 
     @property
     def elapsed(self) -> float:
@@ -48,3 +49,8 @@ class SearchClock:
     def is_over(self, part: float = 1.0) -> bool:
         """Whether that part of the budget is spent or the search called off; never raises, for use inside solvers."""
         return self.spent >= self.budget * part or self.stop()
+
+
+def _working_seconds() -> float:
+    """Processor time of this thread, without what went into making kernels ready."""
+    return thread_time() - preparing_seconds()

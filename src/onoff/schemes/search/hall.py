@@ -266,6 +266,18 @@ def meets(some: Sets, others: Sets) -> Sets:
     return np.asarray((some.astype(np.float32) @ others.T.astype(np.float32)) > 0)
 
 
+def each_once(sets: Sets) -> Sets:
+    """The different sets, in ascending order of their flags."""
+    padded = np.zeros((len(sets), -(-sets.shape[1] // 64) * 64), dtype=bool)
+    padded[:, : sets.shape[1]] = sets
+    words = np.packbits(padded, axis=1).view(">u8").astype(np.uint64)
+    order = np.lexsort(words.T[::-1])
+    ordered = words[order]
+    new = np.ones(len(sets), dtype=bool)
+    new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    return sets[order[new]]
+
+
 def _sizes(sets: Sets) -> Floats:
     return np.asarray(sets.sum(axis=1), dtype=np.float64)
 

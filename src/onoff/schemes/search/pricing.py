@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onoff.model.rows import Floats
-from onoff.schemes.search.hall import Sets
+from onoff.schemes.search.hall import Sets, each_once
 from onoff.system.kernels import kernel
 
 ALL_SETS_PRICED = 14
@@ -88,7 +88,7 @@ def by_climbing(duals: Duals, starts: Sets, noise: float, rng: np.random.Generat
     chosen = starts.copy()
     effort = len(starts) * len(members)
     _climb(offsets, members.astype(np.int64), by_members, shaken, chosen, effort=effort)
-    sets = np.unique(chosen[chosen.any(axis=1)], axis=0)
+    sets = each_once(chosen[chosen.any(axis=1)])
     gains = duals.gains(sets)
     order = np.argsort(-gains, kind="stable")
     return sets[order], gains[order]

@@ -15,8 +15,9 @@ from itertools import count
 import numpy as np
 
 from onoff.model.rows import UNIT, Rows
+from onoff.schemes.search.hall import each_once
 from onoff.schemes.search.proposals import races
-from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.rebuild import rebuild_sets
 from onoff.schemes.search.repair import WORTH_REPAIRING, everything_left, laid_together
 from onoff.schemes.search.transport import leaning
 from onoff.tables.table import QueryTable
@@ -37,9 +38,8 @@ def raced_in_passes(rows: Rows, is_over: Callable[[], bool]) -> QueryTable:
     for number in count():
         p = left.weights / units
         raced = races(p, LATER_RACES if number else FIRST_RACES, np.random.default_rng(number))
-        found = leaning(p, np.unique(raced, axis=0), LEAN, FITTINGS)
-        queries = [rows.columns[s].tolist() for s in found.sets]
-        parts.append(rebuild(left, queries, found.masses / found.masses.sum() * (units / UNIT)))
+        found = leaning(p, each_once(raced), LEAN, FITTINGS)
+        parts.append(rebuild_sets(left, found.sets, found.masses / found.masses.sum() * (units / UNIT)))
         rest = everything_left(parts[-1])
         if rest is None or parts[-1].mass[-1] < WORTH_REPAIRING * UNIT or is_over():
             break

@@ -26,9 +26,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from onoff.model.rows import UNIT, Integers, Rows
+from onoff.model.rows import UNIT, Floats, Integers, Rows
+from onoff.schemes import greedy
 from onoff.schemes.search.flow import flows
+from onoff.schemes.search.hall import Sets
 from onoff.tables.table import QueryTable
+
+ROOT_OF_UNIT = 2**30
+"""Its square is UNIT."""
 
 
 def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike, **labels: Any) -> QueryTable:
@@ -46,10 +51,29 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
     masses
         Of each set, a float from 0 to 1.
     """
+    position = {source: at for at, source in enumerate(rows.columns.tolist())}
+    sets = np.zeros((len(queries), len(position)), dtype=bool)
+    for flags, query in zip(sets, queries, strict=True):
+        flags[[position[x] for x in query if x in position]] = True
+    return rebuild_sets(rows, sets, masses, **labels)
+
+
+def rebuild_sets(rows: Rows, sets: Sets, masses: npt.ArrayLike, **labels: Any) -> QueryTable:
+    """`rebuild` for sets of columns as flags.
+
+    Parameters
+    ----------
+    rows
+        What the table is for.
+    sets
+        A line for each set: whether it holds each of the columns.
+    masses
+        Of each set, a float from 0 to 1.
+    """
     reach = len(rows.columns)
-    sets, units = _distinct(rows, queries, np.asarray(masses, dtype=np.float64))
-    offsets = np.cumsum([0, *map(len, sets)], dtype=np.int64)
-    items = np.fromiter((x for s in sets for x in s), dtype=np.int64, count=int(offsets[-1]))
+    sets, units = _distinct(sets, np.asarray(masses, dtype=np.float64))
+    owner, items = np.nonzero(sets)
+    offsets = np.searchsorted(owner, np.arange(len(sets) + 1)).astype(np.int64)
     row, edge, weight, _, _ = flows(rows.weights, offsets, items, units, True, effort=rows.distinct * len(items))
 
     left = rows.weights.copy()
@@ -58,7 +82,6 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
     kept = np.flatnonzero(units)  # lowered by the flows
     sizes = np.diff(offsets)[kept]
     everything = [np.arange(reach)] if len(rest) else []
-    owner = np.repeat(np.arange(len(sets)), np.diff(offsets))
     place = np.zeros(len(sets) + 1, dtype=np.int64)
     place[kept] = np.arange(len(kept))
     return QueryTable.from_csr(
@@ -73,16 +96,15 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
     )
 
 
-def _distinct(
-    rows: Rows, queries: Sequence[Sequence[int]], masses: npt.NDArray[np.float64]
-) -> tuple[list[tuple[int, ...]], Integers]:
-    """The proposed sets as columns, by size and order, each once, without everything; and their masses in units."""
-    position = {source: at for at, source in enumerate(rows.columns.tolist())}
-    total: dict[tuple[int, ...], int] = {}
-    for query, mass in zip(queries, np.clip(np.nan_to_num(masses), 0, 1), strict=True):
-        units = int(mass * UNIT)
-        key = tuple(sorted({position[x] for x in query if x in position}))
-        if units > 0 and 0 < len(key) < len(position):
-            total[key] = min(total.get(key, 0) + units, UNIT)
-    sets = sorted(total, key=lambda s: (len(s), s))
-    return sets, np.array([total[s] for s in sets], dtype=np.int64)
+def _distinct(sets: Sets, masses: Floats) -> tuple[Sets, Integers]:
+    """The sets by size and order, each once, without the empty one and everything; and their masses in units."""
+    units = (np.clip(np.nan_to_num(masses), 0, 1) * UNIT).astype(np.int64)
+    sizes = sets.sum(axis=1)
+    kept = (units > 0) & (sizes > 0) & (sizes < sets.shape[1])
+    sets, units = sets[kept], units[kept]
+    if not len(sets):
+        return sets, units
+    by_set, first = greedy.equal_sets(sets)
+    high, low = np.divmod(units[by_set], ROOT_OF_UNIT)  # sums of nonsense must not overflow
+    high, low = np.add.reduceat(high, first), np.add.reduceat(low, first)
+    return sets[by_set[first]], np.minimum(np.minimum(high, ROOT_OF_UNIT) * ROOT_OF_UNIT + low, UNIT)

@@ -48,7 +48,7 @@ MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the program counts as solved."""
 FOR_THE_PROOF = 0.25
 """The part of the time that is kept for a better bound where the search does not come to an end."""
-FOR_OTHER_TABLES = 0.15
+FOR_OTHER_TABLES = 0.2
 """The part of the time that breeding leaves for tables that need no search."""
 SOFTNESS = 2.0
 """How far the duals may be from those of the simple bound at first; see `hall`."""
@@ -231,9 +231,11 @@ class Search:
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
-        first = greedy.build(self.rows)
-        self.cheapest.offer(first)
-        bred = breeding.Breeding(self.program.p, sets_of(first), self.rng)
+        before = self.clock.spent
+        first = self.cheapest.begin_with_algorithm_1()
+        heaviest = np.sort(np.argsort(-first.mass, kind="stable")[: breeding.MOST_KNOWN])
+        bred = breeding.Breeding(self.program.p, sets_of(first)[heaviest], self.rng)
+        self._table_takes = 2 * (self.clock.spent - before)  # about, until the first one tells
         stages = CENTRAL_STAGES if self.central else len(breeding.STAGES)
         for found in islice(bred.stages(self._is_time_for_a_table), stages):
             before = self.clock.spent

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onoff.model.rows import Floats, Integers
-from onoff.schemes.search.hall import Sets
+from onoff.schemes.search.hall import Sets, each_once
 from onoff.schemes.search.proposals import affordable, races
 from onoff.system.kernels import kernel
 
@@ -52,7 +52,7 @@ def raced_sets(p: Floats, rng: np.random.Generator, most: int = MOST_RACED) -> S
     most
         Races at most.
     """
-    return np.unique(races(p, affordable(p, min(RACED * p.shape[1], most)), rng), axis=0)
+    return each_once(races(p, affordable(p, min(RACED * p.shape[1], most)), rng))
 
 
 def raced(p: Floats, sets: Sets) -> Transported:
