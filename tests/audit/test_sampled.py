@@ -1,7 +1,9 @@
 """The statistical audit: rejects what leaks, lets pass what does not, and errs as often as it says.
 
-Error probabilities: a true client fails an audit with probability 1e-6; the leaky ones pass with less than 1e-6 at the
-numbers of sessions used here, which exceed those of the threat model. The calibration tests state their own.
+With fresh draws a true client fails an audit with probability 1e-6; the leaky ones are seven standard
+deviations and more from passing at the numbers of sessions used here, which exceed those of the threat model (with half
+as many m3 has too few of a history for a table, and one run in twenty would pass). Without HYPOTHESIS_PROFILE=fresh the
+draws are the same in every run, and nothing here is left to chance.
 """
 
 import pytest
@@ -19,9 +21,9 @@ pytestmark = pytest.mark.statistical
 
 LEAKY = {
     "m1": (sessions.TimeSharing, "ON OFF", 500),
-    "m2": (sessions.Forgetful, "ON OFF OFF", 800),
-    "m3": (sessions.NeverAnchoredAgain, "ON OFF ON OFF", 700),
-    "m8": (sessions.BlindTable, "ON OFF", 700),
+    "m2": (sessions.Forgetful, "ON OFF OFF", 1300),
+    "m3": (sessions.NeverAnchoredAgain, "ON OFF ON OFF", 1400),
+    "m8": (sessions.BlindTable, "ON OFF", 1100),
     "m9": (sessions.SkipsIfCached, "ON OFF", 700),
     "m10": (sessions.TwoDevices, "ON ON OFF", 700),
 }
