@@ -4,6 +4,17 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.redis import Redis, redis_server
+from tests.support.waiting import PATIENCE
+
+
+@pytest.fixture(scope="session", autouse=True)
+def patient_stores() -> Iterator[None]:
+    """A disk or a processor that is busy with other work for seconds is not a store that does not answer."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onoff.server.valkey._SECONDS", PATIENCE)
+        patch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", PATIENCE)
+        patch.setattr("onoff.server.steps.SHARE_SECONDS", PATIENCE)
+        yield
 
 
 @pytest.fixture(scope="session")

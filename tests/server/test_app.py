@@ -13,6 +13,7 @@ import secrets
 import httpx2
 import pytest
 from tests.support.raw import Line, catalogue, get_json, metrics, query, query_request
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.server import running
@@ -36,7 +37,7 @@ def server(request, tmp_path_factory):
 
 @pytest.fixture
 def http(server):
-    with httpx2.Client(base_url=server.url) as client:
+    with httpx2.Client(base_url=server.url, timeout=PATIENCE) as client:
         yield client
 
 

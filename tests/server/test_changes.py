@@ -7,15 +7,17 @@ import itertools
 import os
 import random
 import threading
+import time
 import zlib
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
 import pytest
 from tests.support.raw import Line, catalogue
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.server import running
@@ -244,6 +246,13 @@ def test_a_frame_is_compressed_once_and_a_reply_made_once(where, monkeypatch):
 # Over HTTP.
 
 
+@pytest.fixture
+def one_hour(monkeypatch):
+    """The hour by which change is counted does not end."""
+    now = time.time()
+    monkeypatch.setattr("onoff.server.editions.time", SimpleNamespace(time=lambda: now))
+
+
 @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.redis)])
 def server(request, tmp_path):
     store = tmp_path / "m.db"
@@ -256,13 +265,13 @@ def server(request, tmp_path):
 
 
 def get(server, path, **headers):
-    with httpx2.Client() as client:
+    with httpx2.Client(timeout=PATIENCE) as client:
         client.headers.clear()
         with client.stream("GET", server.url + path, headers=headers) as response:
             return response, b"".join(response.iter_raw())
 
 
-def test_a_reader_follows_a_server(server):
+def test_a_reader_follows_a_server(one_hour, server):
     known = catalogue(server.url)
     response, body = get(server, wire.changes_target(None), **dict(wire.CHANGES_HEADERS))
     assert response.headers["content-type"] == wire.CHANGES_TYPE
@@ -316,8 +325,8 @@ def test_a_request_that_is_not_in_its_one_form_is_refused(server, query):
 
 
 def test_changes_are_asked_for_with_get_and_no_body(server):
-    assert httpx2.post(f"{server.url}/v1/changes?since=0").status_code == 405
-    refused = httpx2.request("GET", f"{server.url}/v1/changes?since=0", content=b"body")
+    assert httpx2.post(f"{server.url}/v1/changes?since=0", timeout=PATIENCE).status_code == 405
+    refused = httpx2.request("GET", f"{server.url}/v1/changes?since=0", content=b"body", timeout=PATIENCE)
     assert refused.status_code == 400
 
 
@@ -417,13 +426,13 @@ def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_publish
     with served(store, *(word for name in NAMES for word in ("--source", name)), "--workers", "2") as (_, started):
         url, token = started["url"], make_token(store)
         known = catalogue(url)
-        first = wire.decode_edition(httpx2.get(url + wire.EDITION_PATH).content).edition
+        first = wire.decode_edition(httpx2.get(url + wire.EDITION_PATH, timeout=PATIENCE).content).edition
         history: list[tuple[str, bytes]] = []
         rng = random.Random(5)
         moments: set[int] = set()
 
         def publish_all():
-            with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+            with httpx2.Client(base_url=url, headers={"authorization": f"Bearer {token}"}, timeout=PATIENCE) as client:
                 for k in range(150):
                     if k % 30 == 29:  # on any machine the reader has its turns
                         until(partial(moments.__contains__, first.number + k))
@@ -436,7 +445,7 @@ def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_publish
         mirror: dict[Any, Any] = {}
         have = None
         while publisher.is_alive() or have.number < first.number + 150:
-            reply = httpx2.get(url + wire.changes_target(have), headers={"accept-encoding": "gzip"})
+            reply = httpx2.get(url + wire.changes_target(have), headers={"accept-encoding": "gzip"}, timeout=PATIENCE)
             found, have, whole = read(known, reply.content, have)
             mirror = dict(found) if whole else mirror | found
             published = dict(history[: have.number - first.number])

@@ -15,12 +15,13 @@ import threading
 import time
 
 import pytest
+from tests.support.ports import reserved_port
 from tests.support.raw import Line, query
 from tests.support.redis import redis_server
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.server import run
+from onoff.server import run, steps, valkey
 from onoff.server.admin import edit_catalogue, new_publisher, opened
 from onoff.server.metrics import Metrics
 
@@ -36,14 +37,15 @@ context.set_forkserver_preload(
 
 
 def _serve(where: str, sock: socket.socket, ready) -> None:
+    valkey._SECONDS = steps.SHARE_SECONDS = PATIENCE  # type: ignore[assignment]  # as in `patient_stores`
     run._run(run.serve(run.Settings(where), sock, Metrics(), ready=lambda _: ready.set()))
 
 
 class Served:
     """A server process."""
 
-    def __init__(self, where: str) -> None:
-        self.sock = run.listen_for_workers("127.0.0.1", 0)
+    def __init__(self, where: str, port: int = 0) -> None:
+        self.sock = run.listen_for_workers("127.0.0.1", port)
         self.url = run.address(self.sock)
         ready = context.Event()
         self.process = context.Process(target=_serve, args=(where, self.sock, ready), daemon=True)
@@ -210,9 +212,9 @@ def test_without_the_store_it_is_alive_but_not_ready():
 @pytest.mark.redis
 def test_of_two_servers_on_one_redis_one_is_killed_and_the_other_goes_on():
     """Clients that know both addresses see at most one failed try per request, and never a wrong or refused answer."""
-    with redis_server() as redis:
+    with redis_server() as redis, reserved_port() as port:  # nobody else answers there when its server is killed
         token = asyncio.run(_prepare(redis.url))
-        servers = [Served(redis.url), Served(redis.url)]
+        servers = [Served(redis.url, port), Served(redis.url)]
         urls = [server.url for server in servers]
         retries, failures = [], []
         started, killed = threading.Barrier(7), threading.Event()

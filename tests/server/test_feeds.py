@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 from tests.support.feeds import RSS
+from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, metrics, query
 from tests.support.site import Site, serving
 from tests.support.typed import present
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.errors import StoreUnavailable
@@ -29,6 +30,13 @@ NEWEST = 1_704_153_600_000  # 2024-01-02
 def site():
     with serving(Site()) as site:
         yield site
+
+
+@pytest.fixture
+def closed():
+    """An address at which nobody listens."""
+    with reserved_port() as port:
+        yield f"http://127.0.0.1:{port}/"
 
 
 def said(server, source):
@@ -71,7 +79,7 @@ def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
             assert said(server, 0).version == 1
 
 
-def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
+def test_bad_feeds_are_told_retried_and_never_fatal(site, closed, caplog, monkeypatch):
     monkeypatch.setattr(fetch, "MAX_FEED_BYTES", 100_000)
     rss = RSS.format(n=1).encode()
     site.pages = {
@@ -84,7 +92,7 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
         "/moved": (301, {"location": "/good"}, b""),
         "/out": (302, {"location": "gopher://x/"}, b""),
     }
-    listed = [Feed(path[1:], site.url + path) for path in site.pages] + [Feed("closed", "http://127.0.0.1:1/")]
+    listed = [Feed(path[1:], site.url + path) for path in site.pages] + [Feed("closed", closed)]
     caplog.set_level(logging.WARNING)
     with running([feed.name for feed in listed], frame_size=1024, feeds=listed, feed_seconds=0.02) as server:
         bad = ["404", "html", "bomb", "long", "loop", "out", "closed"]
@@ -97,9 +105,9 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, caplog, monkeypatch):
         until(lambda: said(server, 1).version == 1)
 
 
-def test_the_first_round_is_told_while_it_lasts_and_at_its_end(site, caplog, monkeypatch):
+def test_the_first_round_is_told_while_it_lasts_and_at_its_end(site, closed, caplog, monkeypatch):
     site.pages = {f"/{k}": (200, {}, RSS.format(n=1).encode()) for k in range(4)}
-    listed = [*(Feed(path[1:], site.url + path) for path in site.pages), Feed("closed", "http://127.0.0.1:1/")]
+    listed = [*(Feed(path[1:], site.url + path) for path in site.pages), Feed("closed", closed)]
     caplog.set_level(logging.INFO, logger="onoff.server.feeds")
     monkeypatch.setattr(feeds, "PROGRESS_SECONDS", 0.0)
     with running([feed.name for feed in listed], feeds=listed, feed_seconds=3600.0):
@@ -143,7 +151,7 @@ def fetched(url):
     async def go():
         import httpx2
 
-        async with httpx2.AsyncClient(trust_env=False) as client:
+        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
             try:
                 return present(await fetch.fetch(client, url, {}))[0]
             except BadFeed as error:

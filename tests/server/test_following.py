@@ -38,7 +38,7 @@ LIFE = b"l" * 16
 
 def edition_of(url):
     found = get_json(url, wire.EDITION_PATH)
-    found.pop("changed_per_hour")
+    found.pop("changed_per_hour", None)  # absent where it is a refusal, which is like no edition
     return found
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.raw import Line, catalogue, query
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.errors import StoreUnavailable
@@ -51,7 +52,8 @@ def fill(disk: Path) -> Path:
 
 
 def put(url, token, body):
-    return httpx2.put(f"{url}/v1/sources/a/message", content=body, headers={"authorization": f"Bearer {token}"})
+    headers = {"authorization": f"Bearer {token}"}
+    return httpx2.put(f"{url}/v1/sources/a/message", content=body, headers=headers, timeout=PATIENCE)
 
 
 def asked(url, known):
@@ -78,7 +80,7 @@ def test_a_disk_that_fills_costs_publishes_only_and_room_mends_it(small_disk, wo
             refused = put(url, token, secrets.token_bytes(100_000))
             assert refused.status_code == 507
             assert wire.decode_problem(refused.content).hint
-        not_ready = httpx2.get(f"{url}/readyz")
+        not_ready = httpx2.get(f"{url}/readyz", timeout=PATIENCE)
         assert not_ready.status_code == 503
         assert "publishes are not kept" in not_ready.json()["title"]
         for _ in range(300):  # new sessions: each takes another page of the table of steps

@@ -5,7 +5,7 @@ import random
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.server import matrix
@@ -30,7 +30,7 @@ def plain(frames, query, servers):
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
     assert matrix.can_compile()
-    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._compiled() is not None)
+    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._compiled() is not None, 5 * PATIENCE)
 
 
 def go(patch, way):

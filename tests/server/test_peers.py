@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tests.support.raw import Line, catalogue, query, query_request
+from tests.support.waiting import PATIENCE
 
 from onoff.server import running
 from onoff.server.peers import MAX_PER_ADDRESS, Peers, is_loopback, network_of
@@ -48,12 +49,14 @@ class From(Line):
     def __init__(self, url: str, source: str) -> None:
         parts = urlsplit(url)
         self.host = parts.netloc
-        self.socket = socket.create_connection((parts.hostname, parts.port), 20, source_address=(source, 0))
+        self.socket = socket.create_connection((parts.hostname, parts.port), PATIENCE, source_address=(source, 0))
         self.buffer = b""
 
 
 @pytest.fixture
-def server():
+def server(monkeypatch):
+    for name in ("protocol.REQUEST_SECONDS", "exchange.BODY_SECONDS"):
+        monkeypatch.setattr(f"onoff.server.{name}", 3600)  # who only waits is not sent away before all are there
     with running(["a", "b"], frame_size=512) as server:
         yield server
 

@@ -259,8 +259,10 @@ def catalogue_of(line):
     return wire.decode_catalogue(line.reply().body)
 
 
-def test_too_many_requests_at_once_are_shed_and_it_recovers(known):
+def test_too_many_requests_at_once_are_shed_and_it_recovers(known, monkeypatch):
     """Bodies that are under way fill the server; what comes then gets 503, and later 200 again."""
+    for name in ("protocol.REQUEST_SECONDS", "exchange.BODY_SECONDS"):
+        monkeypatch.setattr(f"onoff.server.{name}", LONG)
     with running(NAMES, frame_size=FRAME, max_in_flight=4) as server:
         stuck = [Line(server.url) for _ in range(4)]
         unusual = query_request("h", query(known, 1), extra="x-unusual: 1\r\n")

@@ -27,7 +27,8 @@ CONFIG = """
 daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;
 events {{ worker_connections 1024; }}
 http {{
-  access_log off; client_body_buffer_size 64; client_body_temp_path {at}/a; proxy_temp_path {at}/b;
+  access_log off; keepalive_requests 1000000;
+  client_body_buffer_size 64; client_body_temp_path {at}/a; proxy_temp_path {at}/b;
   fastcgi_temp_path {at}/c; uwsgi_temp_path {at}/d; scgi_temp_path {at}/e;
   upstream onoff {{ server {upstream}; keepalive 1; }}
   server {{

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, metrics, query
 from tests.support.waiting import PATIENCE, until
 
@@ -171,12 +172,13 @@ def test_systemd_is_told_when_it_is_ready(tmp_path):
 
 
 def test_running_hands_out_a_server_that_works_and_ends():
-    with running({"a": b"1", "b": b"2"}) as server:
-        assert server.publish("b", b"3") == 2
-        known = catalogue(server.url)
-        assert (known.frame_size, known.limit) == (None, wire.DEFAULT_LIMIT)
-    with pytest.raises(OSError):  # noqa: PT011
-        Line(server.url)
+    with reserved_port() as port:  # so that nobody else answers there afterwards
+        with running({"a": b"1", "b": b"2"}, port=port) as server:
+            assert server.publish("b", b"3") == 2
+            known = catalogue(server.url)
+            assert (known.frame_size, known.limit) == (None, wire.DEFAULT_LIMIT)
+        with pytest.raises(ConnectionRefusedError):
+            Line(server.url)
 
 
 def test_running_tells_why_it_does_not_start(tmp_path):

@@ -186,6 +186,8 @@ def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the server, which ends this process
+    import onoff.server.entries  # noqa: F401  here: loading the parser is not the first feed's time
+
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that nothing else is printed between replies
     while len(head := sys.stdin.buffer.read(_ASKED.size)) == _ASKED.size:
