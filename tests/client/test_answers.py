@@ -120,10 +120,10 @@ def test_an_answer_that_never_ends_is_given_up_in_time(part):
         listening(world, deliver) as server,
         Client(server.url, CHAIN, MemoryJournal(), "single", mirror=False, tick=0, attempts=1, timeout=1.5) as client,
     ):
-        while not client.pending:  # on a machine so busy that the catalogue takes as long, once more
+        while not world.queries:  # on a machine so busy that catalogue or connection take as long, once more
             with pytest.raises(ServerUnreachable, match=r"no whole answer within 1\.5 s"):
                 client.get("delta", private=True)
-        assert len(world.queries) == 1
+    assert len(set(world.queries)) == len(world.queries)  # given up, and not sent again
 
 
 def frames_of(reply):

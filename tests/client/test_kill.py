@@ -17,7 +17,7 @@ from tests.support.chains import request_model
 from tests.support.killing import WRITING
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.progress import progress
-from tests.support.world import NAMES, P4, World, listening
+from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff import wire
@@ -109,6 +109,7 @@ def scene_with_a_model(quick_folder):
 
 def judge(scene):
     """One restart after the fault, by a client in this process: one query, and the right message."""
+    has_heard(scene.url)
     before = len(scene.world.queries)
     with scene.client() as client:
         message = client.get("beta", private=False)

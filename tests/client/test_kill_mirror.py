@@ -10,7 +10,7 @@ import shutil
 import pytest
 from tests.support.killing import WRITING
 from tests.support.marks import KILLED_AT_EVERY_CALL
-from tests.support.world import NAMES, P4, World, listening
+from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff.client import Client, Journal, Mirror
@@ -96,6 +96,7 @@ def scene(quick_folder):
 
 def judge(scene, kind):
     """After the fault: what was handed over is remembered; one restart reads and asks as if nothing had happened."""
+    has_heard(scene.url)
     shown = scene.shown.read_text() if scene.shown.exists() else ""
     if scene.journal.exists():
         journal = Journal(scene.journal)

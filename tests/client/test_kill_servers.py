@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 from tests.support.marks import KILLED_AT_EVERY_CALL
-from tests.support.world import NAMES, P4, World, listening
+from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff import wire
@@ -51,6 +51,8 @@ def test_killed_at_every_call(scene, killer, kind):
     kills = repeated = 0
     while True:
         run = killer.run(scene.set(kind), kill_at=kills + 1)
+        for url in scene.urls:
+            has_heard(url)
         with scene.client() as client:
             if kind != "first" and client.pending and kills % 2:  # a session that nobody knows is not gone on with
                 assert client.retry() == b"first of gamma"

@@ -9,6 +9,7 @@ import sys
 import traceback
 
 import pytest
+from tests.support.ports import reserved_port
 from tests.support.world import P4, Direct, World, listening
 
 import onoff
@@ -86,7 +87,8 @@ def test_commands_say_the_name_only_where_it_was_asked_for(tmp_path, monkeypatch
         monkeypatch.setattr(sys, "stdin", io.StringIO(f"{MARKER}\n{MARKER}x\n"))
         assert run(["get", "-", *shared, "--scheme", "greedy"]) == 0
         assert run(["get", "-", *shared]) == 3
-        assert run(["get", MARKER, *files, "--server", "http://127.0.0.1:9"]) == 4
+        with reserved_port() as port:
+            assert run(["get", MARKER, *files, "--server", f"http://127.0.0.1:{port}"]) == 4
         assert run(["doctor", *shared, "--scheme", "greedy"]) == 0
         assert run(["state", "show", "--journal", str(tmp_path / "j")]) == 0
         assert run(["state", "verify", "--journal", str(tmp_path / "j"), "--json"]) == 0

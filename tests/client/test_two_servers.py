@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.support.servers import two_servers
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 import onoff
 from onoff.client.publish import publish
@@ -58,8 +58,6 @@ def read(urls, folder, seed, stop, outcomes):
     """Ask until told to stop; each request is repeated until it is answered, and its message must be right."""
     with onoff.Client(urls, None, journal=folder / f"journal-{seed}.sqlite", attempts=8) as client:
         for k in itertools.count(seed):
-            if stop.is_set():
-                return
             name = NAMES[k * 7 % len(NAMES)]
             deadline = time.monotonic() + PATIENCE
             while True:
@@ -73,6 +71,8 @@ def read(urls, folder, seed, stop, outcomes):
                         return
             good = message == b"" or message.startswith(f"{name} ".encode())
             outcomes["right" if good else "wrong"].append((name, bytes(message[:40])))
+            if stop.is_set():
+                return
 
 
 def run_readers(folder, *, readers, seconds, kills, per_second=50):
@@ -89,6 +89,7 @@ def run_readers(folder, *, readers, seconds, kills, per_second=50):
             victim.kill()
             victim.start()
         stop.wait(seconds / (2 * kills + 1))
+        until(lambda: publisher.acknowledged)
         stop.set()
         for thread in threads:
             thread.join()

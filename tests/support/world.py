@@ -11,9 +11,12 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from tests.support.accepting import Accepting
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
+from onoff.client.catalogue import CATALOGUE_REQUEST
 from onoff.client.exchange import Failure, Reply
+from onoff.client.transport import Http
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 P4 = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.8, 0.1], [0.3, 0.3, 0.1, 0.3]]
@@ -279,7 +282,7 @@ class Listening(Accepting):
             self._serve(connection)
 
     def _serve(self, connection):
-        connection.settimeout(30)
+        connection.settimeout(PATIENCE)
         request = read_request(connection)
         if request is None:
             return
@@ -287,6 +290,14 @@ class Listening(Accepting):
         self.raw.append(raw)
         reply = self.world.answer(method, path, headers, body)
         self.deliver(connection, path, encode_reply(reply))
+
+
+def has_heard(server):
+    """Return when a `Listening` has taken in all that was sent to it before, by processes that may be dead by now.
+
+    It takes one connection after the other, so this one comes after all of theirs.
+    """
+    assert isinstance(Http(server, timeout=PATIENCE).exchange(CATALOGUE_REQUEST), Reply)
 
 
 @contextmanager
