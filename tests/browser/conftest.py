@@ -33,7 +33,9 @@ document.addEventListener("securitypolicyviolation", note);
 def chromium():
     with (
         sync_playwright() as playwright,
-        contextlib.closing(playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)) as browser,
+        contextlib.closing(
+            playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=1000 * PATIENCE)
+        ) as browser,
     ):
         yield browser
 
@@ -43,8 +45,8 @@ class Visit:
 
     def __init__(self, context):
         self.context = context
+        self.context.set_default_timeout(1000 * PATIENCE)
         self.page = context.new_page()
-        self.page.set_default_timeout(1000 * PATIENCE)
         self.complaints: list[Any] = []
         self.requests: list[Any] = []
         self.page.on("console", lambda m: self.complaints.append(m.text) if m.type in {"error", "warning"} else None)

@@ -140,6 +140,7 @@ def reading(tmp_path, listener, wanted=lambda name: True, ways=WAYS):
             executable_path=CHROMIUM,
             args=[*FLAGS, f"--log-net-log={netlog}"],
             ignore_default_args=QUIETER_THAN_A_PERSON,
+            timeout=1000 * PATIENCE,
         )
         with contextlib.closing(context):
             page = context.new_page()
@@ -188,6 +189,7 @@ def test_a_link_is_not_connected_to_when_it_is_pointed_at(tmp_path, listener):
         link = inside.locator("a[data-leads-to]").first
         link.hover()
         link.click()
+        page.wait_for_selector("#leaving")
         assert page.inner_text("#leaving-host") == f"{page.inner_text('#leaving-to').split('/')[2]}"
         page.click("#leaving-stay")
         assert listener.connections == 0

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.browser
 
@@ -37,6 +38,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def test_formulas_fit_and_subscripts_are_below_the_line(chromium, pages):
     assert len(pages) >= 5
     page = chromium.new_page(viewport={"width": 390, "height": 844})
+    page.set_default_timeout(1000 * PATIENCE)
     seen = 0
     for path in pages:
         page.goto(path.as_uri())

@@ -2,9 +2,11 @@
 
 import threading
 import time
+from datetime import datetime, timedelta
 
 import pytest
 from tests.support.gateway import gateway
+from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, Failing, World
 
@@ -13,6 +15,14 @@ from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def port():
+    """A port that one gateway gets after the other."""
+    with reserved_port() as port:
+        yield port
+
 
 SENTENCES = {
     "ON": "Hidden. The server cannot tell which source you want.",
@@ -120,12 +130,11 @@ def test_the_switch_shows_the_engine_whoever_turns_it(visitor, local, tmp_path):
         visit.check(local)
 
 
-def test_after_a_restart_the_page_says_so_and_the_new_address_shows_the_engine(visitor, tmp_path):
+def test_after_a_restart_the_page_says_so_and_the_new_address_shows_the_engine(visitor, port, tmp_path):
     world = World()
-    with gateway(tmp_path, world=world) as local:
+    with gateway(tmp_path, world=world, port=port) as local:
         visit = visitor().open(local)
         visit.turn("OFF")
-        port = local.port
     visit.see("#word:text-is('Not connected')")
     assert "gateway does not answer" in visit.text("#sentence")
     assert visit.text("#next-cost") == ""  # there is no next click
@@ -166,7 +175,8 @@ def test_a_timer_counts_down_runs_out_and_says_so(visitor, local):
     assert shown(visit) == "ON"
     assert local.engine.switch.position.private
     visit.page.select_option("#timer-for", "until")
-    visit.page.fill("#timer-until", "23:59")
+    far = datetime.now() + timedelta(hours=12)  # at any time of day it is far away
+    visit.page.fill("#timer-until", far.strftime("%H:%M"))
     visit.page.click("#timer-start")
     visit.see("#countdown:has-text('then ON')")
     assert local.engine.switch.position.until % 60 == 0

@@ -112,6 +112,7 @@ def test_a_link_says_where_it_leads_and_opens_beside_the_message_without_referre
             lambda: visit.page.click("#message-body h3 button"),
         ):
             press()
+            visit.see("#leaving")
             assert visit.text("#leaving-host") == urlsplit(link).netloc
             assert visit.text("#leaving-to") == link
             assert elsewhere.requests == []

@@ -8,6 +8,7 @@ import json
 import threading
 
 from tests.support.accepting import Accepting
+from tests.support.waiting import PATIENCE
 
 WAYS = [
     "<iframe src='{u}'></iframe>",
@@ -162,7 +163,7 @@ class Listener(Accepting):
     def wait_for(self, host):
         """Until somebody asked for that host in plain text."""
         with self.news:
-            assert self.news.wait_for(lambda: any(host.encode() in said for said in self.first_bytes), timeout=60)
+            assert self.news.wait_for(lambda: any(host.encode() in said for said in self.first_bytes), timeout=PATIENCE)
 
 
 def names_in(netlog, *, suffixes=(".example", "looked-up.localhost")):

@@ -29,7 +29,9 @@ def test_sockets_beside_one_another_share_the_connections():
         made = [socket.create_connection(first.getsockname(), timeout=PATIENCE) for _ in range(60)]
         first.setblocking(False)
         second.setblocking(False)
-        counts = [accept_all(first), accept_all(second)]
+        counts = [0, 0]
+        while sum(counts) < 60:  # the system may still be at work on the last ones
+            counts = [count + accept_all(sock) for count, sock in zip(counts, (first, second), strict=True)]
         for sock in made:
             sock.close()
     assert sum(counts) == 60

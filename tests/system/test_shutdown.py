@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from tests.support.waiting import PATIENCE
 
 from onoff.system import shutdown
 from onoff.system.shutdown import ShuttingDown, check_not_shutting_down, uninterrupted
@@ -13,6 +14,8 @@ import sys, threading, time
 import numpy as np
 from onoff.experiments.families import FAMILIES
 from onoff.schemes import design
+from onoff.system import shutdown
+shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
 at_work = threading.Event()
 rows = FAMILIES["dirichlet 0.1"](100, np.random.default_rng(1))
 def build():
@@ -30,7 +33,7 @@ sys.exit(7)
 def test_a_process_may_end_while_a_table_is_built(seconds):
     """Where the end waits for nothing, most of these crash: by an abort or a wrong address."""
     program = BUILDING.format(seconds=seconds)
-    assert subprocess.run([sys.executable, "-c", program], timeout=120, check=False).returncode == 7
+    assert subprocess.run([sys.executable, "-c", program], timeout=5 * PATIENCE, check=False).returncode == 7
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -39,9 +42,11 @@ def test_exact_pricing_is_broken_off():
     program = """
 import sys, threading, time
 import numpy as np
+from onoff.system import shutdown
 from onoff.system.shutdown import is_shutting_down, uninterrupted
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.pricing import Duals
+shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
 rng = np.random.default_rng(1)
 duals = Duals(6.0, rng.exponential(0.1, size=300), rng.random((300, 80)) < 0.7)
 def price():
@@ -57,7 +62,9 @@ at_work.wait()
 time.sleep(1)  # so that it is well inside; where it is not, it is broken off earlier
 sys.exit(7)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=5 * PATIENCE, check=False
+    )
     assert (done.returncode, done.stdout) == (7, "over\n")
 
 
