@@ -229,6 +229,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         assert count == lines
         return highest
 
+    peak(1_000)  # what is loaded and kept for good at the first reading counts for neither
     assert peak(20_000) < 1.5 * peak(1_000)
 
 
