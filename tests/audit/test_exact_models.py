@@ -8,11 +8,13 @@ import pytest
 from tests.audit.test_observer import model_of
 from tests.session.test_filter import DropsWhatIsHidden, ForgetsTheType, WrongKernel, twin_of
 from tests.support.chains import P3
+from tests.support.typed import as_a
 
 from onoff.audit.exact import audit_exact, audit_patterns
 from onoff.model.contexts import RequestModel
 from onoff.model.patterns import parse
 from onoff.session import Session
+from onoff.session.filter import ModelFilter
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
@@ -70,7 +72,7 @@ def test_a_filter_with_one_mistake_is_caught(kind, sources):
 
     def broken():
         session = Session(model, "greedy")
-        session.memory = twin_of(session.memory, kind, session.memory.belief)
+        session.memory = twin_of(session.memory, kind, as_a(ModelFilter, session.memory).belief)
         return session
 
     pattern = parse("ON OFF OFF OFF" if sources == 2 else "ON OFF OFF")

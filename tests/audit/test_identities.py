@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from tests.support.chains import P3
+from tests.support.typed import as_a
 
 from onoff.audit.identities import audit_identities
 from onoff.errors import InvalidInput
@@ -13,6 +14,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.session import Query, Session
 from onoff.session.cache import TableCache
+from onoff.tables.table import QueryTable
 
 LARGE = MarkovChain(np.random.default_rng(30).dirichlet(np.full(30, 0.2), size=30))
 
@@ -30,11 +32,11 @@ class OneUnitOff(TableCache):
     """Moves one unit of the first row of every table to another query."""
 
     def of(self, memory):
-        table = super().of(memory)
+        table = as_a(QueryTable, super().of(memory))
         weights = table.weights.copy()
         weights[0] += 1
         weights[1] -= 1
-        return replace(table, weights=weights)  # type: ignore[type-var]
+        return replace(table, weights=weights)
 
 
 class OtherRows(TableCache):

@@ -122,7 +122,7 @@ def test_a_scheme_without_tables_is_held_to_what_every_table_must_satisfy(monkey
     class Tableless:
         cost, lower_bound, nbytes = 1.0, None, 0
 
-    monkeypatch.setattr(transcript.TableCache, "of", lambda self, memory: Tableless())
+    monkeypatch.setattr("onoff.audit.transcript.TableCache.of", lambda self, memory: Tableless())
     everything = LogLine(1, 0, (0, 1, 2, 3), True)
     assert audit_log([everything, LogLine(2, 1, (0, 2), False)], SPARSE).sound
     ruled_out = audit_log([everything, LogLine(2, 1, (0,), False)], SPARSE).faults[0].reason

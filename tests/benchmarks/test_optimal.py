@@ -5,13 +5,14 @@ import json
 import pytest
 
 from benchmarks import optimal
+from onoff.experiments.families import FAMILIES
 
 pytestmark = pytest.mark.slow(reason="a benchmark is run, if a small one")
 
 
 @pytest.fixture
 def small(monkeypatch):
-    monkeypatch.setattr(optimal, "FAMILIES", {name: optimal.FAMILIES[name] for name in NAMES})
+    monkeypatch.setattr(optimal, "FAMILIES", {name: FAMILIES[name] for name in NAMES})
     few = {name: optimal.FEW_ROWS[name] for name in FEW_ROWS}
     sizes = {"QUICK_SIZES": (4,), "GROWTH": {False: (6, 8)}, "ENUMERATED_AT": 4, "OPTIMAL_AT": 16}
     for name, value in {**sizes, "FEW_ROWS": few, "FEW_ROWS_SEEDS": (1,), "FEW_ROWS_BUDGET": 0.2}.items():

@@ -10,9 +10,10 @@ import json
 
 import pytest
 from playwright.sync_api import Error, sync_playwright
-from tests.browser.conftest import CHROMIUM, PATIENCE
+from tests.browser.conftest import CHROMIUM
 from tests.support.calling import FRAMESET, WAYS, Listener, document, names_in
 from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 from onoff import wire
@@ -199,7 +200,7 @@ def test_a_link_is_not_connected_to_when_it_is_pointed_at(tmp_path, listener):
     ("name", "how"), [("html", "click"), ("entry", "click"), ("entries", "click"), ("html", "address")]
 )
 def test_without_the_cleaner_it_does(tmp_path, listener, monkeypatch, name, how):
-    monkeypatch.setattr(present.wire_html, "clean_html", lambda text: text)
+    monkeypatch.setattr("onoff.wire.html.clean_html", lambda text: text)
     with reading(tmp_path, listener, {name}.__contains__, FEW) as (local, page, netlog):
         if how == "click":
             by_click(local, page, [name])

@@ -211,9 +211,10 @@ def test_many_sources_are_found_by_name_and_a_frugal_log_shows_totals_only(visit
 
 
 def test_a_table_that_is_being_built_is_announced(visitor, tmp_path, monkeypatch):
+    from onoff.schemes import design
     from onoff.session import cache as tables
 
-    release, design = threading.Event(), tables.design
+    release = threading.Event()
 
     def slow(*arguments, **options):
         assert release.wait(PATIENCE)

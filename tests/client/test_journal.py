@@ -297,7 +297,7 @@ def test_a_machine_without_an_id_is_known_by_its_name(path, monkeypatch):
     monkeypatch.setattr(type(path), "read_text", lambda path, encoding: b"\xff".decode(encoding))
     stored(path, RECORD)
     assert reopened(path) == (RECORD, None)
-    monkeypatch.setattr(journals.platform, "node", lambda: "another machine")
+    monkeypatch.setattr("onoff.client.journal.platform.node", lambda: "another machine")
     assert reopened(path) == (RECORD, Doubt.COPIED)
 
 

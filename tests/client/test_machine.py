@@ -9,6 +9,7 @@ import contextlib
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -230,7 +231,7 @@ class Misfortunes(RuleBasedStateMachine):
 
 
 def machine(chain, scheme, examples, *, random=False):
-    kind = type(f"Misfortunes_{chain}_{scheme}", (Misfortunes,), {"chain_name": chain, "scheme": scheme})
+    kind: Any = type(f"Misfortunes_{chain}_{scheme}", (Misfortunes,), {"chain_name": chain, "scheme": scheme})
     case = kind.TestCase
     case.settings = settings(
         max_examples=examples,

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.chains import request_model
+from tests.support.typed import as_a
 
 import onoff
 from onoff import wire
@@ -22,6 +23,8 @@ from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.search.rebuild import rebuild
 from onoff.session import Session
+from onoff.session.filter import ModelFilter
+from onoff.tables.table import QueryTable
 
 DOCS = Path(__file__).parents[2] / "docs"
 RNG_SEED = 20
@@ -374,7 +377,7 @@ def test_belief():
     session = Session(MODEL, "greedy")
     for x, private in ((0, True), (1, False), (2, False)):
         session.request(x, private=private)
-    memory = session.memory
+    memory = as_a(ModelFilter, session.memory)
     belief = memory.belief.toarray().reshape(3, MODEL.types, -1)
     laws = np.array([[MODEL.law(z, c) for c in range(len(MODEL.contexts))] for z in range(MODEL.types)])
     expected = np.einsum("uzc,zcx->ux", belief, laws)
@@ -386,8 +389,9 @@ def test_belief_update():
     session = Session(MODEL, "greedy")
     session.request(0, private=True)
     session.request(1, private=False)
-    before = session.memory
-    table = session.tables.of(before) if before.rows.distinct > 1 else design(before.rows, "greedy")
+    before = as_a(ModelFilter, session.memory)
+    assert before.rows.distinct > 1
+    table = as_a(QueryTable, session.tables.of(before))
     query = session.request(2, private=False).sources
     after: dict[Any, Any] = {}
     block = table.block(table.index_of(query))
@@ -398,12 +402,11 @@ def test_belief_update():
                 kernel = block[before.rows.group[u], i] / max(before.rows.weight(u, x), 1)
                 key = u, z * len(MODEL.contexts) + MODEL.next(c, x)
                 after[key] = after.get(key, 0) + mass * MODEL.law(z, c)[x] * kernel
-    expected = np.zeros(session.memory.belief.shape)
+    belief = as_a(ModelFilter, session.memory).belief.toarray()
+    expected = np.zeros(belief.shape)
     for key, mass in after.items():
         expected[key] = mass
-    np.testing.assert_allclose(
-        session.memory.belief.toarray(), expected / expected.sum(axis=1, keepdims=True), atol=1e-12
-    )
+    np.testing.assert_allclose(belief, expected / expected.sum(axis=1, keepdims=True), atol=1e-12)
 
 
 def test_several_cost():

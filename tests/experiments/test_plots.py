@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from tests.support.typed import present
+from matplotlib.patches import Rectangle
+from tests.support.typed import as_a, present
 
 from onoff.errors import InvalidInput
 from onoff.experiments.comparison import compare
@@ -40,7 +41,7 @@ def test_a_simulation_has_cost_bytes_and_sizes():
     drawn = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
     assert drawn["lower bound: nobody does better"] == [step["lower"] for step in data["steps"]]
     assert axes.get_xlabel() == "request"
-    bars = [bar.get_width() for bar in figures["bytes"].axes[0].patches]
+    bars = [as_a(Rectangle, bar).get_width() for bar in figures["bytes"].axes[0].patches]
     assert bars == pytest.approx([2 * 9, 2 * data["baselines"]["paper"]["total"], 2 * data["total"], 2 * 5])
     (picture,) = figures["sizes"].axes[0].images
     assert present(picture.get_array())[:, 0].tolist() == [0, 0, 1]

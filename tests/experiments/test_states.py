@@ -5,10 +5,12 @@ from collections import Counter
 import numpy as np
 import pytest
 from scipy.stats import chisquare
+from tests.support.typed import as_a
 
 from onoff.experiments.families import out_degree
 from onoff.experiments.states import NOWHERE, NoTable, States
 from onoff.model.chain import MarkovChain
+from onoff.tables.table import QueryTable
 
 CHAIN = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 
@@ -34,7 +36,7 @@ def test_queries_lead_to_states_with_their_masses(memory):
     chances, sizes, after = private.following
     assert chances @ sizes == pytest.approx(private.cost)
     assert chances.sum() == pytest.approx(1)
-    for number, query in zip(after.tolist(), private.source.queries, strict=True):
+    for number, query in zip(after.tolist(), as_a(QueryTable, private.source).queries, strict=True):
         assert states[number].anchor == (query if memory == "last-query" else (0, 1, 2))
         assert states[number].plain == (len(query) == 1)
 

@@ -15,6 +15,7 @@ from tests.support.waiting import PATIENCE, until
 from onoff.errors import InvalidInput, OnOffError, UnknownScheme
 from onoff.experiments import sweep as module
 from onoff.experiments.families import FAMILIES
+from onoff.experiments.states import States
 from onoff.experiments.sweep import ClusterLost, Parts, key_of, model_of, read_rows, read_spec, run_task, sweep
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
@@ -74,8 +75,7 @@ def test_many_states_are_sampled(tmp_path, monkeypatch):
 
 def test_a_budget_goes_to_the_schemes_that_have_one(tmp_path, monkeypatch):
     asked = []
-    states = module.States
-    monkeypatch.setattr(module, "States", lambda *given, **options: asked.append(options) or states(*given, **options))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(module, "States", lambda *given, **options: asked.append(options) or States(*given, **options))  # type: ignore[func-returns-value]
     for task in tasks_of(tmp_path, "budget = 9.5\n" + SPEC.replace("single", "auto")):
         run_task(task)
     assert asked.count({"budget": 9.5}) == 8

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 from tests.support.chains import request_model
-from tests.support.typed import present
+from tests.support.typed import as_a, present
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
@@ -58,7 +58,9 @@ def test_the_posterior_stays_what_it_was_before_the_open_request():
     session = Session(MODEL, "greedy")
     evidence = ModelEvidence(MODEL, session.tables)
     follow(session, evidence, (3, True), (1, False), (1, False))
-    np.testing.assert_allclose(present(evidence.posterior)["ours"], session.memory.afresh(0).weights, rtol=1e-12)
+    np.testing.assert_allclose(
+        present(evidence.posterior)["ours"], as_a(ModelFilter, session.memory.afresh(0)).weights, rtol=1e-12
+    )
 
 
 def leaky(rows, scheme):

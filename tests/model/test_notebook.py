@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from matplotlib.patches import Rectangle
+from tests.support.typed import as_a
 
 import onoff
 from onoff.model.notebook import MOST_NOTEBOOK_CELLS
@@ -37,10 +39,10 @@ def test_figures_are_drawn() -> None:
     drawn = chain.plot().axes[0]
     assert [tick.get_text() for tick in drawn.get_yticklabels()] == NAMES
     assert np.array_equal(drawn.images[0].get_array(), P)
-    assert [bar.get_height() for bar in onoff.bounds(P).plot().axes[0].patches] == [1.6, 1.6, 1.6, 3.0]
+    assert [as_a(Rectangle, bar).get_height() for bar in onoff.bounds(P).plot().axes[0].patches] == [1.6, 1.6, 1.6, 3.0]
     table = onoff.design(chain, "greedy").plot()
     assert [tick.get_text() for tick in table.axes[0].get_yticklabels()] == NAMES
-    assert table.axes[1].patches[2].get_height() == pytest.approx(1.6)
+    assert as_a(Rectangle, table.axes[1].patches[2]).get_height() == pytest.approx(1.6)
 
 
 def test_equal_chains_are_equal() -> None:

@@ -32,7 +32,7 @@ from onoff.system.kernels import Kernel
 
 NAMES = [module.name for module in pkgutil.walk_packages(onoff.schemes.__path__, "onoff.schemes.")]
 MODULES = [checker, *(importlib.import_module(name) for name in NAMES)]
-KERNELS = {value.__name__ for module in MODULES for value in vars(module).values() if isinstance(value, Kernel)}
+KERNELS = {value.python.__name__ for module in MODULES for value in vars(module).values() if isinstance(value, Kernel)}
 
 
 def same(one, other):

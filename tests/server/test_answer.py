@@ -2,12 +2,15 @@
 
 import asyncio
 import os
+from typing import Any
 
 from tests.support.raw import query
+from tests.support.typed import as_a
 
 from onoff import wire
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answer import Answerer
+from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import Stamp
 
 FRAME = 512
@@ -62,7 +65,8 @@ def test_stamp_and_messages_are_of_one_moment_though_the_generation_is_the_same(
             await edit_catalogue(store, add=["a"])
             answerer = Answerer(store)
             await answerer.shelf.refresh(store)
-            other._steps.change_generation = lambda: None
+            steps: Any = as_a(SQLiteStore, other)._steps
+            steps.change_generation = lambda: None
             known = await edit_catalogue(other, add=["b"])
             published = await other.publish("b", "a/b", b"early", 0)
             latest = await store.latest(Stamp())

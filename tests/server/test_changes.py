@@ -443,7 +443,7 @@ def test_a_reader_that_follows_two_workers_has_at_every_edition_what_was_publish
         publisher = threading.Thread(target=publish_all)
         publisher.start()
         mirror: dict[Any, Any] = {}
-        have = None
+        have: Any = None
         while publisher.is_alive() or have.number < first.number + 150:
             reply = httpx2.get(url + wire.changes_target(have), headers={"accept-encoding": "gzip"}, timeout=PATIENCE)
             found, have, whole = read(known, reply.content, have)

@@ -10,15 +10,17 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.raw import Line, query
+from tests.support.redis import redis_server
+from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidWire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.store import Stamp
+from onoff.server.valkey import ValkeyStore
 from onoff.wire import Catalogue, WireMessage, decode_answer, encode_catalogue, first_digest, next_digest
 
-from .conftest import redis_server
 from .test_store import contract
 
 OLD_STORE = Path(__file__).parents[1] / "fixtures" / "v0.1" / "messages.db"
@@ -124,7 +126,7 @@ def test_messages_read_in_many_pieces_are_of_one_moment(monkeypatch, happens, ex
             await edit_catalogue(store, add=["a", "b", "c"])
             for name in "abc":
                 await store.publish(name, "a/b", b"first of " + name.encode(), 0)
-            ask, asked = store._run_script, []
+            ask, asked = as_a(ValkeyStore, store)._run_script, []
 
             async def interrupted(text, *args, **how):
                 asked.append(text)

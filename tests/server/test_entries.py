@@ -2,6 +2,7 @@
 
 import json
 import random
+from typing import Any
 
 import pytest
 from tests.support.feeds import RSS
@@ -66,7 +67,7 @@ def test_hundreds_of_injured_feeds_are_read_or_refused():
 @pytest.mark.parametrize("kind", ["text", "html"])
 def test_entries_are_cut_to_the_room_there_is(room, kind):
     body = "é<p>word</p>" * 300
-    fields = {"title": "t" * 200, "link": "http://x.example/" + "y" * 100, "time": 1, kind: body}
+    fields: dict[str, Any] = {"title": "t" * 200, "link": "http://x.example/" + "y" * 100, "time": 1, kind: body}
     encoded = encode_entries([fields], room)
     assert len(encoded) <= room
     (read,) = json.loads(encoded)["entries"]

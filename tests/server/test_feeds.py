@@ -221,7 +221,7 @@ def test_the_pause_doubles_with_every_failure():
 
     async def go():
         with pytest.MonkeyPatch.context() as patch, contextlib.suppress(asyncio.CancelledError):
-            patch.setattr(feeds.asyncio, "sleep", sleep)
+            patch.setattr("onoff.server.feeds.asyncio.sleep", sleep)
             await feeds._poll_for_ever(Poller(), server_metrics(), 60.0, asyncio.Semaphore(), None)
 
     asyncio.run(go())

@@ -10,7 +10,7 @@ from tests.support.raw import Line, catalogue, get_json, query, query_request
 
 from onoff import wire
 from onoff.server import protocol, running
-from onoff.server.head import Head
+from onoff.server.head import Head, read_head
 
 from .hostile import FOLLOWED, SMUGGLED, refused, tolerated
 
@@ -71,10 +71,9 @@ def requests(request, asked, asked_sum):
 @pytest.fixture
 def ordinary_way(monkeypatch):
     """Let every head that is read say that it is nothing special."""
-    read = protocol.read_head
 
     def read_as_any(raw):
-        head = read(raw)
+        head = read_head(raw)
         return Head(head.length, plain=None) if isinstance(head, Head) else head
 
     def patch():

@@ -10,6 +10,7 @@ from tests.support.waiting import PATIENCE, until
 from onoff import wire
 from onoff.server import matrix
 from onoff.server.matrix import Matrix, Wanted
+from onoff.system.kernels import can_compile
 
 
 def frames_of(rng, n, longest):
@@ -29,7 +30,7 @@ def plain(frames, query, servers):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
-    assert matrix.can_compile()
+    assert can_compile()
     until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._compiled() is not None, 5 * PATIENCE)
 
 

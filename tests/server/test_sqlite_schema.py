@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.typed import as_a
 
 from onoff.errors import InvalidWire
 from onoff.server.admin import edit_catalogue, opened
+from onoff.server.sqlite import SQLiteStore
 from onoff.wire import FRAME_OVERHEAD, Catalogue, WireMessage
 
 OLD_STORE = Path(__file__).parents[1] / "fixtures" / "v0.1" / "messages.db"
@@ -86,7 +88,7 @@ def test_the_limit_is_that_of_all_messages_together_and_no_publish_adds_them_up(
     async def change():
         async with opened(str(path)) as store:
             await edit_catalogue(store, add=NAMES)
-            store._writer.connection.set_trace_callback(statements.append)
+            as_a(SQLiteStore, store)._writer.connection.set_trace_callback(statements.append)
             await store.publish("a", "a/b", bytes(40), 0)
             await store.publish("b", "a/b", bytes(60), 0)
             with pytest.raises(InvalidWire, match="all messages together"):

@@ -12,10 +12,12 @@ from typing import Any
 
 import pytest
 from tests.support.redis import redis_server
+from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
+from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import LastStep, Publisher, Readiness, Stamp, token_digest
 from onoff.wire import Catalogue, WireMessage, capacity
 
@@ -366,13 +368,13 @@ def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp
     async def body():
         async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a", "b", "c"])
-            commits, commit = [], store._writer._commit
+            commits, commit = [], as_a(SQLiteStore, store)._writer._commit
 
             async def counted(batch):
                 commits.append(len(batch))
                 return await commit(batch)
 
-            monkeypatch.setattr(store._writer, "_commit", counted)
+            monkeypatch.setattr(as_a(SQLiteStore, store)._writer, "_commit", counted)
             monkeypatch.setattr("onoff.server.sqlite_writer.COMMIT_SECONDS", 3600.0)
             for name in "abc":
                 await store.publish(name, "a/b", b"at once", 0)
@@ -421,8 +423,9 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
         async with opened(str(path)) as store:
             await edit_catalogue(store, add=["a"])
             assert await store.readiness() == Readiness()
-            writer = store._writer.connection
-            store._writer.connection = sqlite3.connect(
+            committing = as_a(SQLiteStore, store)._writer
+            writer = committing.connection
+            committing.connection = sqlite3.connect(
                 f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
             )
             with pytest.raises(StoreUnavailable):
@@ -430,8 +433,8 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
             readiness = await store.readiness()
             assert (readiness.answers, readiness.keeps) == (True, False)
             assert "readonly" in readiness.reason
-            store._writer.connection.close()
-            store._writer.connection = writer
+            committing.connection.close()
+            committing.connection = writer
             assert await store.readiness() == Readiness()
             writer.execute("DROP TABLE meta")
             readiness = await store.readiness()

@@ -7,6 +7,7 @@ import os
 import random
 import secrets
 import threading
+from typing import Any
 
 import pytest
 from tests.support.fuzz import mutate
@@ -327,7 +328,7 @@ def ordinary(monkeypatch):
 @pytest.fixture
 def gate(monkeypatch):
     """Holds every pass until it is set; `gate.entered` says that one has come so far."""
-    gate = threading.Event()
+    gate: Any = threading.Event()
     gate.entered = threading.Event()
     whole = Sums._pass
 

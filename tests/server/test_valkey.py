@@ -6,6 +6,7 @@ import secrets
 
 import httpx2
 import pytest
+from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
 from valkey import Valkey
 
@@ -16,6 +17,7 @@ from onoff.server import running
 from onoff.server.admin import edit_catalogue, new_publisher, opened
 from onoff.server.steps import SLOT_BYTES, SLOTS
 from onoff.server.store import LastStep, Stamp
+from onoff.server.valkey import ValkeyStore
 
 pytestmark = pytest.mark.redis
 
@@ -45,7 +47,7 @@ def test_strangers_cannot_fill_the_store_with_sessions(redis):
     async def body():
         async with opened(redis.url) as store:
             await edit_catalogue(store, add=["a"])
-            store._buckets = 2
+            as_a(ValkeyStore, store)._buckets = 2
             with direct(redis) as inside:
                 keys = inside.dbsize() + 1
                 for k in range(300):
@@ -64,7 +66,7 @@ def test_the_session_seen_longest_ago_is_forgotten_first_and_starts_afresh(redis
     async def body():
         async with opened(redis.url) as store:
             await edit_catalogue(store, add=["a"])
-            store._buckets = 1
+            as_a(ValkeyStore, store)._buckets = 1
             clock = iter(range(10**9, 10**12, 10**6))
             monkeypatch.setattr("onoff.server.valkey.time.time_ns", lambda: next(clock))
             sessions = [bytes([k]) * 16 for k in range(SLOTS)]

@@ -2,12 +2,15 @@
 
 import numpy as np
 import pytest
+from tests.support.typed import as_a
 
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
+from onoff.schemes.race import Race
 from onoff.session.cache import MOST_TO_LOOK_AT, TableCache
 from onoff.session.last_query import LastQuery
 from onoff.tables import files as tablefile
+from onoff.tables.table import QueryTable
 
 CHAIN = MarkovChain(np.random.default_rng(3).dirichlet(np.ones(5), size=5))
 EVERYTHING = tuple(range(5))
@@ -73,14 +76,14 @@ def test_only_the_table_after_everything_goes_to_disk(tmp_path):
     tables = TableCache(CHAIN, "greedy", store=tmp_path)
     tables.of(memory(0, 1))
     assert list(tmp_path.iterdir()) == []
-    built = tables.of(memory(*EVERYTHING))
+    built = as_a(QueryTable, tables.of(memory(*EVERYTHING)))
     assert len(list(tmp_path.iterdir())) == 1
-    found = TableCache(CHAIN, "greedy", store=tmp_path).of(memory(*EVERYTHING))
+    found = as_a(QueryTable, TableCache(CHAIN, "greedy", store=tmp_path).of(memory(*EVERYTHING)))
     assert found.as_dict() == built.as_dict()
 
 
 def test_a_race_has_nothing_to_write_down(tmp_path):
-    racing = TableCache(CHAIN, "race", store=tmp_path).of(memory(*EVERYTHING))
+    racing = as_a(Race, TableCache(CHAIN, "race", store=tmp_path).of(memory(*EVERYTHING)))
     assert racing.scheme == "race"
     assert list(tmp_path.iterdir()) == []
 
@@ -114,7 +117,7 @@ def test_tables_are_kept_in_the_users_cache(tmp_path, monkeypatch):
 
 
 def test_a_file_of_another_version_is_not_read(tmp_path, monkeypatch):
-    table = TableCache(CHAIN, "greedy").of(memory(*EVERYTHING))
+    table = as_a(QueryTable, TableCache(CHAIN, "greedy").of(memory(*EVERYTHING)))
     tablefile.save_table(tmp_path / "t.npz", table)
     assert tablefile.load_table(tmp_path / "t.npz", table.rows) is not None
     monkeypatch.setattr(tablefile, "TABLE_FILE_VERSION", tablefile.TABLE_FILE_VERSION + 1)
@@ -124,7 +127,7 @@ def test_a_file_of_another_version_is_not_read(tmp_path, monkeypatch):
 def test_where_nothing_can_be_written_the_table_is_built_all_the_same(tmp_path):
     (tmp_path / "file").write_text("in the way")
     table = TableCache(CHAIN, "greedy", store=tmp_path / "file" / "store").of(memory(*EVERYTHING))
-    table.verify()
+    as_a(QueryTable, table).verify()
     assert (tmp_path / "file").read_text() == "in the way"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.typed import as_a
 
 from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, InvalidModel, UnknownScheme
@@ -169,7 +170,7 @@ def twin_of(memory, kind, belief):
 def test_a_filter_with_one_mistake_is_caught(kind):
     model = model_of(2, 2, 2)
     session = Session(model, "single")
-    start = session.memory
+    start = as_a(ModelFilter, session.memory)
     session.memory = twin_of(start, kind, start.belief)
     assert max(audited(model, (True, False, False, False), session)) > 1e-4
 
@@ -195,7 +196,7 @@ def test_rows_are_exact_and_beliefs_are_laws_at_every_step():
     before = 0
     for x, private in [(0, True), (1, False), (2, False), (0, True), (3, False), (1, False)]:
         assert x in session.request(x, private=private)
-        memory = session.memory
+        memory = as_a(ModelFilter, session.memory)
         assert (memory.rows.weights.sum(axis=1) == UNIT).all()
         assert np.allclose(memory.belief.sum(axis=1), 1, atol=1e-12)
         assert memory.weights.sum() == pytest.approx(1)
@@ -212,7 +213,7 @@ def test_races_keep_the_filter_going():
     for x in (1, 3, 0, 4):
         query = session.request(x, private=False)
         assert x in query
-        contexts = session.memory.belief.indices % len(model.contexts)
+        contexts = as_a(ModelFilter, session.memory).belief.indices % len(model.contexts)
         assert {model.contexts[c][-1] for c in contexts.tolist()} <= set(query.sources)
 
 
@@ -227,7 +228,7 @@ def test_races_with_the_filter_tell_nothing_that_can_be_measured_and_with_a_wron
     tables = TableCache(model, "race")
     for path in model.sample_many(3_000, 3, rng).tolist():
         session = Session(model, tables=tables, entropy=SeededEntropy(rng))
-        start = session.memory
+        start = as_a(ModelFilter, session.memory)
         session.memory = twin_of(start, kind, start.belief)
         session.request(path[0], private=True)
         one, two = (number[session.request(x, private=False).sources] for x in path[1:])
@@ -258,7 +259,7 @@ def test_an_impossible_request_asks_for_everything_and_starts_afresh():
     query = session.request(2, private=False)
     assert query.everything
     assert query.note is not None
-    assert session.memory.us.tolist() == [[0], [1], [2]]
+    assert as_a(ModelFilter, session.memory).us.tolist() == [[0], [1], [2]]
     assert session.memory.secret_row == 2
     assert session.request(0, private=False).note is None
 
@@ -268,7 +269,7 @@ def test_everything_asked_in_the_open_moves_the_beliefs_and_hides_what_was_hidde
     session = Session(model, "greedy", entropy=SeededEntropy(np.random.default_rng(1)))
     session.request(1, private=True)
     session.request(2, private=False)
-    before = session.memory
+    before = as_a(ModelFilter, session.memory)
     after = before.after((0, 1, 2), 0, private=False, table=None)
     assert after.us.tolist() == before.us.tolist()
     assert after.secret_row == before.secret_row

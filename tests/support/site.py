@@ -19,6 +19,8 @@ class Site(ThreadingHTTPServer):
 
 
 class Page(BaseHTTPRequestHandler):
+    server: Site
+
     def do_GET(self):
         self.server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
         status, headers, body = self.server.pages[self.path]

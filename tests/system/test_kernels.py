@@ -4,6 +4,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from types import FunctionType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,8 @@ def mean(values):
 def test_a_kernel_that_calls_a_kernel_is_compiled_as_one():
     values = np.arange(10)
     assert mean.python(values) == mean.compiled(values) == mean(values, effort=1) == 4.5
-    assert mean.compiled.signatures  # numba's own: it was not left in Python
+    compiled: Any = mean.compiled
+    assert compiled.signatures  # numba's own: it was not left in Python
 
 
 def test_plain_and_compiled_agree():

@@ -5,12 +5,13 @@ from dataclasses import replace
 from unittest.mock import patch
 
 from tests.support.controls.relayed import relayed
-from tests.support.typed import present
+from tests.support.typed import as_a, present
 
 from onoff.client.commands import SendQuery, StoreRecord, Tick
 from onoff.client.core import Conflict, Core
 from onoff.client.doubt import HARMLESS
 from onoff.client.exchange import Failure
+from onoff.session.last_query import LastQuery
 
 
 @contextmanager
@@ -24,7 +25,7 @@ class RedrawsOnRetry(Core):
     """m6: an answer is lost, and the query is drawn anew instead of sent again."""
 
     def request(self, wanted, *, private):
-        before = self.session.memory
+        before = as_a(LastQuery, self.session.memory)
 
         def redraw(command, event):
             if isinstance(command, SendQuery) and isinstance(event, Failure) and before.last is not None:

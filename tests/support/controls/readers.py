@@ -3,7 +3,10 @@
 from contextlib import contextmanager
 from unittest.mock import patch
 
+from tests.support.typed import as_a
+
 from onoff import wire
+from onoff.audit.recorder import Recorder
 from onoff.client import Client, Message
 from onoff.client.core import Core
 from onoff.client.exchange import Request
@@ -66,7 +69,7 @@ class FetchesAlone(Client):
     """A source that changed since the refresh is fetched alone when it is opened."""
 
     def read(self, source):
-        catalogue, transport = self.mirror.mirror.catalogue, self._runner.driver._transports[0]
+        catalogue, transport = self.mirror.mirror.catalogue, as_a(Recorder, self._runner.driver._transports[0])
         if transport.versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
             query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
             transport.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20))

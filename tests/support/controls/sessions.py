@@ -9,7 +9,7 @@ from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
-from tests.support.typed import present
+from tests.support.typed import as_a, present
 
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, to_units
@@ -156,7 +156,7 @@ class BlindTable(Session):
         if private or memory.rows.distinct == 1:
             return super().request(source, private=private)
         x = self.chain.index(source)
-        table = self.tables.of(memory)
+        table = as_a(QueryTable, self.tables.of(memory))
         pooled: dict[Any, Any] = {}
         for u in range(memory.rows.m):
             for k, weight in zip(*table.options(u, x), strict=True):
@@ -178,7 +178,7 @@ class SkipsIfCached(Session):
     """m9: does not ask again for the message that it has just been given."""
 
     def request(self, source, *, private):
-        if not private and self.memory.secret == self.chain.index(source):
+        if not private and as_a(LastQuery, self.memory).secret == self.chain.index(source):
             return Skipped((), self.chain.n)
         return super().request(source, private=private)
 
@@ -227,6 +227,8 @@ class KnownSeed(Session):
 class Known(Query):
     """A query, and the seed that it was drawn with."""
 
+    drawn: tuple[int, ...]
+
     def __init__(self, sources, n, seed):
         super().__init__(sources, n)
         object.__setattr__(self, "drawn", sources)
@@ -250,7 +252,7 @@ class RawProgram(Session):
         self.raw = {}
 
     def request(self, source, *, private):
-        memory, x = self.memory, self.chain.index(source)
+        memory, x = as_a(LastQuery, self.memory), self.chain.index(source)
         if private or memory.rows.distinct == 1:
             return super().request(x, private=private)
         if memory.last not in self.raw:
@@ -304,10 +306,11 @@ class LearnsFromAll(Session):
 
     @property
     def state(self):
-        return (self.counts, self.memory.last, self.memory.secret)
+        memory = as_a(LastQuery, self.memory)
+        return (self.counts, memory.last, memory.secret)
 
     def request(self, source, *, private):
-        x, before = self.chain.index(source), self.memory.secret
+        x, before = self.chain.index(source), as_a(LastQuery, self.memory).secret
         query = super().request(x, private=private)
         if before is not None:
             counts = [list(row) for row in self.counts]
@@ -317,7 +320,8 @@ class LearnsFromAll(Session):
             learnt = MarkovChain(rows / rows.sum(axis=1, keepdims=True), self.chain.names, self.chain.initial)
             fresh = Session(learnt, self.scheme)
             self.model, self.tables = learnt, fresh.tables
-            self.memory = LastQuery(learnt, self.memory.last, self.memory.secret)
+            after = as_a(LastQuery, self.memory)
+            self.memory = LastQuery(learnt, after.last, after.secret)
         return query
 
 
