@@ -163,6 +163,18 @@ def test_plain_and_compiled_kernels_agree(monkeypatch):
         assert tables[0] == tables[1]
 
 
+def test_its_kernel_is_compiled_once(monkeypatch):
+    """For one kind of arrays: processes that compile another kind at the same moment may mix up what numba keeps."""
+
+    def cells(*arrays, effort):
+        assert all(array.flags.c_contiguous for array in arrays)
+        _cells.python(*arrays)
+
+    monkeypatch.setattr(greedy, "_cells", cells)
+    for rows in many(42, 15, 9):
+        greedy.build(rows).verify()
+
+
 def test_its_cost_is_counted_without_a_table():
     for rows in many(31, 30, 7):
         cost = design(rows, "greedy").cost

@@ -92,7 +92,7 @@ def build(rows: Rows, unit: int = UNIT) -> QueryTable:
     member = np.zeros((len(found), len(rows.columns)), dtype=bool)
     np.put_along_axis(member, found.taken.astype(np.int64), True, axis=1)
     by_set, first = equal_sets(member)
-    owner, items = np.nonzero(member[by_set[first]])
+    owner, items = map(np.ascontiguousarray, np.nonzero(member[by_set[first]]))  # one kind of array for the kernel
     offsets = np.searchsorted(owner, np.arange(len(first) + 1)).astype(np.int64)
     taken = np.ascontiguousarray(found.taken[by_set].T)
     starts = np.zeros(rows.distinct + 1, dtype=np.int64)
