@@ -50,7 +50,7 @@ def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
         document = json.loads(path.read_text(encoding="utf-8"))
         document["about"] = {**(document.get("about") or {}), "measured": dict(measured)}
     except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError):
-        raise InvalidInput(f"{path}: no place for what was measured", hint="use a .json or .npz model") from None
+        raise InvalidInput(f"{path}: this format cannot hold measurements", hint="use a .json or .npz model") from None
     with atomic_write(path) as file:
         file.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")
 

@@ -218,6 +218,8 @@ class Observer:
         assert channel.rows is not None
         depth = channel.depth
         if any(len(value) < depth for value in values):
-            raise InvalidInput(f"the session hides {depth} requests, the attacker's model remembers fewer", hint="more")
+            raise InvalidInput(
+                f"the session hides {depth} requests, the attacker's model remembers fewer", hint="raise its order"
+            )
         # a value that cannot be has no row; it has no mass either
         return np.array([channel.rows.get(value[len(value) - depth :], 0) for value in values], dtype=np.int64)

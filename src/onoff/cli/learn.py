@@ -143,7 +143,7 @@ def _open_record(
     if record.requests < LEAST_REQUESTS:
         raise InvalidInput(
             f"{record.requests} open requests were remembered, and a model needs {LEAST_REQUESTS}",
-            hint="read on with the switch OFF; `onoff model --template sticky` makes a first guess",
+            hint="keep reading with the switch OFF; `onoff model --template sticky` makes a first guess",
         )
     return record
 

@@ -57,7 +57,7 @@ def publish_command(
     secret = token if token is not None else _read(token_file).decode(errors="replace").strip() if token_file else ""
     if not secret or not secret.isascii() or not secret.isprintable():
         raise InvalidInput(
-            "no token, or not one",
+            "no token, or one that is malformed",
             hint="give what `onoff serve --add-publisher` printed, in --token-file or ONOFF_TOKEN",
         )
     kind = media_type or mimetypes.guess_type(file.name)[0] or ANY_TYPE

@@ -62,7 +62,7 @@ Task = dict[str, Any]
 
 
 class ClusterLost(OnOffError):
-    """The cluster went away; the rows that were done are kept."""
+    """The connection to the cluster was lost; finished rows are kept."""
 
 
 @dataclass(frozen=True)
@@ -386,7 +386,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
             completed = as_completed(futures)
             for future in completed:
                 if future.status == "cancelled":
-                    raise ClusterLost("the cluster went away", hint=GO_ON)
+                    raise ClusterLost("the connection to the cluster was lost", hint=GO_ON)
                 if future.status == "error":
                     raise ClusterLost(f"a task could not be run: {future.exception()}", hint=GO_ON)
                 if future.status != "finished":  # its worker died with the result: another one computes it again
@@ -395,7 +395,7 @@ def _on_cluster(tasks: Sequence[Task], address: str) -> Iterator[dict[str, Any]]
                 yield future.result()
                 future.release()
         except (OSError, FutureCancelledError) as error:  # what Dask raises once its scheduler is gone
-            raise ClusterLost(f"the cluster went away: {error}", hint=GO_ON) from None
+            raise ClusterLost(f"the connection to the cluster was lost: {error}", hint=GO_ON) from None
 
 
 def _check_address(address: str) -> None:

@@ -223,7 +223,7 @@ def step_bounds(
     [1.6, 1.36, 1.216]
     """
     if steps < 1:
-        raise InvalidInput(f"{steps} steps are none", hint="give at least 1")
+        raise InvalidInput(f"bounds for {steps} steps", hint="give at least 1")
     whole = chain if isinstance(chain, MarkovChain) else MarkovChain(chain)
     kept = None if possible is None else sorted({whole.index(x) for x in possible})
     if kept == []:

@@ -49,7 +49,7 @@ async def write_backup(store: Store, path: Path) -> int:
             for part in reply.parts:
                 out.write(part)
     except OSError as error:
-        raise InvalidInput(f"cannot write {path}: {error.strerror}", hint="is there room, and may you?") from None
+        raise InvalidInput(f"cannot write {path}: {error.strerror}", hint="check free space and permissions") from None
     return sum(changed > 0 for changed in shelf.changed)
 
 

@@ -66,7 +66,7 @@ def encode_bitmap(sources: Sequence[int], n: int) -> bytes:
     last = -1
     for source in sources:
         if not last < source < n:
-            raise InvalidWire(f"sources that do not ascend below {n}", hint="sort them and leave out doubles")
+            raise InvalidWire(f"sources that do not ascend below {n}", hint="sort them and remove duplicates")
         bitmap[source >> 3] |= 1 << (source & 7)
         last = source
     return bytes(bitmap)
