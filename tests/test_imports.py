@@ -50,7 +50,7 @@ def imports(path, *, at_run_time_only):
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "onoff")
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "onoff":
+        elif isinstance(node, ast.ImportFrom) and node.module is not None and node.module.split(".")[0] == "onoff":
             for alias in node.names:
                 deeper = SOURCE.joinpath(*node.module.split(".")[1:], f"{alias.name}.py")
                 yield f"{node.module}.{alias.name}" if deeper.exists() else node.module

@@ -18,6 +18,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow(reason="builds a wheel, and starts two programs and a browser")]
@@ -129,7 +130,7 @@ def test_from_the_wheel_and_a_list_of_feeds_to_reading_in_two_commands(clean, at
         command(clean, at_home, "serve", "--feeds", str(tmp_path / "list.opml"), "--port", "0") as served,
         command(clean, at_home, "gateway", "--server", served.readline().strip(), "--port", "0") as gateway,
     ):
-        page = re.fullmatch(r"the page:  (http://\S+)\n", gateway.readline()).group(1)
+        page = present(re.fullmatch(r"the page:  (http://\S+)\n", gateway.readline())).group(1)
         visit = visitor(viewport={"width": 1280, "height": 900})
         visit.page.goto(page)
         visit.see(f"#show-all:text-is('All {FEEDS}')")

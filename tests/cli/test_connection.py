@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.chains import request_model
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
@@ -155,7 +156,9 @@ def test_a_server_that_hangs_is_named_and_waiting_for_it_can_be_ended(command, s
         with subprocess.Popen(
             [ONOFF, *arguments], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         ) as process:
-            said = next(line for line in process.stderr if says in line)  # opening its files may be said before
+            said = next(
+                line for line in present(process.stderr) if says in line
+            )  # opening its files may be said before
             process.send_signal(signal.SIGINT)
             out, rest = process.communicate(timeout=PATIENCE)
     assert url in said

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 
 from onoff.cli import run
@@ -120,7 +121,7 @@ def test_a_table_of_another_chain_of_none_or_that_leaks_is_refused(chain, tmp_pa
     assert "Refused" in capsys.readouterr().out
     with np.load(path) as stored:
         arrays = dict(stored)
-    table = load_table(path, MarkovChain.load(other).rows())
+    table = present(load_table(path, MarkovChain.load(other).rows()))
     leaking = table.weights.copy()
     first = int(table.starts[1])  # one unit from one query to the next in the second row
     queries = np.searchsorted(table.offsets, table.slots[first:], side="right")
@@ -151,7 +152,7 @@ def test_ctrl_c_ends_a_search(tmp_path):
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "design", str(path), "--budget", "600"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
         try:
-            assert any("round" in line for line in process.stderr)  # the search itself is under way
+            assert any("round" in line for line in present(process.stderr))  # the search itself is under way
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=PATIENCE) == 130
         finally:

@@ -5,13 +5,14 @@ import re
 
 import numpy as np
 import pytest
+from tests.support.typed import as_a
 
 from onoff.cli import run
 from onoff.errors import InvalidChain
 from onoff.experiments.learn import learn
 from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import load_model
+from onoff.model.contexts import RequestModel, load_model
 
 
 @pytest.fixture
@@ -171,7 +172,7 @@ def test_types_are_chosen_on_people_held_out(people, tmp_path, capsys, name):
     assert min(tried.values()) < tried[1, 1] - 0.1
     assert found["about"]["model"]["chosen"] == "fewest bits per request of 60 people held out"
     assert len(found["weights"]) == found["about"]["model"]["types"] > 1
-    model = load_model(tmp_path / name)
+    model = as_a(RequestModel, load_model(tmp_path / name))
     assert model.types == len(found["weights"])
     assert model.about["trace"]["file"] == "people.txt"
     assert model.about["model"]["tried"] == found["tried"]
@@ -186,7 +187,7 @@ def test_the_table_of_what_was_tried_is_printed(people, capsys):
 
 def test_order_and_types_are_as_asked(people, tmp_path, capsys):
     assert run(["learn", str(people), "--order", "2", "--types", "3", "-o", str(tmp_path / "m.npz")]) == 0
-    model = load_model(tmp_path / "m.npz")
+    model = as_a(RequestModel, load_model(tmp_path / "m.npz"))
     assert (model.order, model.types) == (2, 3)
     assert run(["learn", str(people), "--order", "1", "--types", "1", "-o", str(tmp_path / "c.npz")]) == 0
     assert "people who remember more" in capsys.readouterr().out

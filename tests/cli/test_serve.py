@@ -10,6 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from tests.support.site import Site, serving
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff.cli import run
@@ -235,7 +236,7 @@ def served(*options, stderr=subprocess.DEVNULL):
     command = [str(Path(sys.executable).parent / "onoff"), "serve", "--port", "0", "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True)
     try:
-        yield json.loads(process.stdout.readline())["url"]
+        yield json.loads(present(process.stdout).readline())["url"]
     finally:
         process.kill()
         process.communicate()

@@ -104,6 +104,7 @@ def judge(scene, kind):
         found = journal.found
         if shown and kind != "off":
             assert scene.right(kind, shown)
+            assert found is not None
             assert (found.wanted, found.private, found.mirror) == (WANTED, True, True)
     before = len(scene.world.queries)
     with scene.client() as client:

@@ -97,7 +97,8 @@ def test_a_read_causes_no_traffic_and_is_durable_before_the_message_is_there(tmp
         assert len(world.requests) == asked
         assert memory(client) == (EVERYTHING, 2)
     journal = Journal(tmp_path / "journal")
-    assert (journal.found.wanted, journal.found.mirror, journal.found.pending) == (2, True, False)
+    found = present(journal.found)
+    assert (found.wanted, found.mirror, found.pending) == (2, True, False)
     journal.close()
 
 

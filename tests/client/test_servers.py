@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.chains import request_model
+from tests.support.typed import present
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
@@ -196,7 +197,7 @@ def test_one_server_that_saw_something_else_is_a_doubt(tmp_path, place):
         Doubt.CONFLICT: {session: (step, "0" * 64)},
     }
     record = Journal(tmp_path / "journal")
-    stored = record.found
+    stored = present(record.found)
     record.close()
     for doubt, seen in cases.items():
         servers.worlds[place].seen = seen

@@ -103,7 +103,7 @@ def test_a_mirror_survives_a_grown_catalogue_and_a_server_that_starts_again(serv
         asyncio.run(grow(tmp_path / "store" / "messages.db"))
         message = client.get("beta", private=True)
         assert (message, message.messages) == (SOURCES["beta"], 4)
-        assert [state.name for state in client.mirror.sources()] == [*NAMES, "epsilon"]
+        assert [state.name for state in present(client.mirror).sources()] == [*NAMES, "epsilon"]
 
 
 def test_two_servers_that_hold_the_same_give_one_message(tmp_path):

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.support.typed import present
 
 pytestmark = pytest.mark.slow(reason="all pages are built, and their examples run")
 
@@ -30,6 +31,6 @@ def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(tmp_p
 def test_the_page_of_commands_is_fresh(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["onoff"])  # the usage lines name the program that runs
     location = importlib.util.spec_from_file_location("generate_cli", ROOT / "docs" / "generate_cli.py")
-    generator = importlib.util.module_from_spec(location)
-    location.loader.exec_module(generator)
+    generator = importlib.util.module_from_spec(present(location))
+    present(present(location).loader).exec_module(generator)
     assert generator.TARGET.read_text() == generator.page(), "run `python docs/generate_cli.py`"

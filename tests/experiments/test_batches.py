@@ -25,7 +25,7 @@ PATTERN = Pattern.parse("ON OFF OFF ON OFF")
 
 
 def test_a_chain_costs_what_its_states_say():
-    exact = [step.cost for step in expected_costs(States(CHAIN, "greedy"), PATTERN)]
+    exact = [step.cost for step in present(expected_costs(States(CHAIN, "greedy"), PATTERN))]
     paths = walk(CHAIN, "greedy", PATTERN, 600, np.random.default_rng(0))
     apart = np.abs(paths.sizes.mean(axis=0) - exact)
     assert (apart <= 5 * paths.sizes.std(axis=0) / np.sqrt(600) + 1e-9).all()

@@ -18,7 +18,7 @@ SPARSE = MarkovChain(out_degree(4, 2, np.random.default_rng(3)), initial=[0.5, 0
 
 
 def costs(chain, scheme, switching, memory="last-query", **options):
-    return [step.cost for step in expected_costs(States(chain, scheme, memory), switching, **options)]
+    return [step.cost for step in present(expected_costs(States(chain, scheme, memory), switching, **options))]
 
 
 @pytest.mark.parametrize("memory", ["last-query", "bayes-filter"])

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.data import MSNBC, needs_msnbc
+from tests.support.typed import as_a
 
 from onoff.errors import InvalidInput
 from onoff.experiments import learn as module
@@ -16,6 +17,7 @@ from onoff.experiments.families import dirichlet
 from onoff.experiments.learn import learn
 from onoff.experiments.traces import Options, Trace
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
 from onoff.schemes import design
 
 pytestmark = pytest.mark.slow(reason="whole experiments are run")
@@ -182,11 +184,11 @@ def test_requests_are_kept_alike_whole_or_in_turns_and_not_across_private_ones(t
     one = learn(Trace(tmp_path / "t.txt", sources), **how).model
     two = learn(Trace(tmp_path / "t.csv", sources), **how).model
     assert one.digest() == two.digest()
-    assert one.order == 3
+    assert as_a(RequestModel, one).order == 3
     marked = "user,source,private\n" + "u,s0,off\nu,s1,on\nu,s2,off\nu,s0,off\n" * 3 + "v,s1,off\nv,s2,off\n"
     (tmp_path / "p.csv").write_text(marked)
     found = learn(Trace(tmp_path / "p.csv", sources), order=2, types=1)
-    first = found.model.law(0, 0)
+    first = as_a(RequestModel, found.model).law(0, 0)
     assert first[0] == pytest.approx(first[1])  # u starts with s0 and v with s1; s2 after a private one starts nothing
     assert first[2] < first[0]
 

@@ -36,7 +36,7 @@ def test_types_transitions_and_what_was_tried_are_drawn(tmp_path):
 def test_one_line_for_each_order():
     (axes,) = tried_figure(TRIED).axes
     assert [line.get_label() for line in axes.lines] == ["order 1", "order 2"]
-    assert axes.lines[1].get_ydata().tolist() == pytest.approx([1.79, 1.78, 1.74])
+    assert np.asarray(axes.lines[1].get_ydata()).tolist() == pytest.approx([1.79, 1.78, 1.74])
 
 
 def test_many_sources_are_not_drawn():

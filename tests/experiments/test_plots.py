@@ -38,7 +38,7 @@ def test_a_simulation_has_cost_bytes_and_sizes():
     assert figures.keys() == {"cost", "bytes", "sizes"}
     (axes,) = figures["cost"].axes
     assert len(legend(axes)) == 6  # everything, naive, bound, paper, ours, the shade
-    drawn = {line.get_label(): line.get_ydata().tolist() for line in axes.lines}
+    drawn = {line.get_label(): np.asarray(line.get_ydata()).tolist() for line in axes.lines}
     assert drawn["lower bound: nobody does better"] == [step["lower"] for step in data["steps"]]
     assert axes.get_xlabel() == "request"
     bars = [as_a(Rectangle, bar).get_width() for bar in figures["bytes"].axes[0].patches]
@@ -61,7 +61,7 @@ def test_a_sweep_has_costs_over_n_and_build_times(tmp_path):
     (axes,) = [a for a in figures["first"].axes if a.get_visible()]
     labels = ["paper's inner bound", "greedy", "single", "lower bound: nobody does better"]
     assert legend(axes) == labels
-    assert axes.lines[1].get_xdata().tolist() == [3, 4]
+    assert np.asarray(axes.lines[1].get_xdata()).tolist() == [3, 4]
     assert legend(figures["build"].axes[0]) == ["greedy", "single"]
 
 

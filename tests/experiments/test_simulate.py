@@ -97,7 +97,7 @@ def test_means_agree_with_exact_expectations(memory):
     for switching in (Pattern.parse("ON OFF*3 ON OFF"), RandomSwitching(5, 0.5, 0.3)):
         states = States(chain, "greedy", memory)
         run = simulate(chain, "greedy", switching, 20_000, seed=4, states=states)
-        exact = [step.cost for step in expected_costs(states, switching)]
+        exact = [step.cost for step in present(expected_costs(states, switching))]
         for cost, stderr, value in zip(run.cost, run.stderr, exact, strict=True):
             assert abs(cost - value) <= 6 * present(stderr) + 1e-12
         assert abs(run.total - sum(exact)) <= 6 * present(run.total_stderr)
@@ -177,7 +177,7 @@ class WithoutTable:
 def test_schemes_without_a_table_are_drawn_one_by_one(monkeypatch):
     """Within 6 standard errors of the exact expectation; the seed is fixed."""
     pattern = Pattern.parse("ON OFF OFF")
-    exact = [step.cost for step in expected_costs(States(EXAMPLE, "greedy"), pattern)]
+    exact = [step.cost for step in present(expected_costs(States(EXAMPLE, "greedy"), pattern))]
     states = States(EXAMPLE, "greedy")
     of = states.tables.of
     monkeypatch.setattr(states.tables, "of", lambda memory: WithoutTable(of(memory)))

@@ -13,6 +13,7 @@ import feedparser
 import pytest
 from tests.support.gateway import gateway
 from tests.support.ports import reserved_port
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, P4, Failing, World
 
@@ -285,7 +286,7 @@ def test_events_tell_every_change_also_that_a_timer_ran_out(tmp_path):
     now = [time.time()]
     with gateway(tmp_path, clock=lambda: now[0]) as local:
         stream = Stream(local)
-        assert stream.answer.getheader("content-type").startswith("text/event-stream")
+        assert present(stream.answer.getheader("content-type")).startswith("text/event-stream")
         stream.wait_for(lambda state: state["privacy"]["private"] and state["connected"])
         ask(local, ("beta", True))
         stream.wait_for(lambda state: len(state["steps"]) == 1 and state["waiting"] == 0)

@@ -14,6 +14,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import feedparser
 import pytest
 from tests.support.ports import reserved_port
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
@@ -47,7 +48,7 @@ class Process:
             text=True,
             env={**os.environ, "HOME": str(folder)},
         )
-        self.said = json.loads(self.process.stdout.readline())
+        self.said = json.loads(present(self.process.stdout).readline())
         self.base = self.said["page"].partition("/#")[0]
         self.port = urlsplit(self.base).port
 
@@ -80,8 +81,8 @@ def start(tmp_path):
     for one in started:
         if one.process.poll() is None:
             one.end(signal.SIGKILL)
-        one.process.stdout.close()
-        one.process.stderr.close()
+        present(one.process.stdout).close()
+        present(one.process.stderr).close()
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -233,9 +234,9 @@ def test_without_a_model_and_without_the_server_it_starts_and_warns_once(tmp_pat
             env={**os.environ, "HOME": str(tmp_path)},
         )
         with process:
-            warned = process.stderr.readline()
+            warned = present(process.stderr).readline()
             assert "connection refused; the gateway runs and goes on looking" in warned
-            said = process.stdout.readline()
+            said = present(process.stdout).readline()
             assert "/#" in said
             process.send_signal(signal.SIGTERM)
             _, rest = process.communicate(timeout=PATIENCE)

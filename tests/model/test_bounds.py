@@ -277,7 +277,7 @@ def test_the_steps_of_a_chain_start_with_its_own_integers():
     chain = MarkovChain(PAPER)
     assert step_bounds(chain, 1)[0].as_dict() == {"t": 1, "inner": 1.6, "outer": 1.6, "lower": 1.6}
     sparse = MarkovChain(csr_matrix(np.array([[0, 1, 0], [0, 0, 1], [0.5, 0.5, 0]])))
-    dense = sparse.transition.toarray()
+    dense = sparse.dense()
     assert [s.lower for s in step_bounds(sparse, 4)] == [s.lower for s in step_bounds(dense, 4)]
     assert bounds(chain) == bounds(chain.rows())
 

@@ -29,7 +29,7 @@ def test_the_matrix_is_the_chains_own():
     given = np.array(P2)
     chain = MarkovChain(given)
     given[0] = 0.5
-    assert chain.transition.tolist() == P2
+    assert chain.dense().tolist() == P2
     with pytest.raises(ValueError, match="read-only"):
         chain.transition[0, 0] = 1
 
@@ -261,12 +261,12 @@ class TestFit:
 
     def test_zeros_only_where_asked_for(self):
         chain = MarkovChain.fit([[0, 1, 0, 1]], smoothing=0.5, structural_zeros=True)
-        assert chain.transition.tolist() == [[0, 1], [1, 0]]
-        assert (MarkovChain.fit([[0, 1, 0, 1]]).transition > 0).all()
+        assert chain.dense().tolist() == [[0, 1], [1, 0]]
+        assert (MarkovChain.fit([[0, 1, 0, 1]]).dense() > 0).all()
 
     def test_names_fix_sources_that_were_never_seen(self):
         chain = MarkovChain.fit([["b"]], names=["a", "b", "c"])
-        assert chain.transition.tolist() == [[1 / 3] * 3] * 3
+        assert chain.dense().tolist() == [[1 / 3] * 3] * 3
 
     @pytest.mark.parametrize(
         ("sequences", "options", "error"),

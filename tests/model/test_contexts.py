@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
+from tests.support.typed import present
 
 from onoff.errors import InvalidChain, InvalidInput, InvalidModel, UnknownSource
 from onoff.model.chain import MarkovChain
@@ -98,7 +99,7 @@ def test_a_chain_is_a_model_and_back():
         for x in range(4):
             assert model.law(0, model.next(0, x)) == pytest.approx(P[x])
         assert model.initial_rows().weights.tolist() == chain.initial_rows().weights.tolist()
-        assert np.allclose(model.as_chain().dense(), P)
+        assert np.allclose(present(model.as_chain()).dense(), P)
     assert model_of().as_chain() is None
 
 
@@ -173,11 +174,11 @@ def test_chain_files_of_every_kind_are_still_chains(tmp_path):
     chain = load_model(FIXTURES / "chain.json")
     assert isinstance(chain, MarkovChain)
     assert chain.names == NAMES
-    assert chain.transition.tolist() == [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
+    assert chain.dense().tolist() == [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
     assert chain.digest() == MarkovChain.load(FIXTURES / "chain.json").digest()
     MarkovChain(csr_matrix(chain.dense()), NAMES).save(tmp_path / "chain.npz")
     assert isinstance(load_model(tmp_path / "chain.npz"), MarkovChain)
-    assert RequestModel.load(FIXTURES / "chain.json").as_chain().digest() == chain.digest()
+    assert present(RequestModel.load(FIXTURES / "chain.json").as_chain()).digest() == chain.digest()
 
 
 def test_a_model_file_is_not_a_chain(tmp_path):

@@ -3,16 +3,18 @@
 import numpy as np
 import pytest
 from tests.support.matrices import many
+from tests.support.typed import as_a
 
 from onoff.experiments import families
 from onoff.model.rows import Rows
 from onoff.schemes import auto, design, optimal, race
 from onoff.schemes.race import Race
+from onoff.tables.table import QueryTable
 
 
 def test_every_table_is_exact_and_optimal_while_small():
     for rows in many(21, 40, 6):
-        table = design(rows, "auto")
+        table = as_a(QueryTable, design(rows, "auto"))
         table.verify()
         assert table.optimal
 

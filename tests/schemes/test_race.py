@@ -7,14 +7,14 @@ import pytest
 from benchmarks.optimal import million
 from scipy.sparse import csr_array
 from scipy.stats import chi2
-from tests.support.typed import present
+from tests.support.typed import as_a, present
 
 from onoff import MarkovChain, Session
 from onoff.errors import InvalidChain, InvalidTable
 from onoff.experiments import families
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import design
-from onoff.schemes.race import build
+from onoff.schemes.race import Race, build
 from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-6
@@ -56,7 +56,7 @@ def test_the_law_of_the_query_does_not_depend_on_the_hidden_value(name, n):
 def test_the_g_test_sees_a_leak():
     """The control: a race that forgets that x won only draws fresh arrivals, and the test must notice."""
     p = families.dirichlet(4, 1.0, np.random.default_rng(1))
-    race = design(p, "race")
+    race = as_a(Race, design(p, "race"))
 
     def forgetful(u, x, entropy):
         hit = race._hit(-np.log(entropy.uniforms(4)))
@@ -111,7 +111,7 @@ def test_the_wanted_source_is_always_asked_for_and_the_impossible_never():
 def test_the_cost_of_two_rows_is_one_plus_the_chance_that_their_winners_differ():
     """Pr(same winner) = sum over x of 1 / sum over y of max(p(y)/p(x), q(y)/q(x)). Within 5 standard errors."""
     p = families.dirichlet(4, 1.0, np.random.default_rng(9), rows=2)
-    race = design(p, "race")
+    race = as_a(Race, design(p, "race"))
     same = sum(1 / np.maximum(p[0] / p[0, x], p[1] / p[1, x]).sum() for x in range(4))
     assert race.stderr < 0.02
     assert race.cost == pytest.approx(2 - same, abs=5 * race.stderr)

@@ -48,7 +48,7 @@ def test_a_new_catalogue_is_judged_by_the_ordinary_way(where):
             await answerer.shelf.refresh(store)
             new = await edit_catalogue(other, drop=["a"])
             assert answerer.answer_now(query(old, 0)) is None
-            refusal = await answerer.answer(query(old, 0))
+            refusal = as_a(wire.Problem, await answerer.answer(query(old, 0)))
             assert (refusal.status, refusal.type, refusal.epoch) == (409, wire.EPOCH_CHANGED, new.epoch)
             await other.publish("b", "a/b", b"moved", 0)
             assert said(await answerer.answer(query(new, 0)), new, 0) == [b"moved"]

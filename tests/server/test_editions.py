@@ -11,7 +11,7 @@ import httpx2
 import pytest
 from tests.support.raw import Line, query
 from tests.support.redis import redis_server
-from tests.support.typed import as_a
+from tests.support.typed import as_a, present
 from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidWire
@@ -244,12 +244,12 @@ def test_a_redis_of_version_0_1_becomes_the_first_edition_of_a_life():
             assert first.catalogue == known
             assert first.messages == {"a": WireMessage(4, 5, "a/b", b"old")}
             assert (first.edition.number, first.changed) == (9, {"a": 9})
-            assert (await store.admit(b"s" * 16, 6, b"x" * 32)).conflict.step == 7
-            assert (await store.last_step(b"s" * 16)).step == 7
+            assert present((await store.admit(b"s" * 16, 6, b"x" * 32)).conflict).step == 7
+            assert present(await store.last_step(b"s" * 16)).step == 7
             assert (await store.publish("a", "a/b", b"new", 0)).version == 5
             assert (await edition(store)).number == 10
             assert (await store.admit(b"s" * 16, 8, b"x" * 32)).conflict is None
-            assert (await store.last_step(b"s" * 16)).step == 8
+            assert present(await store.last_step(b"s" * 16)).step == 8
 
     with redis_server() as redis:
         old = Valkey(unix_socket_path=str(redis.socket))
@@ -295,11 +295,11 @@ def check_history(where, start, acknowledged):
 
 def killed_publisher(where, publishes):
     child = subprocess.Popen([sys.executable, "-c", PUBLISH, where], stdout=subprocess.PIPE, text=True)
-    lines = [int(child.stdout.readline()) for _ in range(publishes)]
+    lines = [int(present(child.stdout).readline()) for _ in range(publishes)]
     child.kill()
     child.wait()
-    rest = [int(line) for line in child.stdout.read().splitlines()]
-    child.stdout.close()
+    rest = [int(line) for line in present(child.stdout).read().splitlines()]
+    present(child.stdout).close()
     return [*lines, *rest][-1]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, get_json, metrics, query
+from tests.support.typed import present
 from tests.support.waiting import until
 
 from onoff import wire
@@ -310,7 +311,7 @@ def served(*options, port=0):
     command = [ONOFF, "serve", "--port", str(port), "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     try:
-        yield process, json.loads(process.stdout.readline())["url"]
+        yield process, json.loads(present(process.stdout).readline())["url"]
     finally:
         process.kill()
         process.communicate()

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, metrics, query
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
@@ -28,8 +29,8 @@ def served(store, *options):
     command = [ONOFF, "serve", "--store", str(store), "--port", "0", "--json", *options]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
-        line = process.stdout.readline()
-        assert line, process.stderr.read()
+        line = present(process.stdout).readline()
+        assert line, present(process.stderr).read()
         yield process, json.loads(line)
     finally:
         process.kill()

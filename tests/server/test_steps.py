@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff.errors import StoreUnavailable
@@ -79,7 +80,7 @@ def test_a_bucket_that_another_process_holds_is_waited_for(table, tmp_path):
     other = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path / "steps")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     )
-    assert other.stdout.readline() == b"held\n"
+    assert present(other.stdout).readline() == b"held\n"
     verdicts = []
     waiting = threading.Thread(target=lambda: verdicts.append(table.admit(b"a" * 16, 1, b"d" * 32)))
     waiting.start()

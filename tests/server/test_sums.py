@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from tests.support.fuzz import mutate
 from tests.support.raw import Line, Reply, catalogue, get_json, metrics, query, query_request
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
@@ -216,7 +217,7 @@ def test_waiting_queries_share_a_pass(tmp_path, monkeypatch):
                 return whole(update, wanted)
 
             monkeypatch.setattr(service, "_pass", counted)
-            edition = (shelf.edition.number, shelf.edition.digest)
+            edition = (present(shelf.edition).number, present(shelf.edition).digest)
             asked = [(k % known.n, *queries_for(known, edition, k % known.n, 2)) for k in range(21)]
             tasks = [
                 asyncio.gather(*(service.answer(b[:8] + os.urandom(16) + b[24:]) for b in bodies))
@@ -244,7 +245,7 @@ def test_closing_waits_for_the_pass_that_is_under_way(tmp_path, gate):
             await shelf.refresh(store)
             service = Sums(store, shelf)
             replies: list[SumOutcome] = []
-            _, (_, asked) = queries_for(known, (shelf.edition.number, shelf.edition.digest), 1, 2)
+            _, (_, asked) = queries_for(known, (present(shelf.edition).number, present(shelf.edition).digest), 1, 2)
             assert service.ask_now(asked, replies.append) is True
             closing = asyncio.create_task(service.close())
             assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
@@ -252,7 +253,7 @@ def test_closing_waits_for_the_pass_that_is_under_way(tmp_path, gate):
             gate.set()
             await closing
             assert [type(reply) for reply in replies] == [bytes]
-            assert not service._thread.is_alive()
+            assert not present(service._thread).is_alive()
 
     asyncio.run(body())
 

@@ -19,6 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 
 TRACEME, POKEUSER, SYSCALL, SETOPTIONS, GET_SYSCALL_INFO = 0, 6, 24, 0x4200, 0x420E
@@ -62,14 +63,14 @@ class Killer:
     def run(self, job, *, kill_at=None, fail_at=None, error=None, for_ever=False):
         """Do a job: {"url", "journal", "get" or "retry", ...}. Gives what came of it, and the calls that counted."""
         orders = {"kill_at": kill_at, "fail_at": fail_at, "error": error, "for_ever": for_ever}
-        self._server.stdin.write(json.dumps({**job, **orders}) + "\n")
-        self._server.stdin.flush()
-        return json.loads(self._server.stdout.readline())
+        present(self._server.stdin).write(json.dumps({**job, **orders}) + "\n")
+        present(self._server.stdin).flush()
+        return json.loads(present(self._server.stdout).readline())
 
     def close(self):
-        self._server.stdin.close()
+        present(self._server.stdin).close()
         assert self._server.wait(PATIENCE) == 0
-        self._server.stdout.close()
+        present(self._server.stdout).close()
 
 
 # -- the child ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ class Redis:
         self.socket = folder / "s"
         self.url = f"unix://{self.socket}"
         self._options = options
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen[bytes]
         self.start()
 
     def start(self) -> None:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from tests.support.ports import reserved_port
+from tests.support.typed import present
 from tests.support.waiting import until
 
 from onoff.client.catalogue import fetch_catalogue
@@ -25,7 +26,7 @@ class Server:
 
     def start(self):
         self._process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        assert json.loads(self._process.stdout.readline())["url"] == self.url
+        assert json.loads(present(self._process.stdout).readline())["url"] == self.url
 
     def kill(self):
         self._process.kill()

@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 
+from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 
 DEAF = """
@@ -56,7 +57,7 @@ def interrupted(program, then=""):
     with subprocess.Popen(
         [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout.readline() == "ready\n"
+        assert present(process.stdout).readline() == "ready\n"
         process.send_signal(signal.SIGINT)
         rest, _ = process.communicate(then, timeout=PATIENCE)
         return process.returncode, rest

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 
 from onoff.experiments import families
 from onoff.model.rows import Rows
@@ -15,7 +16,7 @@ def test_the_rows_are_met_and_it_is_cheaper_than_races():
     rows = Rows.of(matrix)
     few, many = (swapped(rows.probabilities(), sweeps, np.random.default_rng(0), lambda: False) for sweeps in (3, 150))
     costs = []
-    for sets in (few, many):
+    for sets in (present(few), present(many)):
         table = rebuild(rows, [rows.columns[one].tolist() for one in sets], np.full(len(sets), 1 / len(sets)))
         table.verify()
         assert table.cost == pytest.approx(sets.sum(axis=1).mean(), abs=1e-9)  # nothing was left for everything

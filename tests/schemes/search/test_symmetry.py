@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 
 from onoff.experiments import families
 from onoff.schemes.search.symmetry import SAME, symmetries
@@ -20,7 +21,7 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_orbits_of_flags_and_true_symmetries(name):
     p, orbits, _ = CASES[name]
-    found = symmetries(p, lambda: False)
+    found = present(symmetries(p, lambda: False))
     assert found.orbits == orbits
     for rows, columns in zip(found.of_rows, found.of_columns, strict=True):
         moved = np.empty_like(p)
@@ -34,7 +35,7 @@ def test_orbits_of_flags_and_true_symmetries(name):
 @pytest.mark.parametrize("name", ["torus", "grid", "Paley"])
 def test_images_are_the_whole_orbit_and_each_once(name):
     p, _, order = CASES[name]
-    found = symmetries(p, lambda: False)
+    found = present(symmetries(p, lambda: False))
     chosen = np.zeros(p.shape[1], dtype=bool)
     chosen[[0, 1, 3, 7]] = True
     images = found.images(chosen, 10**4)

@@ -32,7 +32,7 @@ class RedrawsOnRetry(Core):
                 self.session.memory = before
                 query, memory = self.session.propose(wanted, private=private)
                 self.session.memory = memory
-                session, step = self.record.session, self.record.step
+                session, step = present(self.record).session, present(self.record).step
                 again = self._compose(session, step, query.sources, wanted, private, query.note, memory)
                 yield StoreRecord(again)
                 self.record = again

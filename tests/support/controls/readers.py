@@ -3,7 +3,7 @@
 from contextlib import contextmanager
 from unittest.mock import patch
 
-from tests.support.typed import as_a
+from tests.support.typed import as_a, present
 
 from onoff import wire
 from onoff.audit.recorder import Recorder
@@ -31,7 +31,7 @@ class ShowsFirst(Client):
     """The memory is updated after the message is shown; the process may end between."""
 
     def read(self, source):
-        message = self.mirror.copy_as(Message, self.chain.names[source])
+        message = present(self.mirror).copy_as(Message, self.chain.names[source])
         observe, self._runner._observe = self._runner._observe, None
         try:
             record = self.core.record
@@ -69,8 +69,9 @@ class FetchesAlone(Client):
     """A source that changed since the refresh is fetched alone when it is opened."""
 
     def read(self, source):
-        catalogue, transport = self.mirror.mirror.catalogue, as_a(Recorder, self._runner.driver._transports[0])
-        if transport.versions[source] != self.mirror.mirror.entries[self.chain.names[source]].version:
+        mirror, transport = present(self.mirror).mirror, as_a(Recorder, self._runner.driver._transports[0])
+        catalogue = present(mirror.catalogue)
+        if transport.versions[source] != mirror.entries[self.chain.names[source]].version:
             query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
             transport.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20))
         return super().read(source)
