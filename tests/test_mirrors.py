@@ -66,6 +66,7 @@ ELSEWHERE = {
     "model/sources.py": ("model/test_chain.py", "the names of a chain's sources"),
     "server/exchange.py": ("server/test_app.py", "one request and its answer"),
     "server/fetch.py": ("server/test_feeds.py", "how a feed is fetched"),
+    "server/maintenance.py": ("cli/test_serve.py", "what the command does to a store, tested through it"),
     "server/metrics.py": ("server/test_app.py", "what the server counts"),
     "schemes/search/ahead.py": ("schemes/test_optimal.py", "how the search looks ahead"),
     "schemes/search/search.py": ("schemes/test_optimal.py", "the rounds of the search"),

@@ -124,7 +124,7 @@ def serve_command(
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
-        from onoff.server import run
+        from onoff.server import maintenance, run
         from onoff.server.feed_list import read_feeds
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
@@ -134,7 +134,7 @@ def serve_command(
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *(read_names(sources) if sources else ())]
     if restore is not None:
-        restored = asyncio.run(run.restore(where, restore))
+        restored = asyncio.run(maintenance.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
     access = _metrics_access(metrics, metrics_token_file)
@@ -143,17 +143,17 @@ def serve_command(
     if follow is not None:
         if names or padding or frame_size or limit or feeds:
             raise InvalidInput("a server that follows has its leader's sources", hint="leave out sources and framing")
-        catalogue = asyncio.run(run.prepare_to_follow(where, follow))
+        catalogue = asyncio.run(maintenance.prepare_to_follow(where, follow))
     else:
         named = _name_feeds(where, listed)
         names += [feed.name for feed in named]
-        catalogue = asyncio.run(run.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
+        catalogue = asyncio.run(maintenance.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
     if backup is not None:
-        saved = asyncio.run(run.backup(where, backup))
+        saved = asyncio.run(maintenance.backup(where, backup))
         _print({"file": str(backup), "messages": saved} if json else f"saved {saved} messages to {backup}")
         return
     if add_publisher is not None:
-        token = asyncio.run(run.add_publisher(where, add_publisher, only or []))
+        token = asyncio.run(maintenance.add_publisher(where, add_publisher, only or []))
         _print({"publisher": add_publisher, "token": token} if json else token)
         return
     if not catalogue.names and follow is None:
@@ -184,7 +184,7 @@ def serve_command(
 
 
 def _name_feeds(where: str, listed: Sequence[ListedFeed]) -> tuple[Feed, ...]:
-    from onoff.server import run
+    from onoff.server import maintenance
 
     if not listed:
         return ()
@@ -194,7 +194,7 @@ def _name_feeds(where: str, listed: Sequence[ListedFeed]) -> tuple[Feed, ...]:
             work.total = total
             work(done)
 
-        return asyncio.run(run.name_listed(where, listed, asked))
+        return asyncio.run(maintenance.name_listed(where, listed, asked))
 
 
 def address_for_readers(url: str) -> str:
