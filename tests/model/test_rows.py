@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onoff.errors import InvalidChain
-from onoff.model.rows import UNIT, Rows, exact_sum, to_units
+from onoff.model.rows import MANY_UNITS, UNIT, Rows, _looked_over, exact_sum, to_units
 
 positive_rows = st.lists(st.floats(0, 1, allow_nan=False), min_size=1, max_size=12).filter(lambda r: sum(r) > 0)
 
@@ -88,3 +88,54 @@ def test_integer_rows_must_sum_to_unit():
 def test_columns_must_be_sources(n, columns):
     with pytest.raises(InvalidChain, match="2 columns for"):
         Rows.from_integers([[UNIT // 2, UNIT // 2]], n, columns)
+
+
+def large_table():
+    """210 x 210 units: enough to be looked over in compiled code."""
+    table = np.zeros((210, 210), dtype=np.int64)
+    table[:, :7] = UNIT // 8
+    table[:, 8] = UNIT - 7 * (UNIT // 8) - np.arange(210)[::-1]
+    table[:, 9] = np.arange(210)[::-1]
+    return table
+
+
+def test_a_large_table_is_looked_over_as_a_small_one_is():
+    table = large_table()
+    assert table.size >= MANY_UNITS
+    table[30] = table[4]
+    rows = Rows.from_integers(table, 210)
+    assert rows.columns.tolist() == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    assert rows.group.tolist() == [*range(30), 4, *range(30, 209)]
+    assert np.array_equal(rows.weights, np.delete(table, 30, axis=0)[:, rows.columns])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({(7, 3): -1, (7, 4): UNIT // 4 + 1}, "row 7, column 3: -1 is negative"),
+        ({(9, 20): 1}, f"row 9 sums to {UNIT + 1} units"),
+        ({(9, 20): 2**62, (9, 21): 2**62, (9, 22): 2**62, (9, 23): 2**62}, f"row 9 sums to {UNIT + 2**64} units"),
+    ],
+)
+def test_a_large_table_that_is_none_is_refused(changes, message):
+    table = large_table()
+    for place, value in changes.items():
+        table[place] = value
+    with pytest.raises(InvalidChain, match=message):
+        Rows.from_integers(table, 210)
+
+
+def test_looking_over_is_the_same_compiled_and_plain():
+    for row, column, value in ((0, 0, None), (7, 3, -1), (9, 20, 1), (3, 8, 0)):
+        table = large_table()
+        if value is not None:
+            table[row, column] = value
+        found = []
+        for form in (_looked_over.python, _looked_over.compiled):
+            mixed, reached = np.zeros(210, dtype=np.int64), np.zeros(210, dtype=bool)
+            with np.errstate(over="ignore"):
+                sound = form(table, UNIT, np.arange(210) ** 2, mixed, reached)
+            assert sound == (value is None)
+            found.append((mixed, reached))
+        assert np.array_equal(found[0][0], found[1][0])
+        assert np.array_equal(found[0][1], found[1][1])

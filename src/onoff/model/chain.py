@@ -97,9 +97,8 @@ class MarkovChain(Sources):
         """The exact rows P_x for x in `states` (default: all), in that order."""
         chosen = range(self.n) if states is None else list(states)
         if isinstance(self.transition, np.ndarray) and len(chosen) * self.n >= MANY_ENTRIES:
-            weights = matrix_units(self.transition[np.fromiter(chosen, dtype=np.int64)])
-            reached = np.flatnonzero(weights.any(axis=0))
-            return Rows.from_integers(weights[:, reached], self.n, reached)
+            given = self.transition if states is None else self.transition[np.fromiter(chosen, dtype=np.int64)]
+            return Rows.from_integers(matrix_units(given), self.n)
         parts = [self.row_units(x) for x in chosen]
         columns = np.unique(np.concatenate([sources for sources, _ in parts]))
         weights = np.zeros((len(parts), len(columns)), dtype=np.int64)

@@ -9,6 +9,9 @@ quotient u = 2**60 v / (1 + d), d the sum of the row less 1, is worked out in pa
 
 Where a fractional part is so near to an integer, or to that of another entry with which it competes for a unit, that
 the error could matter, the row is left to `to_units`. So are rows that do not sum to nearly 1.
+
+A row is read twice, once for its sum and once for its quotients, and its units are written twice. The largest
+fractional parts are found by counting them in PART_BUCKETS, without sorting.
 """
 
 from __future__ import annotations
@@ -20,16 +23,19 @@ from onoff.system.kernels import kernel
 
 DOUBT = 2.0**-32
 """Fractional parts nearer to each other, or to an integer, than this count as equal."""
+PART_BUCKETS = 1024
+"""Equal parts of [0, 1) in which fractional parts are counted."""
 
 
 def matrix_units(rows: Floats) -> Integers:
     """Each row of not negative floats as integers that sum to UNIT: `to_units` of every row."""
     given = np.ascontiguousarray(rows, dtype=np.float64)
-    units = np.zeros(given.shape, dtype=np.int64)
+    units = np.empty(given.shape, dtype=np.int64)
     sure = np.zeros(len(given), dtype=np.bool_)
     _round_rows(given, units, sure, effort=given.size)
     for u in np.flatnonzero(~sure):
         positive = np.flatnonzero(given[u])
+        units[u] = 0
         units[u, positive] = to_units(given[u, positive].tolist())
     return units
 
@@ -39,76 +45,114 @@ def _round_rows(given, units, sure):  # type: ignore[no-untyped-def]
     """Fill in the units of the rows that are sure."""
     columns = given.shape[1]
     broken = np.empty(columns)
+    counts = np.empty(PART_BUCKETS, np.int64)
     for u in range(len(given)):
         over, over_low = _excess(given[u])
         if abs(over) >= 2.0**-29:
             continue
         r = -over
         r_low = over * over - over * over * over - over_low
+        c = 134217729.0 * r
+        r_upper = c - (c - r)
+        r_lower = r - r_upper
         left = np.int64(2**60)
         doubtful = False
+        counts[:] = 0
         for x in range(columns):
             v = given[u, x] * 2.0**60
             if v == 0.0:
                 broken[x] = -1.0
+                units[u, x] = 0
                 continue
-            product, product_low = _product(v, r)
-            whole, more = np.floor(v), np.floor(product)
-            part = (v - whole) + (product - more) + (product_low + v * r_low)
-            carry = np.floor(part)
+            product = v * r  # and what it is off by (Dekker)
+            c = 134217729.0 * v
+            upper = c - (c - v)
+            lower = v - upper
+            off = ((upper * r_upper - product) + upper * r_lower + lower * r_upper) + lower * r_lower
+            whole, more = np.int64(v), np.int64(product)
+            part = (v - whole) + (product - more) + (off + v * r_low)  # from -1 to 2
+            carry = np.int64(part + 1.0) - 1
             part -= carry
             doubtful |= part > 1 - DOUBT or (part < DOUBT and v >= 0.5)
-            count = np.int64(whole) + np.int64(more) + np.int64(carry)
             broken[x] = part
-            units[u, x] = max(count, np.int64(1))
-            left -= units[u, x]
-        sure[u] = not doubtful and _hand_out(units[u], broken, left)
+            counts[min(int(part * PART_BUCKETS), PART_BUCKETS - 1)] += 1
+            count = max(whole + more + carry, np.int64(1))
+            units[u, x] = count
+            left -= count
+        sure[u] = not doubtful and _hand_out(units[u], broken, counts, left)
 
 
 @kernel
 def _excess(values):  # type: ignore[no-untyped-def]
-    """The sum of the values less 1, as a pair of floats."""
-    high = -1.0
-    low = 0.0
-    for x in range(len(values)):
-        total = high + values[x]
-        back = total - high
-        low += (high - (total - back)) + (values[x] - back)
-        high = total
-    total = high + low
-    return total, low - (total - high)
+    """The sum of the values less 1, as a pair of floats. Four sums run side by side, as each addition waits."""
+    a, b, c, d = -1.0, 0.0, 0.0, 0.0
+    a_low = b_low = c_low = d_low = 0.0
+    fours = len(values) // 4 * 4
+    for x in range(0, fours, 4):
+        a, off = _two_sum(a, values[x])
+        a_low += off
+        b, off = _two_sum(b, values[x + 1])
+        b_low += off
+        c, off = _two_sum(c, values[x + 2])
+        c_low += off
+        d, off = _two_sum(d, values[x + 3])
+        d_low += off
+    for x in range(fours, len(values)):
+        a, off = _two_sum(a, values[x])
+        a_low += off
+    low_sum = a_low + b_low + c_low + d_low
+    b, off = _two_sum(b, c)
+    low_sum += off
+    b, off = _two_sum(b, d)
+    low_sum += off
+    a, off = _two_sum(a, b)
+    return _two_sum(a, low_sum + off)
 
 
 @kernel
-def _product(one, other):  # type: ignore[no-untyped-def]
-    """The product of two floats as a pair of floats (Dekker)."""
-    product = one * other
-    c = 134217729.0 * one
-    one_high = c - (c - one)
-    one_low = one - one_high
-    c = 134217729.0 * other
-    other_high = c - (c - other)
-    other_low = other - other_high
-    low = ((one_high * other_high - product) + one_high * other_low + one_low * other_high) + one_low * other_low
-    return product, low
+def _two_sum(one, other):  # type: ignore[no-untyped-def]
+    """The sum of two floats as a pair of floats (Knuth)."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)
 
 
 @kernel
-def _hand_out(units, broken, left):  # type: ignore[no-untyped-def]
-    """Give the remaining units to the largest fractional parts. Returns whether it is certain which these are."""
+def _hand_out(units, broken, counts, left):  # type: ignore[no-untyped-def]
+    """Give the remaining units to the largest fractional parts. Returns whether it is certain which these are.
+
+    counts: of the fractional parts by bucket.
+    """
     columns = len(units)
     if left < 0:  # units given to tiny entries are taken back from the largest
         units[np.argmax(units)] += left
         return True
     if left == 0:
         return True
-    if left >= columns:
+    bucket = len(counts) - 1
+    wanted = left  # of this bucket and those below
+    while bucket >= 0 and counts[bucket] < wanted:
+        wanted -= counts[bucket]
+        bucket -= 1
+    if bucket < 0:
         return False
-    ordered = np.partition(broken, columns - left)
-    least = ordered[columns - left]
-    if least - np.max(ordered[: columns - left]) <= DOUBT:
-        return False
+    some = np.empty(columns)
+    found = 0
+    middle = (bucket + 0.5) / PART_BUCKETS
     for x in range(columns):
-        if broken[x] >= least:
-            units[x] += 1
-    return True
+        if (
+            abs(broken[x] - middle) <= 0.5 / PART_BUCKETS
+        ):  # one at the upper end would be one too many, and noticed below
+            some[found] = broken[x]
+            found += 1
+    if found < wanted:
+        return False
+    least = np.sort(some[:found])[found - wanted]
+    below = -1.0
+    given = np.int64(0)
+    for x in range(columns):
+        chosen = np.int64(broken[x] >= least)  # no branch: which it is cannot be foreseen
+        units[x] += chosen
+        given += chosen
+        below = max(below, broken[x] - 4.0 * chosen)
+    return given == left and least - below > DOUBT

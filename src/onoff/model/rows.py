@@ -25,10 +25,13 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidChain
+from onoff.system.kernels import can_compile, kernel
 
 UNIT = 2**60
 SUM_TOLERANCE = 1e-9
 """How far a row of given probabilities may be from summing to 1."""
+MANY_UNITS = 40_000
+"""Entries of a table of units from which it is looked over in compiled code."""
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -91,15 +94,17 @@ class Rows:
             raise InvalidChain(
                 f"{table.shape[1]} columns for {len(where)} of {n} sources", hint="one for each, sources ascending"
             )
-        if (table < 0).any():
-            u, x = np.argwhere(table < 0)[0]
-            raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative", hint="give units from 0 up")
-        for u, total in enumerate(exact_sum(table, axis=1)):
-            if total != UNIT:
-                raise InvalidChain(f"row {u} sums to {total} units, not to {UNIT}", hint="Rows.of takes probabilities")
-        distinct, group = _merge_equal(table)
-        reached = distinct.any(axis=0)
-        return cls(n, where[reached], np.ascontiguousarray(distinct[:, reached]), group)
+        mixed = np.zeros(len(table), dtype=np.int64)
+        reached: npt.NDArray[np.bool_] = np.zeros(table.shape[1], dtype=np.bool_)
+        many = table.size >= MANY_UNITS and can_compile()
+        factors = (2 * np.arange(table.shape[1]) + 1) ** 3  # they mix a row into one number, whatever overflows
+        if not many or not _looked_over(table, UNIT, factors, mixed, reached, effort=table.size):
+            _check_units(table)
+            mixed, reached = table @ factors, np.asarray(table.any(axis=0))
+        distinct, group = _merge_equal(table, mixed)
+        if not reached.all():
+            where, distinct = where[reached], np.ascontiguousarray(distinct[:, reached])
+        return cls(n, where, distinct, group)
 
     @property
     def m(self) -> int:
@@ -318,9 +323,43 @@ def _has_fractions(rows: Sequence[Sequence[Any]]) -> bool:
     return any(isinstance(value, Fraction) for row in rows for value in row)
 
 
-def _merge_equal(table: Integers) -> tuple[Integers, Integers]:
-    """The distinct rows in order of first appearance, and which of them each row is."""
-    mixed = table @ (2 * np.arange(table.shape[1]) + 1) ** 3  # equal for equal rows, whatever overflows
+def _check_units(table: Integers) -> None:
+    """Raise InvalidChain where an entry is negative or a row does not sum to UNIT."""
+    if (table < 0).any():
+        u, x = np.argwhere(table < 0)[0]
+        raise InvalidChain(f"row {u}, column {x}: {table[u, x]} is negative", hint="give units from 0 up")
+    for u, total in enumerate(exact_sum(table, axis=1)):
+        if total != UNIT:
+            raise InvalidChain(f"row {u} sums to {total} units, not to {UNIT}", hint="Rows.of takes probabilities")
+
+
+@kernel
+def _looked_over(table, unit, factors, mixed, reached):  # type: ignore[no-untyped-def]
+    """In one pass: whether the table is rows of `unit`, its product with the factors, and which columns are not 0."""
+    for u in range(len(table)):
+        low = np.int64(0)
+        high = np.int64(0)
+        signs = np.int64(0)
+        mix = np.int64(0)
+        for x in range(table.shape[1]):
+            value = table[u, x]
+            signs |= value
+            low += value & 0x7FFFFFFF
+            high += value >> 31
+            mix += value * factors[x]
+            reached[x] |= value != 0
+        mixed[u] = mix
+        high += low >> 31
+        if signs < 0 or high != unit >> 31 or low & 0x7FFFFFFF != unit & 0x7FFFFFFF:
+            return False
+    return True
+
+
+def _merge_equal(table: Integers, mixed: Integers) -> tuple[Integers, Integers]:
+    """The distinct rows in order of first appearance, and which of them each row is.
+
+    mixed: a number for each row, equal for equal rows.
+    """
     if len(np.unique(mixed)) == len(table):
         return table, np.arange(len(table))
     _, first, inverse = np.unique(table, axis=0, return_index=True, return_inverse=True)
