@@ -7,7 +7,7 @@ from onoff.experiments import families
 from onoff.model.rows import Rows
 from onoff.schemes import greedy
 from onoff.schemes.search.rebuild import rebuild
-from onoff.schemes.search.repair import repaired
+from onoff.schemes.search.repair import everything_left, laid_together, repaired
 
 
 def test_a_proposal_of_nothing_becomes_algorithm_1():
@@ -25,6 +25,18 @@ def test_half_a_proposal_keeps_its_half():
     mended.verify()
     assert mended.exact_cost < half.exact_cost
     assert mended.cost < 1.2 * whole.cost
+
+
+def test_three_tables_laid_together_are_the_first_two_and_then_the_third():
+    rows = Rows.of(families.dirichlet(9, 1.0, np.random.default_rng(4)))
+    one = rebuild(rows, [(0, 1, 2, 3, 4, 5), (4, 5, 6, 7, 8)], [0.2, 0.3])
+    rest = everything_left(one)
+    two = rebuild(rest, [(1, 2, 3, 4, 5, 6, 7), (0, 1, 2, 3, 4, 5)], [0.1, 0.1])
+    three = greedy.build(everything_left(two), int(two.mass[-1]))
+    together = laid_together(rows, one, two, three)
+    together.verify()
+    assert together.as_dict() == laid_together(rows, one, laid_together(rest, two, three)).as_dict()
+    assert together.exact_cost < one.exact_cost
 
 
 def test_nothing_to_mend_is_left_alone():

@@ -4,7 +4,7 @@ The sets of some thousand races, with masses that nearly fit, place most of ever
 "everything". But what is left is again a matrix of rows with the same number of units in each, so races of these rows
 take the place of "everything", and again: each pass makes the table cheaper, and it is exact after any of them.
 
-A thousand sources, Dirichlet(1): 73 after the first pass, 15.1 in 20 s; the race costs 14.5, the bound is 7.4.
+A thousand sources, Dirichlet(1): 73 after the first pass, 14.2 in 20 s; the race costs 14.5, the bound is 7.4.
 """
 
 from __future__ import annotations
@@ -44,7 +44,4 @@ def raced_in_passes(rows: Rows, is_over: Callable[[], bool]) -> QueryTable:
         if rest is None or parts[-1].mass[-1] < WORTH_REPAIRING * UNIT or is_over():
             break
         left, units = rest, int(parts[-1].mass[-1])
-    table = parts.pop()
-    while parts:
-        table = laid_together(parts[-1].rows, parts.pop(), table)
-    return table
+    return laid_together(rows, *parts)

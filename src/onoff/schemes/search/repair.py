@@ -39,25 +39,25 @@ def everything_left(table: QueryTable) -> Rows | None:
     return Rows(rows.n, rows.columns, table.block(len(table) - 1), np.arange(rows.distinct))
 
 
-def laid_together(rows: Rows, table: QueryTable, spread: QueryTable) -> QueryTable:
-    """The table with the queries of `spread` for its last one.
+def laid_together(rows: Rows, *tables: QueryTable) -> QueryTable:
+    """One table of several, each for what the rows place in the last query, for everything, of the one before.
 
     Parameters
     ----------
     rows
-        What the table is for.
-    table
-        With a query for everything.
-    spread
-        A table for what the rows place there.
+        What the first table is for.
+    tables
+        In this order.
     """
-    cells = [_cells(table), _cells(spread)]
-    placed = cells[0][0] < len(table) - 1
-    query, row, source, weight = (
-        np.concatenate([one[placed], other]) for one, other in zip(cells[0], cells[1], strict=True)
-    )
-    query[np.count_nonzero(placed) :] += len(table) - 1
-    member = np.zeros((len(table) - 1 + len(spread), len(rows.columns)), dtype=bool)
+    cells, before = [], 0
+    for at, table in enumerate(tables):
+        query, row, source, weight = _cells(table)
+        kept = len(table) if at == len(tables) - 1 else len(table) - 1
+        placed = query < kept
+        cells.append((query[placed] + before, row[placed], source[placed], weight[placed]))
+        before += kept
+    query, row, source, weight = map(np.concatenate, zip(*cells, strict=True))
+    member = np.zeros((before, len(rows.columns)), dtype=bool)
     member[query, np.searchsorted(rows.columns, source)] = True  # what no row takes need not be asked
     by_set, first = greedy.equal_sets(member)
     place = np.empty(len(member), dtype=np.int64)
