@@ -105,7 +105,7 @@ def test_what_was_measured_is_kept_with_the_model(files, model, capsys, tmp_path
 def test_a_matrix_has_no_place_for_what_was_measured(tmp_path):
     (tmp_path / "chain.csv").write_text("0.5,0.5\n0.25,0.75\n")
     assert measured_of(tmp_path / "chain.csv") is None
-    with pytest.raises(InvalidInput, match="no place"):
+    with pytest.raises(InvalidInput, match="cannot hold measurements"):
         save_measured(tmp_path / "chain.csv", {})
 
 

@@ -140,9 +140,7 @@ def _hand_out(units, broken, counts, left):  # type: ignore[no-untyped-def]
     found = 0
     middle = (bucket + 0.5) / PART_BUCKETS
     for x in range(columns):
-        if (
-            abs(broken[x] - middle) <= 0.5 / PART_BUCKETS
-        ):  # one at the upper end would be one too many, and noticed below
+        if abs(broken[x] - middle) <= 0.5 / PART_BUCKETS:  # one at the upper end is one too many: noticed below
             some[found] = broken[x]
             found += 1
     if found < wanted:
