@@ -121,7 +121,8 @@ def bounds(probabilities: Any) -> Bounds:
     rows = Rows.of(given)
     lambdas = lambda_units(rows)
     thetas = theta_units(lambdas)
-    pairs, (pencil, _) = _pair_bounds(rows) if _pairs_are_shown(rows) else (0, (0, 0))
+    lower = lower_bound(rows)
+    pairs, (pencil, _) = _pair_bounds(rows) if _pairs_are_shown(rows, lower) else (0, (0, 0))
     return Bounds(
         n=rows.n,
         m=rows.m,
@@ -133,7 +134,7 @@ def bounds(probabilities: Any) -> Bounds:
         doeblin=(2 * UNIT - lambdas[0]) / UNIT,
         pairs=max(pairs, UNIT) / UNIT,
         pencil=max(pencil, UNIT) / UNIT,
-        lower=float(lower_bound(rows)),
+        lower=float(lower),
     )
 
 
@@ -167,8 +168,9 @@ def simplest(rows: Rows) -> Certificate:
 
 def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
     """lam_1, ..., lam_M in units of 1/UNIT; with `distinct`, of the distinct rows only."""
-    weights = rows.weights if distinct else rows.weights[rows.group]
-    return exact_sum(np.sort(weights, axis=0), axis=1)
+    ordered = rows.weights.copy() if distinct else rows.weights[rows.group]  # a copy either way
+    ordered.sort(axis=0)
+    return exact_sum(ordered, axis=1)
 
 
 def theta_units(lambdas: list[int]) -> list[int]:
@@ -346,11 +348,11 @@ def _hope_of_pairs(rows: Rows) -> int:
     return max(3 * UNIT - (sources - 1) * first, 2 * UNIT + through - first)
 
 
-def _pairs_are_shown(rows: Rows) -> bool:
+def _pairs_are_shown(rows: Rows, lower: Fraction) -> bool:
     """Whether `pairs` and `pencil` are worked out: where that is quick, or where they could be the largest."""
     if len(rows.columns) ** 2 * rows.distinct <= QUICK_ADDITIONS:
         return True
-    return _hope_of_pairs(rows) > UNIT * lower_bound(rows)
+    return _hope_of_pairs(rows) > UNIT * lower
 
 
 def _pair_bounds(rows: Rows) -> tuple[int, tuple[int, int]]:
