@@ -8,13 +8,12 @@ The request before is for the same source, so that a query drawn twice differs a
 for alpha, gamma is always asked alone, and a second draw would go unnoticed).
 """
 
-import errno
 import random
 import shutil
 
 import pytest
 from tests.support.chains import request_model
-from tests.support.killing import WRITING
+from tests.support.killing import WRITING, failing_writes
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.progress import progress
 from tests.support.world import NAMES, P4, World, has_heard, listening
@@ -22,10 +21,13 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 import onoff
 from onoff import wire
 from onoff.client import Client, Journal
+from onoff.session.cache import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 MODEL = request_model(P4, NAMES)
+TABLES = {model: TableCache(model, "greedy") for model in (CHAIN, MODEL)}
+"""Built once for all clients of this process."""
 KINDS = ("first", "on", "off", "retry", "rolled back", "damaged", "new epoch")
 KILLS_OF_A_ROUND = 300
 """At least so many system calls count in one run of each kind."""
@@ -42,7 +44,7 @@ class Scene:
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, "mirror": False, **options}
-        return Client(self.url, self.model, self.journal, "greedy", **settings)
+        return Client(self.url, self.model, self.journal, tables=TABLES[self.model], **settings)
 
     def set(self, kind):
         """Everything that happened before the request of this kind; the job to be done then."""
@@ -183,12 +185,7 @@ def test_killed_with_the_thread_that_flushes(scene, killer):
         judge(scene)
 
 
-ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
-
-
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("kind", ["first", "off"])
+@pytest.mark.parametrize(("kind", "error", "for_ever"), failing_writes("first", "off"))
 def test_a_write_that_fails_sends_nothing(scene, killer, kind, error, for_ever):
     """At every call that writes: a named error and not one query, or the right message; the journal is as it was."""
     refused = k = 0

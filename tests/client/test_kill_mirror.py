@@ -4,20 +4,22 @@ Always: a message that was handed over is remembered, so that the next open quer
 is what the server had; one byte string per (session, step), on disk before it is sent; one restart brings all back.
 """
 
-import errno
 import shutil
 
 import pytest
-from tests.support.killing import WRITING
+from tests.support.killing import WRITING, failing_writes
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff.client import Client, Journal, Mirror
 from onoff.errors import MirrorError
+from onoff.session.cache import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
+TABLES = TableCache(CHAIN, "greedy")
+"""Built once for all clients of this process."""
 EVERYTHING = (0, 1, 2, 3)
 WANTED = 2  # gamma; the request before is for beta, so that a stale row shows
 KINDS = ("first refresh", "refresh", "read", "get", "first get", "retry", "off")
@@ -35,7 +37,7 @@ class Scene:
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, **options}
-        return Client(self.url, CHAIN, self.journal, "greedy", **settings)
+        return Client(self.url, CHAIN, self.journal, tables=TABLES, **settings)
 
     def set(self, kind):
         """Everything that happened before; the job to be done then."""
@@ -152,12 +154,7 @@ def test_what_was_read_is_synced_before_it_is_handed_over(scene, killer):
     assert not any(target in {"socket", "query"} for _, target in calls)  # reading asks nobody
 
 
-ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
-
-
-@pytest.mark.parametrize("for_ever", [False, True], ids=["once", "for ever"])
-@pytest.mark.parametrize("error", ERRORS.values(), ids=ERRORS)
-@pytest.mark.parametrize("kind", ["refresh", "get", "read", "off"])
+@pytest.mark.parametrize(("kind", "error", "for_ever"), failing_writes("refresh", "get", "read", "off"))
 def test_a_write_that_fails_shows_nothing_that_is_not_remembered(scene, killer, kind, error, for_ever):
     refused = k = 0
     while True:

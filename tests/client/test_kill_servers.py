@@ -12,9 +12,12 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 import onoff
 from onoff import wire
 from onoff.client import Client
+from onoff.session.cache import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
+TABLES = TableCache(CHAIN, "greedy")
+"""Built once for all clients of this process."""
 
 
 class Scene:
@@ -26,7 +29,7 @@ class Scene:
         CHAIN.save(self.chain)
 
     def client(self):
-        return Client(self.urls, CHAIN, self.journal, "greedy", tick=0, attempts=1, background=False)
+        return Client(self.urls, CHAIN, self.journal, tables=TABLES, tick=0, attempts=1, background=False)
 
     def set(self, kind):
         shutil.rmtree(self.journal.parent, ignore_errors=True)
