@@ -8,6 +8,7 @@ thinks of.
 import contextlib
 import shutil
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from onoff import wire
 from onoff.client import Client
 from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
+from onoff.session.cache import TableCache
 
 pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")
 
@@ -35,6 +37,14 @@ FAULTS = ["none"] * 4 + ["before", "after", "busy", "damaged", "crash before", "
 
 
 RARE = ("second process", "duplicate", "new epoch", "no journal", "moved away", "moved back", "server forgets")
+
+
+@cache
+def tables_of(chain, scheme):
+    """Tables hold what is public alone and are the same in every life, so they are built in one of them."""
+    if chain == "model":
+        return TableCache(request_model(CHAINS["dense"], NAMES), scheme)
+    return TableCache(onoff.MarkovChain(CHAINS[chain], names=NAMES), scheme)
 
 
 class Crash(BaseException):
@@ -53,10 +63,7 @@ class Misfortunes(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="onoff-", dir=memory if memory.exists() else None))
         self.journal = self.folder / "journal"
         self.world = World(NAMES, journal=self.journal)
-        if self.chain_name == "model":
-            self.chain = request_model(CHAINS["dense"], NAMES)
-        else:
-            self.chain = onoff.MarkovChain(CHAINS[self.chain_name], names=NAMES)
+        self.tables = tables_of(self.chain_name, self.scheme)
         self.backups = []
         self.fault = "none"
         self.photo = None
@@ -73,7 +80,8 @@ class Misfortunes(RuleBasedStateMachine):
     def new_client(self):
         options = {"tick": 0, "background": False, "attempts": 2, "sleep": lambda seconds: None, "mirror": False}
         transport = Direct(self.world, self.misfortune)
-        return Client("http://server.test", self.chain, self.journal, self.scheme, transport=transport, **options)
+        chain, tables = self.tables.model, self.tables
+        return Client("http://server.test", chain, self.journal, tables=tables, transport=transport, **options)
 
     # -- the line ------------------------------------------------------------------------------------------
 
@@ -244,12 +252,17 @@ def machine(chain, scheme, examples, *, random=False):
     return case
 
 
-MISFORTUNES = "100 lives of 50 misfortunes each"
-TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 100))
-TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 100))
-TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 100))
-TestModelGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("model", "greedy", 60))
-TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 100))
+MISFORTUNES = "40 lives of 50 misfortunes each"
+TestDenseSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "single", 40))
+TestDenseGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("dense", "greedy", 40))
+TestZerosSingle = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "single", 40))
+TestModelGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("model", "greedy", 40))
+TestZerosGreedy = pytest.mark.slow(reason=MISFORTUNES)(machine("zeros", "greedy", 40))
+
+TestManyDenseSingle = pytest.mark.deep(machine("dense", "single", 400))
+TestManyZerosSingle = pytest.mark.deep(machine("zeros", "single", 400))
+TestManyModelGreedy = pytest.mark.deep(machine("model", "greedy", 400))
+TestManyZerosGreedy = pytest.mark.deep(machine("zeros", "greedy", 400))
 
 
 @pytest.mark.deep
