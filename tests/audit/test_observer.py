@@ -1,6 +1,8 @@
 """The Bayes attacker: its posterior is that of an enumeration of all paths, whatever the session's memory."""
 
+from fractions import Fraction
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -49,14 +51,23 @@ def drive(start, path, pattern, rng):
     return queries, channels
 
 
-def chance_of(start, path, pattern, queries):
-    """p(queries | path), by the branches of the session itself."""
+def chances_of(start, pattern, queries):
+    """p(queries | path) of every path, by the branches of the session itself; paths share their beginnings."""
+    held = {(): [(Fraction(1), start.memory)]}
+    for private, seen in zip(pattern, queries, strict=True):
+        longer: dict[Any, Any] = {}
+        for (path, worlds), x in product(held.items(), range(3)):
+            after = longer[*path, x] = []
+            for p, memory in worlds:
 
-    def run(entropy):
-        session = start.fork(entropy)
-        return tuple(session.request(x, private=on).sources for x, on in zip(path, pattern, strict=True))
+                def step(entropy, memory=memory, x=x, private=private):
+                    session = start.fork(entropy)
+                    session.memory = memory
+                    return session.request(x, private=private).sources, session.memory
 
-    return sum(float(p) for p, seen in enumerate_branches(run) if seen == tuple(queries))
+                after += [(p * chance, then) for chance, (query, then) in enumerate_branches(step) if query == seen]
+        held = longer
+    return {path: float(sum(p for p, _ in worlds)) for path, worlds in held.items()}
 
 
 def path_law(model, path):
@@ -82,7 +93,9 @@ def test_the_posterior_is_that_of_all_paths(name, pattern):
         view = observer.start
         for channel, private in zip(channels, pattern, strict=True):
             view = observer.after(view, channel, private=private)
-        weights = {p: path_law(model, p) * chance_of(start, p, pattern, queries) for p in product(range(3), repeat=4)}
+        chances = chances_of(start, pattern, queries)
+        assert len(chances) == 3 ** len(pattern)
+        weights = {path: path_law(model, path) * chance for path, chance in chances.items()}
         for place, t in enumerate([t for t, on in enumerate(pattern) if on]):
             law = np.zeros(3)
             for p, weight in weights.items():

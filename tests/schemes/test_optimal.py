@@ -165,7 +165,12 @@ class SteppedTime:
         return self.now
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+LONG_SHAPES = ("few full rows", "few peaked rows")
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=[pytest.mark.deep] if shape in LONG_SHAPES else []) for shape in SHAPES]
+)
 def test_never_dearer_than_greedy_or_races_nor_than_with_less_time(shape, monkeypatch):
     """A table from races, always the same one, is compared wherever the optimum is not proved, however near it is."""
     rows = Rows.of(SHAPES[shape]())

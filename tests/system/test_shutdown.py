@@ -29,7 +29,9 @@ sys.exit(7)
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
-@pytest.mark.parametrize("seconds", [0.0, 1.0, 1.5, 2.0, 2.5])
+@pytest.mark.parametrize(
+    "seconds", [0.0, 0.5, 2.0, *[pytest.param(seconds, marks=pytest.mark.deep) for seconds in (1.0, 1.5, 2.5)]]
+)
 def test_a_process_may_end_while_a_table_is_built(seconds):
     """Where the end waits for nothing, most of these crash: by an abort or a wrong address."""
     program = BUILDING.format(seconds=seconds)
