@@ -1,13 +1,15 @@
-"""The documentation on a phone: every formula fits or can be scrolled to, and subscripts are below the line."""
+"""The pages build without a warning and load nothing from elsewhere; on a phone every formula fits.
 
+One build serves both: the first test needs no browser.
+"""
+
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from tests.support.waiting import PATIENCE
-
-pytestmark = pytest.mark.browser
 
 ROOT = Path(__file__).parents[2]
 FORMULAS = """() => {
@@ -29,13 +31,29 @@ SUBSCRIPTS = """() => [...document.querySelectorAll("msub")].map((sub) => {
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    """The folder of the pages, and what was said while they were built."""
     folder = tmp_path_factory.mktemp("html")
-    subprocess.run([sys.executable, "-m", "sphinx", "-q", "-b", "html", str(ROOT / "docs"), str(folder)], check=True)
-    return sorted(path for path in folder.rglob("*.html") if 'div class="math"' in path.read_text())
+    build = ["-W", "--keep-going", "-q", "-b", "html", str(ROOT / "docs"), str(folder)]
+    return folder, subprocess.run([sys.executable, "-m", "sphinx", *build], capture_output=True, text=True, check=False)
 
 
-def test_formulas_fit_and_subscripts_are_below_the_line(chromium, pages):
+@pytest.mark.slow(reason="builds all pages")
+def test_the_pages_build_without_a_warning_and_load_nothing_from_elsewhere(built):
+    folder, done = built
+    assert done.returncode == 0, done.stderr[-3000:]
+    pages = sorted(folder.rglob("*.html"))
+    assert len(pages) > 20
+    loads = re.compile(
+        r"<(?:script|img|iframe|source)[^>]*\ssrc=[\"'](?:https?:)?//|<link[^>]*\shref=[\"'](?:https?:)?//"
+    )
+    assert [page.name for page in pages if loads.search(page.read_text())] == []
+    assert "<math" in (folder / "explanation" / "bounds.html").read_text()
+
+
+@pytest.mark.browser
+def test_formulas_fit_and_subscripts_are_below_the_line(chromium, built):
+    pages = sorted(path for path in built[0].rglob("*.html") if 'div class="math"' in path.read_text())
     assert len(pages) >= 5
     page = chromium.new_page(viewport={"width": 390, "height": 844})
     page.set_default_timeout(1000 * PATIENCE)
