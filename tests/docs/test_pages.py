@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import matplotlib as mpl
 import pytest
 from tests.support.pages import ROOT, blocks, script
 
@@ -29,7 +30,9 @@ def short(page):
 @pytest.mark.parametrize("page", RUNNABLE, ids=short)
 def test_every_block_runs(page, tmp_path):
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environment = {**os.environ, "PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    ours = {"PATH": path, "HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state")}
+    fonts = {"MPLCONFIGDIR": mpl.get_cachedir()}  # or each page makes the list of all fonts again
+    environment = {**os.environ, **ours, **fonts}
     with script(page) as text:
         done = subprocess.run(
             ["bash", "-c", text],

@@ -320,26 +320,8 @@ n = [4, 5]
 
 
 @pytest.mark.slow(reason="starts a scheduler and two workers")
-def test_a_sweep_survives_a_killed_worker(tmp_path, cluster):
-    """80 rows, none lost or doubled, the same as in this process."""
-    address, processes = cluster
-    tasks = tasks_of(tmp_path, CLUSTER_SPEC)
-
-    def kill_one(finished):
-        if finished == 10:
-            processes[1].send_signal(signal.SIGKILL)
-            processes[1].wait()
-
-    found = sweep(tasks, tmp_path / "cluster.parquet", cluster=address, progress=kill_one)
-    assert processes[1].returncode == -signal.SIGKILL
-    rows = read_rows(found.path)
-    assert [row["key"] for row in rows] == [task["key"] for task in tasks]
-    here = sweep(tasks, tmp_path / "here.parquet")
-    assert without_times(rows) == without_times(read_rows(here.path))
-
-
-@pytest.mark.slow(reason="starts a scheduler and two workers")
-def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, cluster):
+def test_a_sweep_survives_a_killed_client_and_a_killed_worker_and_tells_of_a_lost_cluster(tmp_path, cluster):
+    """One cluster, which loses a client, then a worker, then the scheduler. No row is lost or doubled."""
     address, processes = cluster
     spec = tmp_path / "spec.toml"
     tasks = tasks_of(tmp_path, CLUSTER_SPEC.replace("[1, 2, 3, 4, 5]", str(list(range(12)))))
@@ -351,12 +333,13 @@ def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, 
     kept = parts.keys()
     assert 5 <= len(kept) < len(tasks)
 
+    _survives_a_killed_worker(tmp_path, address, processes[1])
+
     def end_scheduler(finished):
         if finished == len(kept) + 5:
             processes[0].kill()
             processes[0].wait()
-            for worker in processes[1:]:
-                worker.kill()
+            processes[2].kill()
 
     with pytest.raises(ClusterLost, match="connection to the cluster was lost") as caught:
         sweep(tasks, out, cluster=address, progress=end_scheduler)
@@ -365,6 +348,23 @@ def test_a_sweep_survives_a_killed_client_and_tells_of_a_lost_cluster(tmp_path, 
     assert sweep(tasks, out).rows == len(tasks)
     rows = read_rows(out)
     assert [row["key"] for row in rows] == [task["key"] for task in tasks]
+
+
+def _survives_a_killed_worker(tmp_path, address, worker):
+    """80 rows, none lost or doubled, the same as in this process."""
+    tasks = tasks_of(tmp_path, CLUSTER_SPEC)
+
+    def kill_one(finished):
+        if finished == 10:
+            worker.send_signal(signal.SIGKILL)
+            worker.wait()
+
+    found = sweep(tasks, tmp_path / "cluster.parquet", cluster=address, progress=kill_one)
+    assert worker.returncode == -signal.SIGKILL
+    rows = read_rows(found.path)
+    assert [row["key"] for row in rows] == [task["key"] for task in tasks]
+    here = sweep(tasks, tmp_path / "here.parquet")
+    assert without_times(rows) == without_times(read_rows(here.path))
 
 
 def test_nobody_at_the_address(tmp_path, monkeypatch):
