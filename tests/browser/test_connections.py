@@ -7,13 +7,14 @@ Then a canary is visited: it is the only one that the listener and the browser's
 
 import contextlib
 import json
+import re
 
 import pytest
 from playwright.sync_api import Error, sync_playwright
 from tests.browser.conftest import CHROMIUM
 from tests.support.calling import FRAMESET, WAYS, Listener, document, names_in
 from tests.support.gateway import gateway
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 from tests.support.world import World
 
 from onoff import wire
@@ -196,17 +197,22 @@ def test_a_link_is_not_connected_to_when_it_is_pointed_at(tmp_path, listener):
         assert listener.connections == 0
 
 
-@pytest.mark.parametrize(
-    ("name", "how"), [("html", "click"), ("entry", "click"), ("entries", "click"), ("html", "address")]
-)
-def test_without_the_cleaner_it_does(tmp_path, listener, monkeypatch, name, how):
+def test_without_the_cleaner_it_does(tmp_path, listener, monkeypatch):
+    """Each of these messages when it is clicked, and one by its address: in each case before anything else is shown."""
     monkeypatch.setattr("onoff.wire.html.clean_html", lambda text: text)
-    with reading(tmp_path, listener, {name}.__contains__, FEW) as (local, page, netlog):
-        if how == "click":
+    clicked = ["html", "entry", "entries"]
+    with reading(tmp_path, listener, {*clicked, "html charset"}.__contains__, FEW) as (local, page, netlog):
+        for name in clicked:
+            before = listener.connections
             by_click(local, page, [name])
-        else:
-            by_address(local, page, [name], "sources")
-    assert names_in(netlog) - {CANARY}
+            until(lambda before=before: listener.connections > before)
+        before = listener.connections
+        by_address(local, page, ["html charset"], "sources")
+        until(lambda: listener.connections > before)
+        sent = {name: message.body.decode() for name, message in local.world.messages.items()}
+    found = names_in(netlog)
+    for name in (*clicked, "html charset"):
+        assert found & set(re.findall(r"t\d+\.example", sent[name])), name
 
 
 def test_what_is_not_html_would_call_too_if_it_were_shown_as_it_is(tmp_path, listener, monkeypatch):
