@@ -1,5 +1,7 @@
 """`onoff audit traces`: the agreed JSON, exit codes, and what it says to a person."""
 
+import contextlib
+import io
 import json
 
 import numpy as np
@@ -58,10 +60,21 @@ def test_a_chain_gives_readers_away_and_exits_5(files, trace, capsys):
     assert report["older_users"] >= 50
 
 
+@pytest.fixture(scope="module")
+def of_the_model(files, tmp_path_factory):
+    """A copy of the readers' model that is audited with an attacker who has it too, and the report; it is kept."""
+    copy = tmp_path_factory.mktemp("audited") / "model.npz"
+    copy.write_bytes((files / "model.npz").read_bytes())
+    more = ("--allow", "0.05", "--attacker", str(files / "model.npz"), "--save", "--json")
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        code = run(["audit", "traces", str(copy), *command(files, "model.npz", "trace.txt", *more)[3:]])
+    return copy, code, json.loads(out.getvalue())
+
+
 @pytest.mark.slow(reason="programs are started and waited for")
-def test_the_model_of_the_readers_does_not(files, capsys):
-    assert run(command(files, "model.npz", "trace.txt", "--allow", "0.05", "--json")) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_the_model_of_the_readers_does_not(of_the_model):
+    _, code, report = of_the_model
+    assert code == 0
     assert report["leak"] < 0.05
     assert report["cost"] == pytest.approx(sum(step["cost"] for step in report["steps"]))
     assert report["impossible"] == 0
@@ -79,27 +92,34 @@ def test_what_it_says_to_a_person(files, capsys, tmp_path):
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
-def test_an_attacker_may_bring_a_model(files, capsys):
-    assert run(command(files, "model.npz", "trace.txt", "--attacker", str(files / "model.npz"), "--json")) == 0
-    report = json.loads(capsys.readouterr().out)
+def test_an_attacker_may_bring_a_model(of_the_model):
+    _, _, report = of_the_model
     assert [step["attackers"]["model.npz"] for step in report["steps"]] == pytest.approx([0] * 4, abs=1e-9)
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
-@pytest.mark.parametrize("model", ["chain.json", "model.npz"])
-def test_what_was_measured_is_kept_with_the_model(files, model, capsys, tmp_path):
-    (tmp_path / model).write_bytes((files / model).read_bytes())
-    assert "not measured on real readers" in zero_in_words(measured_of(tmp_path / model))
-    before = load_model(tmp_path / model).digest()
-    assert run(["audit", "traces", str(tmp_path / model), *command(files, model)[3:], "--save", "--json"]) == 0
-    report = json.loads(capsys.readouterr().out)
-    kept = present(measured_of(tmp_path / model))
+def test_what_was_measured_is_kept_with_the_chain(files, capsys, tmp_path):
+    copy = tmp_path / "chain.json"
+    copy.write_bytes((files / "chain.json").read_bytes())
+    assert run(["audit", "traces", str(copy), *command(files, "chain.json")[3:], "--save", "--json"]) == 0
+    is_kept(json.loads(capsys.readouterr().out), copy, files / "chain.json")
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
+def test_what_was_measured_is_kept_with_the_model(files, of_the_model):
+    copy, _, report = of_the_model
+    is_kept(report, copy, files / "model.npz")
+    assert measured_of(load_model(copy)) == measured_of(copy)
+
+
+def is_kept(report, audited, before):
+    """What the report says is in the file that was audited, which is else as it was before."""
+    assert "not measured on real readers" in zero_in_words(measured_of(before))
+    kept = present(measured_of(audited))
     assert kept["bits"] == report["steps"][-1]["bits"]
     assert kept["users"] == 300
     assert f"{kept['bits']:.3f} ± {kept['stderr']:.3f} bits after 4 OFF requests" in zero_in_words(kept)
-    assert load_model(tmp_path / model).digest() == before
-    if model == "model.npz":
-        assert measured_of(load_model(tmp_path / model)) == kept
+    assert load_model(audited).digest() == load_model(before).digest()
 
 
 def test_a_matrix_has_no_place_for_what_was_measured(tmp_path):
