@@ -18,7 +18,8 @@ ROOM = 100_000
 GOOD = b"<rss version='2.0'><channel><item><title>Good</title><description>x</description></item></channel></rss>"
 TIMED = GOOD.replace(b"<title>", b"<pubDate>Tue, 02 Jan 2024 00:00:00 GMT</pubDate><title>")
 ENDLESS = b"<rss><channel><item></x>" + b"<div><p>" * 60_000  # minutes for feedparser, by way of its lenient parser
-HUGE = b"<rss version='2.0'><channel>" + b"<item><title>t</title></item>" * 60_000 + b"</channel></rss>"
+LONG = b"<item><title>" + b"t" * 3000 + b"</title></item>"
+HUGE = b"<rss version='2.0'><channel>" + LONG * 6000 + b"</channel></rss>"
 
 
 def deep(levels: int) -> bytes:

@@ -317,7 +317,8 @@ def served(*options, port=0):
         process.communicate()
 
 
-def test_kills_of_leader_and_follower_in_turn_lose_nothing(tmp_path):
+@pytest.mark.parametrize("rounds", [2, pytest.param(8, marks=pytest.mark.deep)])
+def test_kills_of_leader_and_follower_in_turn_lose_nothing(tmp_path, rounds):
     """Each is killed in the middle of publishing and started again on its store; in the end both are equal."""
     leader_store, follower_store = str(tmp_path / "l.db"), str(tmp_path / "f.db")
     add = [ONOFF, "serve", "--store", leader_store, "--source", "a", "--source", "b", "--add-publisher", "p"]
@@ -327,7 +328,7 @@ def test_kills_of_leader_and_follower_in_turn_lose_nothing(tmp_path):
     with reserved_port() as port, contextlib.ExitStack() as stack:  # the leader comes back where it was
         follow = ["--store", follower_store, "--follow", f"http://127.0.0.1:{port}"]
         follower, follower_url = stack.enter_context(served(*follow))
-        for round_ in range(4):
+        for round_ in range(rounds):
             with served("--store", leader_store, port=port) as (leader, url):
                 until(partial(follows, url, follower_url))
                 for _ in range(rng.randint(5, 25)):
