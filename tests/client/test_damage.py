@@ -16,8 +16,11 @@ from tests.support.world import NAMES, P4, Direct, World
 import onoff
 from onoff.client import Client
 from onoff.errors import JournalError
+from onoff.session.cache import TableCache
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
+TABLES = TableCache(CHAIN, "single")
+"""Built once for all clients."""
 
 
 class Specimen:
@@ -43,7 +46,7 @@ class Specimen:
 
     def client(self):
         settings = {"tick": 0, "background": False, "mirror": False, "transport": Direct(self.world, self.photograph)}
-        return Client("http://server.test", CHAIN, self.path, "single", **settings)
+        return Client("http://server.test", CHAIN, self.path, tables=TABLES, **settings)
 
     def photograph(self, request):
         """The files as they are while a request is under way: the log holds what the file does not have yet."""

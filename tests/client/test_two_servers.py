@@ -97,7 +97,7 @@ def run_readers(folder, *, readers, seconds, kills, per_second=50):
 
 
 def test_readers_of_two_servers_get_right_messages_while_messages_are_published(tmp_path):
-    outcomes, published = run_readers(tmp_path, readers=4, seconds=4, kills=0)
+    outcomes, published = run_readers(tmp_path, readers=4, seconds=1.5, kills=0)
     assert outcomes["wrong"] == outcomes["lost"] == []
     assert outcomes["failed"] == []
     assert len(outcomes["right"]) >= 4
@@ -105,7 +105,7 @@ def test_readers_of_two_servers_get_right_messages_while_messages_are_published(
 
 
 def test_kills_of_either_server_cost_time_and_no_message(tmp_path):
-    outcomes, published = run_readers(tmp_path, readers=4, seconds=6, kills=1)
+    outcomes, published = run_readers(tmp_path, readers=4, seconds=2, kills=1)
     assert outcomes["wrong"] == outcomes["lost"] == []
     assert len(outcomes["right"]) >= 4
     assert published
