@@ -58,14 +58,28 @@ def test_reads_between_refreshes_show_nowhere(name, pattern, refreshes):
         )
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+CHANGE_THE_STATE = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST)
+
+
 @pytest.mark.parametrize(
-    ("pattern", "refreshes"),
+    ("pattern", "refreshes", "fault"),
     [
-        pytest.param("OFF ON OFF", EVERY_OTHER, id="OFF ON OFF-half"),
-        pytest.param("OFF ON OFF", None, id="OFF ON OFF-get"),
-        pytest.param("ON OFF ON OFF", EVERY_OTHER, id="ON OFF ON OFF-half", marks=pytest.mark.deep),
-        pytest.param("ON OFF ON OFF", None, id="ON OFF ON OFF-get"),
+        *[
+            pytest.param("OFF ON OFF", REFRESHES[kind], fault, id=f"OFF ON OFF-{kind}-{fault}")
+            for kind in ("half", "get")
+            for fault in FAULTS
+        ],
+        *[
+            pytest.param(
+                "ON OFF ON OFF",
+                REFRESHES[kind],
+                fault,
+                id=f"ON OFF ON OFF-{kind}-{fault}",
+                marks=[] if kind == "get" and fault in CHANGE_THE_STATE else [pytest.mark.deep],
+            )
+            for kind in ("half", "get")
+            for fault in FAULTS
+        ],
     ],
 )
 def test_faults_at_every_step_with_probability_one_half(pattern, fault, refreshes):
@@ -97,7 +111,7 @@ def test_a_memory_that_a_read_does_not_update_is_caught(chain):
         audit.require_private()
 
 
-@pytest.mark.parametrize("chain", [P2, P3], ids=["P2", "P3"])
+@pytest.mark.parametrize("chain", [P2, pytest.param(P3, marks=pytest.mark.deep)], ids=["P2", "P3"])
 def test_a_memory_that_is_updated_after_the_message_is_shown_is_caught_by_a_kill_between(chain):
     with readers.as_reader(readers.ShowsFirst):
         require_zero(audit_mirror(chain, "greedy", parse("OFF ON OFF"), ALWAYS))  # nothing happens, nothing leaks

@@ -59,7 +59,7 @@ def audit(session, visits, attackers, before="private", users=600, **more):
     return audit_traces(session, cases, attackers, before, users=users, entropy=lambda: SeededEntropy(rng), **more)
 
 
-@pytest.mark.parametrize("before", ["private", "open", "nothing"])
+@pytest.mark.parametrize("before", ["private", pytest.param("open", marks=pytest.mark.deep), "nothing"])
 def test_a_chain_is_found_out_by_who_knows_the_people(people, before):
     visits = visits_of(people, 800)
     found = audit(Session(chain_learnt(visits_of(people, 2000, seed=2)), "greedy"), visits, {"bayes": people}, before)

@@ -131,10 +131,11 @@ def test_lower_is_the_optimum_for_three_sources_or_three_rows():
 
 
 @pytest.mark.slow(reason="many cases are worked out")
-def test_lower_is_the_optimum_for_four_sources():
+@pytest.mark.parametrize("count", [80, pytest.param(1000, marks=pytest.mark.deep)])
+def test_lower_is_the_optimum_for_four_sources(count):
     rng = np.random.default_rng(4)
     gained = 0
-    for _ in range(250):
+    for _ in range(count):
         matrix = random_rows(rng, int(rng.integers(4, 7)), 4)
         b = bounds(matrix)
         assert b.lower == pytest.approx(optimum(matrix), abs=LP_TOLERANCE)

@@ -39,8 +39,8 @@ def as_cells(table):
 
 
 @pytest.mark.slow(reason="many cases are worked out")
-@pytest.mark.parametrize("seed", range(10))
-def test_two_thousand_matrices_verify_exactly_and_cost_at_most_the_inner_bound(seed):
+@pytest.mark.parametrize("seed", [0, 1, 2, *[pytest.param(seed, marks=pytest.mark.deep) for seed in range(3, 10)]])
+def test_two_hundred_matrices_verify_exactly_and_cost_at_most_the_inner_bound(seed):
     for rows in many(seed, 200, 24):
         table = design(rows, "greedy")
         table.verify()

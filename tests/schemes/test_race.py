@@ -1,5 +1,6 @@
 """race: the same law of queries for every hidden value, the wanted source always in it, dense and sparse alike."""
 
+from collections import Counter
 from itertools import pairwise
 
 import numpy as np
@@ -29,8 +30,9 @@ def query_counts(race, p, samples, seed, draw=None):
         [(draw or race.draw)(u, int(x), entropy) for x in rng.choice(p.shape[1], size=samples, p=row)]
         for u, row in enumerate(p)
     ]
-    kinds = sorted({query for queries in drawn for query in queries})
-    return np.array([[queries.count(kind) for kind in kinds] for queries in drawn])
+    counted = [Counter(queries) for queries in drawn]
+    kinds = sorted(set().union(*counted))
+    return np.array([[queries[kind] for kind in kinds] for queries in counted])
 
 
 def g_test(counts):

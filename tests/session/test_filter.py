@@ -220,7 +220,7 @@ def test_races_keep_the_filter_going():
 @pytest.mark.parametrize("kind", [ModelFilter, WrongKernel])
 def test_races_with_the_filter_tell_nothing_that_can_be_measured_and_with_a_wrong_kernel_they_do(kind):
     """The second OFF request after a private one: the law of its query given each value of what is hidden."""
-    laws = [[[0.5, 0.5], [0.9, 0.1], [0.1, 0.9], [0.95, 0.05], [0.6, 0.4], [0.4, 0.6], [0.05, 0.95]]]
+    laws = [[[0.5, 0.5], [0.94, 0.06], [0.48, 0.52], [0.33, 0.67], [0.87, 0.13], [0.93, 0.07], [0.05, 0.95]]]
     model = RequestModel(laws, all_contexts(2, 2))
     rng = np.random.default_rng(7)
     seen = np.zeros((2, 3, 3))
@@ -231,7 +231,7 @@ def test_races_with_the_filter_tell_nothing_that_can_be_measured_and_with_a_wron
         session.memory = twin_of(start, kind, start.belief)
         session.request(x, private=True)
         assert isinstance(session.memory, kind)
-    for path in model.sample_many(3_000, 3, rng).tolist():
+    for path in model.sample_many(1_000, 3, rng).tolist():
         session = begun[path[0]].fork(SeededEntropy(rng))
         one, two = (number[session.request(x, private=False).sources] for x in path[1:])
         seen[path[0], one, two] += 1
@@ -240,7 +240,7 @@ def test_races_with_the_filter_tell_nothing_that_can_be_measured_and_with_a_wron
         expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
         there = expected > 0
         statistics.append(((counts - expected)[there] ** 2 / expected[there]).sum())
-    # Two degrees of freedom each: by chance once in 2,700 seeds, and the seed is fixed.
+    # Two degrees of freedom each: by chance once in 2,700 seeds, and the seed is fixed. The twin is at about 100.
     assert (max(statistics) < 18) == (kind is ModelFilter)
 
 
