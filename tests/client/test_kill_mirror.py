@@ -7,7 +7,7 @@ is what the server had; one byte string per (session, step), on disk before it i
 import shutil
 
 import pytest
-from tests.support.killing import WRITING, failing_writes
+from tests.support.killing import WRITING, failing_writes, telling_kills
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, has_heard, listening
 
@@ -124,7 +124,7 @@ def judge(scene, kind):
     return shown
 
 
-IN_EVERY_RUN = ("read", "get", "off")
+IN_EVERY_RUN = ("read",)
 """The others take minutes and run in `make test-deep`."""
 
 
@@ -145,6 +145,20 @@ def test_killed_at_every_call(scene, killer, kind):
         assert scene.right(kind, run["result"]["message"])
         assert shown > 1  # some were killed after the message was handed over
     assert kills == len(run["calls"]) >= 40
+
+
+@pytest.mark.parametrize("kind", ["get", "off"])
+def test_killed_wherever_it_leaves_something_else_behind(scene, killer, kind):
+    """At every call before which files or server are not as they were before the call before."""
+    whole = killer.run(scene.set(kind))
+    assert scene.right(kind, whole["result"]["message"])
+    assert judge(scene, kind)
+    kills = shown = 0
+    for k in telling_kills(whole["calls"]):
+        kills += killer.run(scene.set(kind), kill_at=k)["killed"]
+        shown += bool(judge(scene, kind))
+    assert kills >= 20
+    assert shown > 1  # some were killed after the message was handed over
 
 
 def test_what_was_read_is_synced_before_it_is_handed_over(scene, killer):

@@ -6,6 +6,7 @@ After each kill one restart makes another request of both servers, or repeats th
 import shutil
 
 import pytest
+from tests.support.killing import telling_kills
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, has_heard, listening
 
@@ -49,26 +50,48 @@ def scene(quick_folder):
         yield Scene(quick_folder, [first.url, second.url], worlds)
 
 
-@pytest.mark.parametrize("kind", ["off", *(pytest.param(kind, marks=pytest.mark.deep) for kind in ("first", "on"))])
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["off", "first", "on"])
 def test_killed_at_every_call(scene, killer, kind):
     kills = repeated = 0
     while True:
-        run = killer.run(scene.set(kind), kill_at=kills + 1)
-        for url in scene.urls:
-            has_heard(url)
-        with scene.client() as client:
-            if kind != "first" and client.pending and kills % 2:  # a session that nobody knows is not gone on with
-                assert client.retry() == b"first of gamma"
-                repeated += 1
-            assert client.get("beta", private=False) == b"first of beta"
-        for world in scene.worlds:
-            world.check()
+        run, again = kill(scene, killer, kind, kills + 1, repeat=kind != "first" and kills % 2)
+        repeated += again
         if not run["killed"]:
             break
         kills += 1
-        assert run["result"] is None or run["result"]["message"] == "first of gamma"
     assert run["result"]["message"] == "first of gamma"
     assert kills == len(run["calls"]) >= 60
     assert repeated > 5 or kind == "first"
+    first_is_asked_first(scene)
+
+
+def test_killed_wherever_it_leaves_something_else_behind(scene, killer):
+    """At every call before which files or servers are not as they were before the call before."""
+    whole, _ = kill(scene, killer, "off", None, repeat=False)
+    assert whole["result"]["message"] == "first of gamma"
+    runs = [kill(scene, killer, "off", k, repeat=k % 2) for k in telling_kills(whole["calls"])]
+    assert sum(run["killed"] for run, _ in runs) >= 30
+    assert sum(again for _, again in runs) > 5
+    first_is_asked_first(scene)
+
+
+def kill(scene, killer, kind, at, *, repeat):
+    """The run, and whether the restart after it repeated what was under way: a session that nobody knows is not."""
+    run = killer.run(scene.set(kind), kill_at=at)
+    for url in scene.urls:
+        has_heard(url)
+    with scene.client() as client:
+        again = bool(repeat and client.pending)
+        if again:
+            assert client.retry() == b"first of gamma"
+        assert client.get("beta", private=False) == b"first of beta"
+    for world in scene.worlds:
+        world.check()
+    assert run["result"] is None or run["result"]["message"] == "first of gamma"
+    return run, again
+
+
+def first_is_asked_first(scene):
     steps = [{wire.decode_sum_head(query)[1:3] for query in world.queries} for world in scene.worlds]
     assert steps[0] >= steps[1]  # the first is asked first, and a kill may come between

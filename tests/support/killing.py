@@ -48,6 +48,11 @@ NUMBERS = {  # x86-64
     75: "fdatasync", 77: "ftruncate", 82: "rename", 83: "mkdir", 87: "unlink", 90: "chmod", 91: "fchmod",
     93: "fchown", 257: "openat", 262: "newfstatat", 285: "fallocate", 332: "statx",
 }  # fmt: skip
+ONLY_LOOKING = {
+    "read", "pread64", "lseek", "stat", "lstat", "fstat", "newfstatat", "statx", "access", "recvfrom", "recvmsg",
+    "poll", "getsockopt", "setsockopt", "fcntl", "flock", "close",
+}  # fmt: skip
+"""Calls that change no file and send nothing; locks and open files end with the process in any case."""
 ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
 DURATIONS = {"once": False, "for ever": True}
 
@@ -81,6 +86,11 @@ class Killer:
         present(self._server.stdin).close()
         assert self._server.wait(PATIENCE) == 0
         present(self._server.stdout).close()
+
+
+def telling_kills(calls):
+    """Where to kill so that each state of files and servers that these calls lead to is left behind once."""
+    return [1, *(k + 1 for k, (name, _) in enumerate(calls[:-1], start=1) if name not in ONLY_LOOKING)]
 
 
 def failing_writes(*kinds):
