@@ -71,6 +71,10 @@ CLIENTS = {
 }
 
 
+def takes_long(name):
+    return len(parse(CLIENTS[name][2])) > 2
+
+
 @pytest.mark.parametrize(
     ("chain", "at", "name"),
     [
@@ -79,7 +83,7 @@ CLIENTS = {
             at,
             name,
             id=f"P{chain.n}-{name}",
-            marks=[pytest.mark.deep] if chain is P3 and name.startswith("m7") else [],  # takes longest
+            marks=[pytest.mark.deep] if chain is P3 and takes_long(name) else [],
         )
         for at, chain in enumerate((P3, P2))
         for name in CLIENTS

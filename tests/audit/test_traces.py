@@ -78,8 +78,9 @@ def of_the_true_model(people):
 
     @cache
     def found(before):
-        older = 600 if before == "private" else 0
-        return audit(Session(people, "greedy"), visits_of(people, 800), {"bayes": people}, before, older_users=older)
+        users, older = (600, 600) if before == "private" else (300, 0)
+        visits = visits_of(people, 800)
+        return audit(Session(people, "greedy"), visits, {"bayes": people}, before, users, older_users=older)
 
     return found
 

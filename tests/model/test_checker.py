@@ -207,8 +207,9 @@ def birth_and_death(n, rng):
 
 
 @pytest.mark.slow(reason="many cases are worked out")
-def test_a_birth_and_death_chain_of_60_is_proved():
-    table = design(birth_and_death(60, np.random.default_rng(0)), "optimal")
+@pytest.mark.parametrize("n", [30, pytest.param(60, marks=pytest.mark.deep)])
+def test_a_birth_and_death_chain_is_proved(n):
+    table = design(birth_and_death(n, np.random.default_rng(0)), "optimal")
     assert isinstance(table.certificate, SetCertificate)
     assert len(table.certificate.tree) > 1
     assert table.optimal
