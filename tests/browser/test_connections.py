@@ -85,6 +85,11 @@ LOOKING_HARMLESS = (
     "x/unknown",
     "text/html; charset=utf-16",
 )
+MADE_INTO_ENTRIES = (
+    *("html", "html charset", "frameset", "entry", "entry frames", "entries", "entry broken"),
+    *("text plain", "text xsl", "application json", "image svg+xml", "application xhtml+xml", "application pdf"),
+)
+"""Messages for each way in which entries are made of one: HTML, entries, other text, JSON and XML, the rest."""
 
 
 def messages(listener, ways):
@@ -169,14 +174,17 @@ def by_address(local, page, names, kind):
                 link.hover(force=True, timeout=1000)
 
 
-def test_nothing_that_is_shown_connects_to_anybody_or_looks_up_a_name(tmp_path, listener):
+@pytest.mark.parametrize("all_as_entries", [False, pytest.param(True, marks=pytest.mark.deep)])
+def test_nothing_that_is_shown_connects_to_anybody_or_looks_up_a_name(tmp_path, listener, all_as_entries):
     with reading(tmp_path, listener) as (local, page, netlog):
         names = list(local.world.messages)
+        assert set(names) > set(MADE_INTO_ENTRIES)
         by_click(local, page, names)
         by_click(local, page, ["html"])
         assert page.frame_locator("#message-body iframe").locator("p").first.inner_text() == "shown"
-        for kind in ("sources", "entries", "feeds"):
-            by_address(local, page, names, kind)
+        by_address(local, page, names, "sources")
+        for kind in ("entries", "feeds"):
+            by_address(local, page, names if all_as_entries else MADE_INTO_ENTRIES, kind)
         assert listener.connections == 0
     assert listener.hellos == 0
     assert all(CANARY.encode() in said or said == b"" for said in listener.first_bytes)

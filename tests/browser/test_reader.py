@@ -180,7 +180,7 @@ def test_what_never_left_is_shown_as_such(visitor, tmp_path):
         assert visit.text("[data-total=plain]") == "1"
 
 
-@pytest.mark.parametrize("count", [5, 120, 5000])
+@pytest.mark.parametrize("count", [5, pytest.param(120, marks=pytest.mark.deep), 5000])
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["390", "1280"])
 def test_any_number_of_sources_fits_the_page(visitor, tmp_path, count, size):
     with many(tmp_path, count) as local:
