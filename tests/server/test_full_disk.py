@@ -76,14 +76,14 @@ def test_a_disk_that_fills_costs_publishes_only_and_room_mends_it(small_disk, wo
         known = catalogue(url)
         filler = fill(small_disk)
         before = children(process.pid)
-        for _ in range(20):
+        for _ in range(5):
             refused = put(url, token, secrets.token_bytes(100_000))
             assert refused.status_code == 507
             assert wire.decode_problem(refused.content).hint
         not_ready = httpx2.get(f"{url}/readyz", timeout=PATIENCE)
         assert not_ready.status_code == 503
         assert "publishes are not kept" in not_ready.json()["title"]
-        for _ in range(300):  # new sessions: each takes another page of the table of steps
+        for _ in range(100):  # new sessions: each takes another page of the table of steps
             assert asked(url, known) == b"before"
         assert process.poll() is None
         assert children(process.pid) == before
