@@ -14,7 +14,7 @@ from playwright.sync_api import Error, sync_playwright
 from tests.browser.conftest import CHROMIUM
 from tests.support.calling import FRAMESET, WAYS, Listener, document, names_in
 from tests.support.gateway import gateway
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 from onoff import wire
@@ -206,17 +206,12 @@ def test_a_link_is_not_connected_to_when_it_is_pointed_at(tmp_path, listener):
 
 
 def test_without_the_cleaner_it_does(tmp_path, listener, monkeypatch):
-    """Each of these messages when it is clicked, and one by its address: in each case before anything else is shown."""
+    """Each of these messages when it is clicked, and one by its address; each has names of its own."""
     monkeypatch.setattr("onoff.wire.html.clean_html", lambda text: text)
     clicked = ["html", "entry", "entries"]
     with reading(tmp_path, listener, {*clicked, "html charset"}.__contains__, FEW) as (local, page, netlog):
-        for name in clicked:
-            before = listener.connections
-            by_click(local, page, [name])
-            until(lambda before=before: listener.connections > before)
-        before = listener.connections
+        by_click(local, page, clicked)
         by_address(local, page, ["html charset"], "sources")
-        until(lambda: listener.connections > before)
         sent = {name: message.body.decode() for name, message in local.world.messages.items()}
     found = names_in(netlog)
     for name in (*clicked, "html charset"):
