@@ -286,7 +286,7 @@ def fuzz_edition(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
 
 @pytest.mark.slow(reason="thousands of injured inputs")
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=pytest.mark.deep)])
+@pytest.mark.parametrize("count", [10_000, pytest.param(100_000, marks=pytest.mark.deep)])
 @pytest.mark.parametrize("parser", [fuzz_reply, fuzz_edition])
 def test_injured_inputs_never_crash_a_reader(parser: Callable, count: int):
     assert 0 < run_fuzz(parser, count, seed=1) < 0.9 * count
