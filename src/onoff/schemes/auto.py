@@ -3,12 +3,15 @@
     a table of moderate size   the certified optimum, for as long as the budget lasts
     anything larger            the race, which needs no table
 
-"Moderate" is what the search for the optimum does within the budget on an ordinary machine; where it runs out of time
-its table is still exact and still carries a true lower bound. If the race is much cheaper than what was found by then,
-the race is taken: its queries are as private up to the rounding of floats that its docstring bounds.
+"Moderate" is what the search for the optimum does within the budget on an ordinary machine: so many positive entries,
+which is what it works on (sparse rows of a thousand sources have few), in a table that fits in memory. Where it runs
+out of time its table is still exact and still carries a true lower bound. If the race is much cheaper than what was
+found by then, the race is taken: its queries are as private up to the rounding of floats that its docstring bounds.
 """
 
 from __future__ import annotations
+
+import numpy as np
 
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import SCHEMES, optimal, race
@@ -18,10 +21,12 @@ from onoff.schemes.search.search import Report
 from onoff.tables.table import QueryTable
 
 NAME = "auto"
-MOST_SEARCHED_CELLS = 250 * 250
-"""Rows times columns up to which the optimum is searched for."""
-CELLS_PER_SECOND, FEW_CELLS = 12_000, 10_000
+MOST_SEARCHED_ENTRIES = 100_000
+"""Positive entries up to which the optimum is searched for: 316 full rows."""
+ENTRIES_PER_SECOND, FEW_ENTRIES = 12_000, 10_000
 """The same for each second of a short budget, and up to which it is searched for in any case."""
+MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 500_000
+"""Rows times columns, zero or not, up to which it is searched for; and for each second of a short budget."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
 
@@ -48,8 +53,7 @@ def build(
     future, progress, stop
         As for `optimal`.
     """
-    most = min(MOST_SEARCHED_CELLS, max(CELLS_PER_SECOND * budget, FEW_CELLS))
-    if isinstance(rows, SparseRows) or rows.weights.size > most:
+    if isinstance(rows, SparseRows) or not _is_moderate(rows, budget):
         return race.build(rows, seed=seed)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
     if float(table.lower_bound or 0.0) < MUCH_CHEAPER * table.cost:  # else no race can be that much cheaper
@@ -57,3 +61,10 @@ def build(
         if racing.cost < MUCH_CHEAPER * table.cost:
             return racing
     return table
+
+
+def _is_moderate(rows: Rows, budget: float) -> bool:
+    """Whether the optimum is searched for."""
+    entries = min(MOST_SEARCHED_ENTRIES, max(ENTRIES_PER_SECOND * budget, FEW_ENTRIES))
+    cells = min(MOST_SEARCHED_CELLS, max(CELLS_PER_SECOND * budget, FEW_ENTRIES))
+    return rows.weights.size <= cells and int(np.count_nonzero(rows.weights)) <= entries

@@ -8,7 +8,7 @@ from onoff.experiments import families
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.search.rebuild import rebuild
-from onoff.schemes.search.swapping import _dealt, _exchange, couplings_for, swapped
+from onoff.schemes.search.swapping import LEFT, _dealt, _exchange, couplings_for, swapped
 
 
 def test_the_rows_are_met_and_it_is_cheaper_than_races():
@@ -16,23 +16,36 @@ def test_the_rows_are_met_and_it_is_cheaper_than_races():
     rows = Rows.of(matrix)
     few, many = (swapped(rows.probabilities(), sweeps, np.random.default_rng(0), lambda: False) for sweeps in (3, 150))
     costs = []
-    for sets in (present(few), present(many)):
-        table = rebuild(rows, [rows.columns[one].tolist() for one in sets], np.full(len(sets), 1 / len(sets)))
+    for sets, masses in (present(few), present(many)):
+        table = rebuild(rows, [rows.columns[one].tolist() for one in sets], masses)
         table.verify()
-        assert table.cost == pytest.approx(sets.sum(axis=1).mean(), abs=1e-9)  # nothing was left for everything
+        assert table.cost == pytest.approx(sets.sum(axis=1) @ masses, abs=1e-9)  # nothing was left for everything
         costs.append(table.cost)
     assert costs[1] < costs[0]
     assert costs[1] < 0.9 * design(rows, "race").cost
 
 
+def test_masses_that_no_number_of_couplings_fits_are_met_in_passes():
+    rows = Rows.of(families.out_degree(120, 6, np.random.default_rng(1)))
+    sets, masses = present(swapped(rows.probabilities(), 60, np.random.default_rng(0), lambda: False))
+    assert masses.sum() > 1 - LEFT
+    assert len(np.unique(masses)) >= 3  # one mass to a pass
+    table = rebuild(rows, [rows.columns[one].tolist() for one in sets], masses)
+    table.verify()
+    assert table.cost == pytest.approx(sets.sum(axis=1) @ masses, abs=1e-3)  # next to nothing is left for everything
+    assert table.cost < 0.9 * design(rows, "race").cost
+
+
 def test_the_number_of_couplings_fits_the_rows():
-    assert couplings_for(families.grid(4, 4)) % 15 == 0  # 1/5, 4/15 and 2/5
-    assert couplings_for(np.full((2, 7), 1 / 7)) % 7 == 0
+    assert couplings_for(families.grid(4, 4)) == (60, 60)  # 1/5, 4/15 and 2/5
+    assert couplings_for(np.full((2, 7), 1 / 7)) == (63, 63)
+    divided, couplings = couplings_for(families.out_degree(50, 6, np.random.default_rng(1)))
+    assert divided - 5 <= couplings < divided <= 120  # six fractions sum to five at most
 
 
 def test_exchanges_keep_what_each_row_takes_compiled_and_plain():
     p = families.torus(4, 0.2)
-    before = _dealt(p, 60, np.random.default_rng(0))
+    before = _dealt(np.rint(p * 60).astype(np.int64), 60, np.random.default_rng(0))
     results = []
     for exchange in (_exchange.python, _exchange.compiled):
         taken, held = before.copy(), np.zeros((60, 16), dtype=np.int32)

@@ -214,11 +214,11 @@ class Search:
         most = np.inf if self.program.size >= MANY_EXCHANGED else QUICK_EXCHANGES / self.rows.distinct
         rng = np.random.default_rng(0)
         for sweeps in (sweeps for sweeps in swapping.STAGES_OF_COOLING if sweeps <= most):
-            sets = swapping.swapped(self.program.p, sweeps, rng, is_over)
+            found = swapping.swapped(self.program.p, sweeps, rng, is_over)
             self.clock.left()
-            if sets is None:
+            if found is None:
                 return
-            self.cheapest.offer_masses(sets, np.full(len(sets), 1 / len(sets)))
+            self.cheapest.offer_masses(*found)
             self.exchanged = large
             self._tell_now_and_then()
             if self._met():

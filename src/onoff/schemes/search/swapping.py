@@ -1,10 +1,14 @@
 """Large sparse rows without symmetries: couplings that always fit the rows, made cheaper by exchanges.
 
-A table as a list of K couplings of equal mass 1/K: coupling a gives row u the source x_u(a), each source x for just
-K p_u(x) of the couplings (to the nearest whole number). For one row, exchange what it takes in two couplings: the rows
-are met as before, and the cost changes by what becomes new or superfluous in two sets, which takes a few look-ups,
-however many sources there are. Exchanges that raise the cost are made with the chance exp(- change / temperature),
-which falls from sweep to sweep.
+A table as a list of couplings of equal mass 1/K: coupling a gives row u the source x_u(a), each source x in at most
+K p_u(x) of the couplings. For one row, exchange what it takes in two couplings: the rows are met as before, and the
+cost changes by what becomes new or superfluous in two sets, which takes a few look-ups, however many sources there
+are. Exchanges that raise the cost are made with the chance exp(- change / temperature), which falls from sweep to
+sweep.
+
+Where no K fits all rows, there are only as many couplings as the row that fits worst can fill. What they leave is again
+a matrix of rows with the same mass in each, for which there are couplings of a smaller mass: pass after pass, a
+twentieth is left.
 
 Not the optimum, but quick: a thousand sources with 6 random successors each cost 250 after 2 s and 359 by races.
 """
@@ -20,7 +24,13 @@ from onoff.schemes.search.hall import Sets
 from onoff.system.kernels import kernel
 
 COUPLINGS = (60, 120)
-"""Couplings at least and about at most; the number for which the rows fit best is taken."""
+"""Couplings at least and at most that the mass of a pass is divided into."""
+LEFT = 1e-6
+"""Mass that is not worth another pass."""
+LATER_SWEEPS = 4
+"""How many times fewer exchanges the passes after the first have: their mass is small."""
+WHOLE = 1e-9
+"""What a number may lack that counts as whole: rows are floats here."""
 SPARSE = 20
 """Sources that a row can want, on average, up to which rows count as sparse."""
 WARM, COOL = 0.15, 0.06
@@ -31,16 +41,12 @@ LEHMER = 2**31 - 1
 """The modulus of the random numbers: the same compiled and not."""
 
 
-def couplings_for(p: Floats) -> int:
-    """How many couplings of equal mass fit rows p best."""
-    few, many = COUPLINGS
-    counts = np.arange(few, many + 1)
-    off = [float(np.abs(p * count - np.rint(p * count)).max()) for count in counts]
-    return int(counts[int(np.argmin(np.round(off, 9)))])
+def swapped(
+    p: Floats, sweeps: int, rng: np.random.Generator, is_over: Callable[[], bool]
+) -> tuple[Sets, Floats] | None:
+    """The sets of couplings after so many exchanges for each row and coupling, and their masses.
 
-
-def swapped(p: Floats, sweeps: int, rng: np.random.Generator, is_over: Callable[[], bool]) -> Sets | None:
-    """The sets of couplings after so many exchanges for each row and coupling; None where it `is_over` before.
+    None where it `is_over` before.
 
     Parameters
     ----------
@@ -53,10 +59,56 @@ def swapped(p: Floats, sweeps: int, rng: np.random.Generator, is_over: Callable[
     is_over
         Asked now and then; the search ends where it is.
     """
-    count = couplings_for(p)
-    taken = _dealt(p, count, rng)
-    held = np.zeros((count, p.shape[1]), dtype=np.int32)
-    np.add.at(held, (np.tile(np.arange(count), len(p)), taken.ravel()), 1)
+    left, mass = p, 1.0
+    sets: list[Sets] = []
+    masses: list[Floats] = []
+    while mass > LEFT:
+        divided, couplings = couplings_for(left / mass)
+        if not couplings:
+            break
+        taken = _dealt(np.floor(left / mass * divided + WHOLE).astype(np.int64), couplings, rng)
+        held = _cooled(taken, p.shape[1], max(sweeps // LATER_SWEEPS, 1) if sets else sweeps, rng, is_over)
+        if held is None:
+            return None
+        sets.append(held)
+        masses.append(np.full(couplings, mass / divided))
+        left = left - _counted(taken, p.shape[1]) * (mass / divided)
+        mass *= 1 - couplings / divided
+    return np.concatenate(sets), np.concatenate(masses)
+
+
+def couplings_for(p: Floats) -> tuple[int, int]:
+    """Into how many couplings of equal mass to divide rows p, and how many of them every row can fill."""
+    row, source = np.nonzero(p)
+    entries = p[row, source]
+    first = np.searchsorted(row, np.arange(len(p)))
+    divisions = range(COUPLINGS[0], COUPLINGS[1] + 1)
+    filled = [int(np.add.reduceat(np.floor(entries * count + WHOLE), first).min()) for count in divisions]
+    return max(zip(divisions, filled, strict=True), key=lambda one: (one[1] / one[0], -one[0]))
+
+
+def _dealt(counts: Integers, couplings: int, rng: np.random.Generator) -> Integers:
+    """For each row the sources of its couplings, in any order; counts: how many it can have of each source."""
+    taken = np.empty((len(counts), couplings), dtype=np.int64)
+    sources = np.arange(counts.shape[1])
+    for line, count in zip(taken, counts, strict=True):
+        line[:] = rng.permutation(np.repeat(sources, count))[:couplings]
+    return taken
+
+
+def _counted(taken: Integers, sources: int) -> Integers:
+    """For each row in how many couplings it takes each source."""
+    places = np.arange(len(taken))[:, None] * sources + taken
+    return np.bincount(places.ravel(), minlength=len(taken) * sources).reshape(len(taken), sources)
+
+
+def _cooled(
+    taken: Integers, sources: int, sweeps: int, rng: np.random.Generator, is_over: Callable[[], bool]
+) -> Sets | None:
+    """The sets of the couplings after exchanges at falling temperatures; None where it `is_over` before."""
+    couplings = taken.shape[1]
+    held = np.zeros((couplings, sources), dtype=np.int32)
+    np.add.at(held, (np.tile(np.arange(couplings), len(taken)), taken.ravel()), 1)
     state = int(rng.integers(1, LEHMER))
     for sweep in range(sweeps):
         if is_over():
@@ -65,16 +117,6 @@ def swapped(p: Floats, sweeps: int, rng: np.random.Generator, is_over: Callable[
         chances = np.minimum(np.exp(-np.arange(3) / warmth), 1.0)
         state = int(_exchange(taken, held, chances, taken.size, state, effort=taken.size))
     return held > 0
-
-
-def _dealt(p: Floats, count: int, rng: np.random.Generator) -> Integers:
-    """For each row the sources of its couplings, in any order."""
-    ends = np.rint(np.cumsum(p, axis=1) * count).astype(np.int64)
-    ends[:, -1] = count
-    taken = np.empty((len(p), count), dtype=np.int64)
-    for line, end in zip(taken, ends, strict=True):
-        line[:] = rng.permutation(np.repeat(np.arange(p.shape[1]), np.diff(end, prepend=0)))
-    return taken
 
 
 @kernel
