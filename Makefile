@@ -7,6 +7,9 @@ BIN    := $(VENV)/bin
 JOBS   ?= 2
 RUNS   ?= 20
 
+# Hundreds of programs are started: none of them should compile all of onoff again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Quick tests: no browser, Redis or nginx, and nothing that takes long for a reason of its own.
 QUICK := not deep and not slow and not browser and not redis and not nginx
 
