@@ -83,6 +83,10 @@ GRIDS: dict[str, tuple[float, Any]] = {
         f"6 equal successors, {n}": (LARGE_BUDGET, lambda rng, n=n: families.equal_masses(n, 6, rng))
         for n in (150, 225, 1000)
     },
+    **{
+        f"6 random successors, {n}": (LARGE_BUDGET, lambda rng, n=n: families.out_degree(n, 6, rng))
+        for n in (225, 1000)
+    },
 }
 """Grids, designs and sparse rows: seconds of processor time, and the rows."""
 GRIDS_BEFORE: dict[str, tuple[float, float]] = {

@@ -29,8 +29,8 @@ LEFT = 1e-6
 """Mass that is not worth another pass."""
 LATER_SWEEPS = 4
 """How many times fewer exchanges the passes after the first have: their mass is small."""
-WHOLE = 1e-9
-"""What a number may lack that counts as whole: rows are floats here."""
+NEARLY_WHOLE = 1e-9
+"""What a number may lack and count as whole: rows are floats here."""
 SPARSE = 20
 """Sources that a row can want, on average, up to which rows count as sparse."""
 WARM, COOL = 0.15, 0.06
@@ -66,7 +66,7 @@ def swapped(
         divided, couplings = couplings_for(left / mass)
         if not couplings:
             break
-        taken = _dealt(np.floor(left / mass * divided + WHOLE).astype(np.int64), couplings, rng)
+        taken = _dealt(np.floor(left / mass * divided + NEARLY_WHOLE).astype(np.int64), couplings, rng)
         held = _cooled(taken, p.shape[1], max(sweeps // LATER_SWEEPS, 1) if sets else sweeps, rng, is_over)
         if held is None:
             return None
@@ -83,7 +83,7 @@ def couplings_for(p: Floats) -> tuple[int, int]:
     entries = p[row, source]
     first = np.searchsorted(row, np.arange(len(p)))
     divisions = range(COUPLINGS[0], COUPLINGS[1] + 1)
-    filled = [int(np.add.reduceat(np.floor(entries * count + WHOLE), first).min()) for count in divisions]
+    filled = [int(np.add.reduceat(np.floor(entries * count + NEARLY_WHOLE), first).min()) for count in divisions]
     return max(zip(divisions, filled, strict=True), key=lambda one: (one[1] / one[0], -one[0]))
 
 
