@@ -40,7 +40,7 @@ def test_the_first_line_says_what_it_is_and_the_evidence_is_one_tap_away(visitor
     assert visit.text(".lead") == "Read your sources without telling their server which ones you read."
     assert not visit.page.is_visible("#seen")
     visit.page.click("#evidence > summary")
-    assert visit.page.is_visible("#seen")
+    visit.see("#seen")  # it is drawn after the page hears that it was unfolded
     visit.check(mirrored)
 
 
@@ -125,7 +125,7 @@ def test_a_link_says_where_it_leads_and_opens_beside_the_message_without_referre
             assert opened.value.evaluate("document.referrer + String(window.opener)") == "null"
             opened.value.close()
             assert visit.text("#message-title") == "beta"
-            assert not visit.page.is_visible("#leaving")
+            visit.gone("#leaving")
             told = [value for name, value in elsewhere.headers if name.lower() in {"referer", "cookie", "origin"}]
             assert not any(str(local.port) in value for value in told)
             elsewhere.requests.clear()
