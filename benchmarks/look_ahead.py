@@ -37,6 +37,7 @@ from onoff.model.chain import MarkovChain
 STEPS = 10
 CHAINS = {
     "ring 20": lambda: families.ring(20),
+    "grid 4x4": lambda: families.grid(4, 4),
     "grid 5x5": lambda: families.grid(5, 5),
     "dense 20": lambda: families.dirichlet(20, 1.0, np.random.default_rng(0)),
 }
