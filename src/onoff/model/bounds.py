@@ -37,7 +37,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from itertools import permutations
+from itertools import combinations, permutations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -162,7 +162,7 @@ def simplest(rows: Rows) -> Certificate:
             found.append((Fraction(pairs, UNIT), SimpleBound("pairs")))
             found.append((Fraction(pencil, UNIT), SimpleBound("pencil", source)))
         if sources == 4:
-            found += [(proof.bound(rows), proof) for proof in _four_sources(rows)]
+            found.append(_four_sources(rows))
     return max(found, key=lambda one: one[0])[1]
 
 
@@ -366,10 +366,18 @@ def _pair_bounds(rows: Rows) -> tuple[int, tuple[int, int]]:
     return 3 * UNIT - sum(through) // 2, pencil  # every pair was met from both of its ends
 
 
-def _four_sources(rows: Rows) -> Iterator[SetCertificate]:
-    """FOUR_SOURCES under all names of the sources."""
+def _four_sources(rows: Rows) -> tuple[Fraction, Certificate]:
+    """The largest bound of FOUR_SOURCES under all names of the sources, and its certificate."""
+    columns = rows.columns.tolist()
+    places = {frozenset(some): [columns.index(x) for x in some] for k in (1, 2, 3) for some in combinations(columns, k)}
+    low = {some: min(exact_sum(rows.weights[:, inside], axis=1)) for some, inside in places.items()}
+    found = []
     for total, scale, weights in FOUR_SOURCES:
-        for order in permutations(rows.columns.tolist()):
+        for order in permutations(columns):
             name = dict(zip("abcd", order, strict=True))
-            sets = tuple(tuple(sorted(name[c] for c in members)) for members in weights)
-            yield SetCertificate(total, sets, tuple(weights.values()), scale=scale)
+            sets = [frozenset(name[c] for c in members) for members in weights]
+            spent = sum(weight * low[some] for some, weight in zip(sets, weights.values(), strict=True))
+            found.append((Fraction(total * UNIT - spent, scale * UNIT), (total, scale, weights, sets)))
+    bound, (total, scale, weights, sets) = max(found, key=lambda one: one[0])
+    named = tuple(tuple(sorted(some)) for some in sets)
+    return bound, SetCertificate(total, named, tuple(weights.values()), scale=scale)
