@@ -9,6 +9,7 @@ from tests.support.typed import present
 
 from onoff.experiments.batches import walk
 from onoff.experiments.expected import expected_costs
+from onoff.experiments.families import sparse_out_degree
 from onoff.experiments.simulate import SHARED_FROM, shares, simulate
 from onoff.experiments.states import States
 from onoff.experiments.switching import Pattern, RandomSwitching
@@ -93,6 +94,15 @@ def test_chains_share_where_a_table_takes_a_search():
     assert not shares(large, "auto", 40)
     assert not shares(CHAIN, "auto", 1000)
     assert shares(MODEL, "greedy", 2)
+    assert shares(MarkovChain(sparse_out_degree(40, 3, np.random.default_rng(0))), "auto", 1000)
+
+
+def test_a_sparse_chain_goes_through_in_batches():
+    chain = MarkovChain(sparse_out_degree(40, 3, np.random.default_rng(0)))
+    assert chain.is_sparse
+    found = simulate(chain, "auto", Pattern.parse("ON OFF OFF"), 80, seed=0)
+    assert found.batches == 40
+    assert 40 >= found.cost[0] > found.cost[1] > found.cost[2] > 1
 
 
 def test_progress_moves_within_a_block():

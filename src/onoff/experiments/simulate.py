@@ -176,7 +176,7 @@ def shares(chain: Model, scheme: str, users: int) -> bool:
         How many are simulated.
     """
     return not isinstance(chain, MarkovChain) or (
-        chain.n > SHARED_FROM and users > BATCHES and find_scheme(scheme).budget is not None and not chain.is_sparse
+        chain.n > SHARED_FROM and users > BATCHES and find_scheme(scheme).budget is not None
     )
 
 

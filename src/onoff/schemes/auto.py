@@ -25,7 +25,7 @@ MOST_SEARCHED_ENTRIES = 100_000
 """Positive entries up to which the optimum is searched for: 316 full rows."""
 ENTRIES_PER_SECOND, FEW_ENTRIES = 12_000, 10_000
 """The same for each second of a short budget, and up to which it is searched for in any case."""
-MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 500_000
+MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 300_000
 """Rows times columns, zero or not, up to which it is searched for; and for each second of a short budget."""
 MUCH_CHEAPER = 0.8
 """The race is preferred to an unfinished search where it costs less than this part of it."""
