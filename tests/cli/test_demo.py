@@ -103,6 +103,15 @@ def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
+def test_the_demo_claims_nothing_about_more_sources_than_are_weighed(capsys, monkeypatch):
+    monkeypatch.setattr("onoff.gateway.evidence.MOST_WEIGHED_SOURCES", 2)
+    assert run(["demo", "--exit", "--scheme", "single"]) == 0
+    shown = capsys.readouterr().out
+    assert "not known" in shown
+    assert "naive switching would have told what is not worked out" in shown
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_keeps_serving_until_it_is_stopped():
     command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

@@ -10,11 +10,13 @@ from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, P4, Direct, World, listening
 
 from onoff import wire
+from onoff.client import Sent
 from onoff.client.exchange import Failure
 from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.engine import Changed, Engine
+from onoff.gateway.evidence import Assessment
 from onoff.gateway.jobs import LONGEST_QUEUE, Busy
-from onoff.gateway.seen import SeenLog
+from onoff.gateway.seen import SeenLog, SeenStep
 from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
@@ -272,3 +274,17 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
     monkeypatch.setattr(engine.board, "__class__", Late)
     shown = snapshot(engine)
     assert (shown["revision"], shown["building"]) == (revision + 1, {"sources": 4, "since": 0.0})
+
+
+def test_a_step_that_is_weighed_while_it_is_shown_is_shown_whole(monkeypatch):
+    """Weighing is another thread's: here it comes right in the middle."""
+    step, line = SeenStep(0.0, Sent("s", 0, (0,), 4, private=False), left=True, wanted=0), SeenStep.line
+
+    def weighed_meanwhile(self, level):
+        self.weighed = Assessment(1.0, 1.0, 0.0, 0.5)
+        return line(self, level)
+
+    monkeypatch.setattr(SeenStep, "line", weighed_meanwhile)
+    for weighed in (False, True):
+        shown = step.shown("full")
+        assert (shown["weighed"], shown["naive"] is not None) == (weighed, weighed)

@@ -282,7 +282,7 @@ def _steps_table(chain: Model, steps: list[dict[str, Any]]) -> Any:
             *(_seen_text(chain, step, seen) for seen in step["views"]),
             round(step["cost"], 2),
             "not known" if step["bits"] is None else step["bits"],
-            round(step["naive"], 3),
+            "not known" if step["naive"] is None else round(step["naive"], 3),
         )
         for step in steps
     ]
@@ -316,14 +316,15 @@ def _sum(chain: Model, steps: list[dict[str, Any]], received: int) -> str:
     total = sum(step["cost"] for step in asked)
     known = [step["bits"] for step in steps if step["bits"] is not None]
     told = f"{sum(known):g} bits" if len(known) == len(steps) else "what is not worked out here (no tables)"
+    naive = [step["naive"] for step in steps if step["naive"] is not None]
+    openly = f"{sum(naive):.3f}" if len(naive) == len(steps) else "what is not worked out here either"
     here = len(steps) - len(asked)
     reads = f"; {here} more were read from the mirror, which asks for all that changed" if here else ""
     parts = [
         f"{total:g} messages for {len(asked)} requests; "
         f"asking for everything would take {chain.n * len(asked)}{reads}. "
         f"{size_text(received)} were received in all.",
-        f"The server was told {told} about private requests; "
-        f"naive switching would have told {sum(step['naive'] for step in steps):.3f}.",
+        f"The server was told {told} about private requests; naive switching would have told {openly}.",
         "That is for a reader who behaves like the model, as this scripted one does; what real readers give away is "
         "measured by `onoff audit traces`.",
     ]

@@ -94,13 +94,13 @@ class SeenStep:
         `views` gives what each of several servers saw: lists of entries, or bands of what is not 0; `together` is the
         source that all of it together points to.
         """
-        weighed = asdict(self.weighed or Assessment())
+        weighed = self.weighed  # once: another thread weighs
         line = {
             **self.line(level),
-            **weighed,
+            **asdict(weighed or Assessment()),
             "time": self.time,
             "left": self.left,
-            "weighed": self.weighed is not None,
+            "weighed": weighed is not None,
         }
         line["note"] = self.sent.note
         if level != "full":
