@@ -27,6 +27,12 @@ def test_nothing_is_remembered_without_consent(journal, tmp_path):
     assert record.as_dict() == {"since": None, "requests": 0, "needed": open_record.LEAST_REQUESTS}
 
 
+def test_it_can_be_looked_at_while_another_thread_forgets(journal, monkeypatch):
+    record, reads = OpenRecord(journal), iter([{"since": 1000.0}, None])
+    monkeypatch.setattr(OpenRecord, "consent", property(lambda self: next(reads)), raising=False)
+    assert record.as_dict()["since"] == 1000.0
+
+
 def test_open_requests_are_remembered_and_one_line_stands_for_all_that_was_not(journal):
     record = OpenRecord(journal, lambda: 1000.0)
     record.remember("page")

@@ -5,6 +5,7 @@ import gzip
 import random
 import threading
 import xml.etree.ElementTree as ET
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -17,6 +18,7 @@ from tests.support.world import NAMES, Failing, World
 
 from onoff import wire
 from onoff.client import Mirror
+from onoff.errors import ServerUnreachable
 from onoff.gateway import refresher
 from onoff.model.chain import MarkovChain
 from onoff.server import running
@@ -55,6 +57,24 @@ def test_while_on_everything_can_be_read_and_nothing_is_asked(local):
     assert local.world.queries == []
     assert local.get("/v1/state").json["totals"]["requests"] == 0
     assert local.get("/v1/log").body == b""
+
+
+class Mended:
+    """A refresher whose problem goes away while it is looked at."""
+
+    supported, interval = True, SELDOM
+    mirror = SimpleNamespace(mirror=SimpleNamespace(edition=None, refreshed=None, size=0), used_today=0)
+
+    def __init__(self):
+        self._reads = iter([ServerUnreachable("gone"), None])
+
+    @property
+    def problem(self):
+        return next(self._reads)
+
+
+def test_it_can_be_looked_at_while_its_thread_goes_on():
+    assert refresher.Refresher.as_dict(Mended())["problem"] == "gone"
 
 
 def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):

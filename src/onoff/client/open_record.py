@@ -56,7 +56,8 @@ class OpenRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """Whether and since when requests are remembered, how many, and how many a model needs."""
-        since = None if self.consent is None else self.consent["since"]
+        consent = self.consent  # once: another thread may forget
+        since = None if consent is None else consent["since"]
         return {"since": since, "requests": self.requests, "needed": LEAST_REQUESTS}
 
     def remember(self, by: GivenBy) -> None:

@@ -122,14 +122,15 @@ class Refresher:
     def as_dict(self) -> dict[str, Any]:
         """What the page shows of it."""
         mirror = self.mirror.mirror
+        edition, problem = mirror.edition, self.problem  # once: the thread that refreshes sets them
         return {
             "supported": self.supported,
-            "edition": None if mirror.edition is None else mirror.edition.number,
+            "edition": None if edition is None else edition.number,
             "refreshed": mirror.refreshed,
             "interval": self.interval,
             "bytes": mirror.size,
             "used_today": self.mirror.used_today,
-            "problem": None if self.problem is None else self.problem.message,
+            "problem": None if problem is None else problem.message,
         }
 
     def close(self) -> None:
