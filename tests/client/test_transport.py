@@ -174,7 +174,7 @@ def test_reasons_depend_on_the_line_alone(monkeypatch, error, reason):
 def certificate(tmp_path_factory):
     """A certificate for 127.0.0.1 that nobody has signed, with its key."""
     if shutil.which("openssl") is None:
-        pytest.skip("no openssl")
+        pytest.skip("no openssl")  # `make system` installs it; said at the end of the run (conftest)
     path = tmp_path_factory.mktemp("tls") / "both.pem"
     key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", path]
     host = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1", "-days", "2", "-out", f"{path}.crt"]

@@ -2,9 +2,10 @@
 
 import socket
 import threading
+from abc import ABC, abstractmethod
 
 
-class Accepting:
+class Accepting(ABC):
     """Calls `accepted(connection)` for each connection, one after the other. Set up before `super().__init__()`."""
 
     def __init__(self):
@@ -22,8 +23,9 @@ class Accepting:
                 return
             self.accepted(connection)
 
+    @abstractmethod
     def accepted(self, connection):
-        raise NotImplementedError
+        """Called with each connection; may take its time, as the next one waits."""
 
     def close(self):
         self.socket.shutdown(socket.SHUT_RDWR)
