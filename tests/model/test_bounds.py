@@ -2,7 +2,7 @@
 
 import sys
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pytest
@@ -13,6 +13,8 @@ from onoff.errors import InvalidChain, InvalidInput, UnknownSource
 from onoff.experiments import families
 from onoff.model.bounds import (
     FOUR_SOURCES,
+    STRIP,
+    _add_ordered,
     bounds,
     lambda_units,
     lower_bound,
@@ -23,7 +25,7 @@ from onoff.model.bounds import (
     two_source_cost,
 )
 from onoff.model.chain import LARGEST_DENSE, MarkovChain
-from onoff.model.rows import UNIT, Rows, SparseRows
+from onoff.model.rows import MANY_UNITS, UNIT, Rows, SparseRows, exact_sum, from_halves
 
 PAPER = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 LP_TOLERANCE = 1e-7
@@ -74,6 +76,39 @@ def test_lambdas_and_thetas_are_sums_of_exact_integers():
         assert sum(lambdas) == rows.m * UNIT
         assert lambdas == sorted(lambdas)
         assert sum(theta_units(lambdas)) == UNIT
+
+
+def added_when_sorted(form, table) -> list[int]:
+    """What one form of the kernel makes of a table."""
+    low, high = np.zeros((2, len(table)), dtype=np.int64)
+    form(table, low, high)
+    return from_halves(high, low)
+
+
+@pytest.mark.parametrize("m", range(1, 14))
+def test_columns_sorted_side_by_side_are_sorted_whatever_they_hold(m):
+    """Which rows are compared does not depend on the entries, so sorting every column of zeros and ones is enough."""
+    table = np.array(list(product((0, 1), repeat=m))).T
+    assert added_when_sorted(_add_ordered.compiled, table) == exact_sum(np.sort(table, axis=0), axis=1)
+
+
+@pytest.mark.parametrize("m", [5, 31, 32, 33, 100, 129, 1000])
+def test_columns_of_any_number_of_rows_are_sorted_side_by_side(m):
+    rng = np.random.default_rng(m)
+    table = np.hstack([rng.integers(0, bound, size=(m, STRIP + 5)) for bound in (2, m + 1, UNIT)])
+    expected = exact_sum(np.sort(table, axis=0), axis=1)
+    assert added_when_sorted(_add_ordered.compiled, table) == expected
+    if m < 32:
+        assert added_when_sorted(_add_ordered.python, table) == expected
+
+
+def test_lambdas_of_large_tables_are_those_of_numpys_sort():
+    rows = Rows.of(random_rows(np.random.default_rng(3), 210, 230))
+    assert rows.weights.size >= MANY_UNITS
+    assert lambda_units(rows) == exact_sum(np.sort(rows.weights, axis=0), axis=1)
+    twice = Rows(rows.n, rows.columns, rows.weights, np.repeat(rows.group, 2))
+    assert lambda_units(twice) == exact_sum(np.sort(np.repeat(rows.weights, 2, axis=0), axis=0), axis=1)
+    assert lambda_units(twice, distinct=True) == lambda_units(rows)
 
 
 def test_equal_rows_count_in_the_papers_lambdas_and_not_in_the_distinct_ones():

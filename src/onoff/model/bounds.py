@@ -46,7 +46,8 @@ from onoff.errors import InvalidInput
 from onoff.model.certificate import Certificate, SetCertificate, SimpleBound
 from onoff.model.chain import MarkovChain
 from onoff.model.checker import check_certificate, pair_units
-from onoff.model.rows import UNIT, Rows, SparseRows, exact_sum, units_of
+from onoff.model.rows import MANY_UNITS, UNIT, Rows, SparseRows, exact_sum, from_halves, units_of
+from onoff.system.kernels import can_compile, kernel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,6 +63,9 @@ QUICK_ADDITIONS = 10**8
 """Up to as many additions (464 sources with a row each) `pairs` and `pencil` are always worked out."""
 MOST_ADDITIONS = 4 * 10**9
 """Beyond as many additions (about 1600 sources with a row each) `pairs` and `pencil` are not worked out."""
+
+STRIP = 64
+"""Columns that are sorted at a time; of a thousand rows they fill half a megabyte."""
 
 FOUR_SOURCES: tuple[tuple[int, int, Mapping[str, int]], ...] = (
     (6, 2, {"a": 1, "bc": 1, "bd": 1, "cd": 1, "abc": 1, "abd": 1, "acd": 1}),
@@ -157,7 +161,7 @@ def simplest(rows: Rows) -> Certificate:
         (Fraction(2 * UNIT - lambda_first, UNIT), SimpleBound("doeblin")),
     ]
     if rows.distinct > 3 and sources > FEWEST_FOR_PAIRS:
-        if _hope_of_pairs(rows) > UNIT * max(found[0][0], found[1][0]):
+        if _pairs_may_exceed(rows, max(found[0][0], found[1][0])):
             pairs, (pencil, source) = _pair_bounds(rows)
             found.append((Fraction(pairs, UNIT), SimpleBound("pairs")))
             found.append((Fraction(pencil, UNIT), SimpleBound("pencil", source)))
@@ -168,9 +172,45 @@ def simplest(rows: Rows) -> Certificate:
 
 def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
     """lam_1, ..., lam_M in units of 1/UNIT; with `distinct`, of the distinct rows only."""
-    ordered = rows.weights.copy() if distinct else rows.weights[rows.group]  # a copy either way
-    ordered.sort(axis=0)
-    return exact_sum(ordered, axis=1)
+    table = rows.weights if distinct or rows.distinct == rows.m else rows.weights[rows.group]
+    if table.size < MANY_UNITS or not can_compile():
+        return exact_sum(np.sort(table, axis=0), axis=1)
+    low, high = np.zeros((2, len(table)), dtype=np.int64)
+    _add_ordered(table, low, high, effort=table.size)
+    return from_halves(high, low)
+
+
+@kernel
+def _add_ordered(table, low, high):  # type: ignore[no-untyped-def]
+    """Sort each column and add up the rows, the lower 31 bits of the entries apart from the upper ones.
+
+    Batcher's odd-even merges: which two rows are compared does not depend on the entries, so STRIP columns are sorted
+    at a time, several of them by one instruction.
+    """
+    rows, columns = table.shape
+    strip = np.zeros((rows, STRIP), np.int64)
+    for first in range(0, columns, STRIP):
+        width = min(STRIP, columns - first)
+        strip[:, :width] = table[:, first : first + width]
+        strip[:, width:] = 0
+        sorted_run = 1
+        while sorted_run < rows:
+            apart = sorted_run
+            while apart >= 1:
+                for start in range(apart % sorted_run, rows - apart, 2 * apart):
+                    if start // (2 * sorted_run) != (start + apart) // (2 * sorted_run):
+                        continue
+                    for u in range(start, min(start + apart, rows - apart)):
+                        for x in range(STRIP):
+                            one, other = strip[u, x], strip[u + apart, x]
+                            strip[u, x] = min(one, other)
+                            strip[u + apart, x] = max(one, other)
+                apart //= 2
+            sorted_run *= 2
+        for u in range(rows):
+            for x in range(STRIP):
+                low[u] += strip[u, x] & 0x7FFFFFFF
+                high[u] += strip[u, x] >> 31
 
 
 def theta_units(lambdas: list[int]) -> list[int]:
@@ -339,20 +379,22 @@ def _bounds_of_sparse(rows: SparseRows) -> Bounds:
     )
 
 
-def _hope_of_pairs(rows: Rows) -> int:
-    """What `pairs` and `pencil` are at most, in units, without looking at pairs."""
+def _pairs_may_exceed(rows: Rows, lower: Fraction) -> bool:
+    """Whether `pairs` or `pencil` could be larger than `lower`, as far as that is seen without looking at pairs."""
+    if lower >= 3:  # they never are
+        return False
     smallest, largest = rows.weights.min(axis=0), rows.weights.max(axis=0)
     first = exact_sum(smallest, axis=0)[0]
     sources = len(rows.columns)
     through = max(int(m) - (sources - 2) * int(n) for m, n in zip(largest, smallest, strict=True))
-    return max(3 * UNIT - (sources - 1) * first, 2 * UNIT + through - first)
+    return max(3 * UNIT - (sources - 1) * first, 2 * UNIT + through - first) > UNIT * lower
 
 
 def _pairs_are_shown(rows: Rows, lower: Fraction) -> bool:
     """Whether `pairs` and `pencil` are worked out: where that is quick, or where they could be the largest."""
     if len(rows.columns) ** 2 * rows.distinct <= QUICK_ADDITIONS:
         return True
-    return _hope_of_pairs(rows) > UNIT * lower
+    return _pairs_may_exceed(rows, lower)
 
 
 def _pair_bounds(rows: Rows) -> tuple[int, tuple[int, int]]:

@@ -42,7 +42,7 @@ from onoff.model.certificate import (
     SimpleBound,
 )
 from onoff.model.hitting import no_fewer_than
-from onoff.model.rows import UNIT, Integers, Rows, exact_sum
+from onoff.model.rows import UNIT, Integers, Rows, exact_sum, from_halves
 from onoff.system.kernels import kernel
 
 FEW_SOURCES = 20
@@ -107,7 +107,7 @@ def simple_units(rows: Rows, name: str, source: int | None = None) -> int:
 def pair_units(rows: Rows) -> list[int]:
     """For each reached column x the sum over z != x of low({x, z}), in units."""
     low, high = _pair_sums(np.ascontiguousarray(rows.weights.T), effort=rows.weights.size * len(rows.columns))
-    return [(int(h) << 31) + int(v) for v, h in zip(low, high, strict=True)]
+    return from_halves(high, low)
 
 
 @kernel

@@ -50,36 +50,45 @@ def _round_rows(given, units, sure):  # type: ignore[no-untyped-def]
         over, over_low = _excess(given[u])
         if abs(over) >= 2.0**-29:
             continue
-        r = -over
-        r_low = over * over - over * over * over - over_low
-        c = 134217729.0 * r
-        r_upper = c - (c - r)
-        r_lower = r - r_upper
-        left = np.int64(2**60)
-        doubtful = False
+        left, doubtful = _divide(given[u], over, over_low, units[u], broken)
         counts[:] = 0
         for x in range(columns):
-            v = given[u, x] * 2.0**60
-            if v == 0.0:
-                broken[x] = -1.0
-                units[u, x] = 0
-                continue
-            product = v * r  # and what it is off by (Dekker)
-            c = 134217729.0 * v
-            upper = c - (c - v)
-            lower = v - upper
-            off = ((upper * r_upper - product) + upper * r_lower + lower * r_upper) + lower * r_lower
-            whole, more = np.int64(v), np.int64(product)
-            part = (v - whole) + (product - more) + (off + v * r_low)  # from -1 to 2
-            carry = np.int64(part + 1.0) - 1
-            part -= carry
-            doubtful |= part > 1 - DOUBT or (part < DOUBT and v >= 0.5)
-            broken[x] = part
-            counts[min(int(part * PART_BUCKETS), PART_BUCKETS - 1)] += 1
-            count = max(whole + more + carry, np.int64(1))
-            units[u, x] = count
-            left -= count
+            if broken[x] >= 0.0:
+                counts[min(int(broken[x] * PART_BUCKETS), PART_BUCKETS - 1)] += 1
         sure[u] = not doubtful and _hand_out(units[u], broken, counts, left)
+
+
+@kernel
+def _divide(values, over, over_low, units, broken):  # type: ignore[no-untyped-def]
+    """The whole and the fractional part of each quotient; a fractional part is -1 for the value 0.
+
+    Returns the units that are left, and whether a fractional part is in doubt. There is no branch in the loop, so that
+    several values are divided at a time.
+    """
+    r = -over
+    r_low = over * over - over * over * over - over_low
+    c = 134217729.0 * r
+    r_upper = c - (c - r)
+    r_lower = r - r_upper
+    left = np.int64(2**60)
+    doubtful = np.int64(0)
+    for x in range(len(values)):
+        v = values[x] * 2.0**60
+        product = v * r  # and what it is off by (Dekker)
+        c = 134217729.0 * v
+        upper = c - (c - v)
+        lower = v - upper
+        off = ((upper * r_upper - product) + upper * r_lower + lower * r_upper) + lower * r_lower
+        whole, more = np.floor(v), np.floor(product)
+        part = (v - whole) + (product - more) + (off + v * r_low)
+        carry = np.floor(part)
+        part -= carry
+        doubtful |= np.int64(part > 1 - DOUBT) | (np.int64(part < DOUBT) & np.int64(v >= 0.5))
+        broken[x] = part if v > 0.0 else -1.0
+        count = max(np.int64(whole) + np.int64(more) + np.int64(carry), np.int64(v > 0.0))
+        units[x] = count
+        left -= count
+    return left, doubtful > 0
 
 
 @kernel

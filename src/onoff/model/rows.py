@@ -270,7 +270,12 @@ def exact_sum(values: Integers, axis: int) -> list[int]:
     """Sums along `axis` of not negative int64, as Python integers: no overflow whatever the size."""
     low = np.atleast_1d((values & (2**31 - 1)).sum(axis=axis))
     high = np.atleast_1d((values >> 31).sum(axis=axis))
-    return [(int(above) << 31) + int(below) for above, below in zip(high, low, strict=True)]
+    return from_halves(high, low)
+
+
+def from_halves(high: Integers, low: Integers) -> list[int]:
+    """2**31 high + low, as Python integers."""
+    return [(above << 31) + below for above, below in zip(high.tolist(), low.tolist(), strict=True)]
 
 
 def _ranked(sources: npt.NDArray[Any], n: int) -> tuple[Integers, npt.NDArray[np.int32]]:
