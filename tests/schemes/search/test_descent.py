@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onoff.schemes.search.clock import never
-from onoff.schemes.search.descent import descend
+from onoff.schemes.search.descent import MEMORY, descend
 
 
 def quadratic(n, seed):
@@ -37,3 +37,22 @@ def test_values_only_go_down_and_it_ends_when_told():
         ends.append(function(descend(function, np.zeros(20), 1000, lambda asked=asked: next(asked, None) is None))[0])  # type: ignore[misc]
     assert ends == sorted(ends, reverse=True)
     assert len(set(ends)) == len(ends)
+
+
+def test_a_slope_that_stops_to_change_takes_no_place_among_the_known_steps():
+    """A step without curvature overwrote the oldest of the known ones, and was divided by."""
+    quadratic_60, _ = quadratic(60, 60)
+    values: list[float] = []
+    fixed = np.zeros(0)
+
+    def function(x):
+        nonlocal fixed
+        if len(values) < 2 * MEMORY:
+            value, fixed = quadratic_60(x)
+        else:
+            value = values[2 * MEMORY - 1] - len(values)
+        values.append(value)
+        return value, fixed
+
+    assert np.isfinite(descend(function, np.zeros(60), 60, never)).all()
+    assert len(values) > 3 * MEMORY

@@ -46,7 +46,7 @@ def descend(
             break
         direction = _direction(gradient, moved, changed, known, effort=4 * MEMORY * len(x))
         slope = float(_dot(gradient, direction))
-        if slope >= 0:  # by rounding only: nothing is left to gain
+        if not slope < 0:  # by rounding only: nothing is left to gain
             break
         length = 1.0 if known else min(1.0, 1.0 / float(np.abs(gradient).max()))
         low, high, before = 0.0, np.inf, value
@@ -62,8 +62,10 @@ def descend(
             length = (low + high) / 2 if high < np.inf else 2 * length
         if value >= before:
             break
-        moved[known % MEMORY], changed[known % MEMORY] = there - x, after - gradient
-        known += int(_dot(moved[known % MEMORY], changed[known % MEMORY]) > 0)
+        step, change = there - x, after - gradient
+        if _dot(step, change) > 0 and _dot(change, change) > 0:  # or the oldest of the steps stays known
+            moved[known % MEMORY], changed[known % MEMORY] = step, change
+            known += 1
         x, gradient = there, after
     return x
 
