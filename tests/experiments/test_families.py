@@ -36,6 +36,15 @@ def test_out_degree_keeps_to_its_successors() -> None:
     assert np.abs(sparse.sum(axis=1) - 1).max() < 1e-12
 
 
+def test_nearest_points_are_the_successors() -> None:
+    rng = np.random.default_rng(1)
+    matrix = families.nearest(20, 3, rng)
+    assert (np.count_nonzero(matrix, axis=1) == 3).all()
+    assert np.abs(matrix.sum(axis=1) - 1).max() < 1e-12
+    assert np.flatnonzero(matrix[0]).tolist() == [1, 2, 3]  # numbered by the distance from the first
+    assert not matrix.diagonal().any()
+
+
 def test_k_subsets_are_uniform_on_every_k_subset() -> None:
     rows = families.k_subsets(6, 2)
     assert rows.shape == (15, 6)

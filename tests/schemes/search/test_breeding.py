@@ -8,10 +8,12 @@ from tests.schemes.search.test_transport import few_rows
 
 from onoff.experiments import families
 from onoff.model.rows import Rows
+from onoff.schemes import design
 from onoff.schemes.search import breeding
 from onoff.schemes.search.breeding import STAGES, Breeding
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.search import ASTRAY
 
 
 def by_brute_force(p, masses, sets, off):
@@ -85,3 +87,29 @@ def test_the_gradient_is_the_slope_of_the_dual():
         way = rng.normal(size=p.shape)
         by_differences = (dual(f + 1e-6 * way)[0] - dual(f - 1e-6 * way)[0]) / 2e-6
         assert float((gradient * way).sum()) == pytest.approx(by_differences, rel=1e-5, abs=1e-8)
+
+
+@pytest.mark.slow(reason="kernels are compiled")
+def test_breeding_gives_way_where_homes_are_tied_and_it_goes_astray(monkeypatch):
+    """With equal masses a source's home is any row that wants it, and the class of one choice may be empty."""
+    stages = Breeding.stages
+    offs = []
+
+    def watched(self, is_over):
+        assert self.homes_are_tied
+        for found in stages(self, is_over):
+            offs.append(found.off)
+            yield found
+
+    monkeypatch.setattr(Breeding, "stages", watched)
+    table = design(families.nearest(225, 6, np.random.default_rng(1))[:20], "optimal", budget=60.0)
+    table.verify()
+    assert len(offs) == 1
+    assert offs[0] > ASTRAY
+    assert table.optimal
+
+
+def test_homes_are_tied_where_masses_are_equal_and_not_where_they_are_random():
+    for family, tied in ((families.equal_masses, True), (families.out_degree, False)):
+        p = Rows.of(family(60, 6, np.random.default_rng(1))[:20]).probabilities()
+        assert Breeding(p, np.zeros((0, p.shape[1]), dtype=bool), np.random.default_rng(0)).homes_are_tied == tied

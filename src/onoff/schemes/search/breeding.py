@@ -51,6 +51,9 @@ class Breeding:
         self.p, self.rng = p, rng
         rows, columns = p.shape
         self.home = np.argmax(p, axis=0)
+        tied = np.count_nonzero(p == p.max(axis=0), axis=0) > 1
+        self.homes_are_tied = bool(10 * np.count_nonzero(tied) > columns)
+        """Whether a tenth of the sources have more than one row that could be their home, as where masses are equal."""
         self._of_home = np.argsort(self.home, kind="stable")
         self._first = np.searchsorted(self.home[self._of_home], np.arange(rows + 1))
         self._size = int(np.clip(SETS_PER_SOURCE * columns, SMALLEST_POOL, LARGEST_POOL))

@@ -56,6 +56,8 @@ MANY_SOURCES, SMALL_QUERIES = 25, 7.0
 """Full rows over at least so many sources with a lower bound of at most this are solved from the middle; see `hall`."""
 CENTRAL_STAGES = 5
 """Stages of breeding before the program, where that is solved from the middle and closes the rest quickly."""
+ASTRAY = 0.1
+"""What may be off, of a row, in the masses of a stage of breeding for another to follow where homes are tied."""
 MOST_SYSTEMATIC = 6000
 """Sets from systematic samples to start with, about, at most."""
 SHAKING = (0.05, 0.2, 0.5, 1.0)
@@ -246,6 +248,8 @@ class Search:
             self._tell_now_and_then()
             if self._met():
                 return
+            if bred.homes_are_tied and found.off > ASTRAY:
+                break
         self._breeding_was_cut = self._is_time_for_a_table()
 
     def _is_time_for_a_table(self) -> bool:
