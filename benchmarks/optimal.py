@@ -59,8 +59,8 @@ FEW_ROWS: dict[str, tuple[float | None, Any]] = {
     "14 of Dirichlet 50, 300": (None, lambda rng: families.dirichlet(300, 50.0, rng, rows=14)),
     "6 of Dirichlet 1, 300": (2.451 / 2.428, lambda rng: families.dirichlet(300, 1.0, rng, rows=6)),
     "14 of Dirichlet 1, 300": (None, lambda rng: families.dirichlet(300, 1.0, rng, rows=14)),
-    "14 of 6 nearest, 225": (None, lambda rng: families.nearest(225, 6, rng)[:14]),
-    "20 of 6 nearest, 225": (None, lambda rng: families.nearest(225, 6, rng)[:20]),
+    "14 of 6 nearest, 225": (None, lambda rng: families.nearest_points(225, 6, rng)[:14]),
+    "20 of 6 nearest, 225": (None, lambda rng: families.nearest_points(225, 6, rng)[:20]),
 }
 """Rows over columns: the ratio stated of an earlier version, on other rows of the kind and with 10 to 14 s of processor
 time, and the rows."""

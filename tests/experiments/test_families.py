@@ -38,7 +38,7 @@ def test_out_degree_keeps_to_its_successors() -> None:
 
 def test_nearest_points_are_the_successors() -> None:
     rng = np.random.default_rng(1)
-    matrix = families.nearest(20, 3, rng)
+    matrix = families.nearest_points(20, 3, rng)
     assert (np.count_nonzero(matrix, axis=1) == 3).all()
     assert np.abs(matrix.sum(axis=1) - 1).max() < 1e-12
     assert np.flatnonzero(matrix[0]).tolist() == [1, 2, 3]  # numbered by the distance from the first

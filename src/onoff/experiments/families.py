@@ -13,7 +13,7 @@ the same seed gives the same chain; nothing here is used for real queries.
     paley           u moves to u + any square modulo a prime
     plane           the lines of a projective plane of prime order, uniform on their points
     equal_masses    a few random successors for each source, all alike
-    nearest         the nearest of random points on a square, all alike
+    nearest_points  the nearest of random points on a square, all alike
     small_diagonal  nearly equal rows that avoid the present source; there the bound is 2 - lam_1
     out_degree      a few random successors for each source
     k_subsets       rows uniform on all k-subsets of [N]: optimum N - k + 1, outer bound only N / k
@@ -174,7 +174,7 @@ def equal_masses(n: int, degree: int, rng: np.random.Generator) -> Floats:
     return _normalised((out_degree(n, degree, rng) > 0).astype(np.float64))
 
 
-def nearest(n: int, degree: int, rng: np.random.Generator) -> Floats:
+def nearest_points(n: int, degree: int, rng: np.random.Generator) -> Floats:
     """From each of n random points on a square to its `degree` nearest others, all alike.
 
     Points are numbered by their distance from the first, so that the first rows are those of one neighbourhood.

@@ -102,7 +102,7 @@ def test_breeding_gives_way_where_homes_are_tied_and_it_goes_astray(monkeypatch)
             yield found
 
     monkeypatch.setattr(Breeding, "stages", watched)
-    table = design(families.nearest(225, 6, np.random.default_rng(1))[:20], "optimal", budget=60.0)
+    table = design(families.nearest_points(225, 6, np.random.default_rng(1))[:20], "optimal", budget=60.0)
     table.verify()
     assert len(offs) == 1
     assert offs[0] > ASTRAY
