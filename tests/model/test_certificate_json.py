@@ -5,7 +5,16 @@ import json
 import pytest
 
 from onoff.errors import InvalidTable
-from onoff.model.certificate import LEAF, HittingBound, PartsBound, RowCertificate, SetCertificate, SimpleBound
+from onoff.model.certificate import (
+    LEAF,
+    GroupCertificate,
+    HittingBound,
+    PartsBound,
+    RowCertificate,
+    RowGroup,
+    SetCertificate,
+    SimpleBound,
+)
 from onoff.model.certificate_json import from_json, to_json
 
 
@@ -17,6 +26,7 @@ from onoff.model.certificate_json import from_json, to_json
         SetCertificate(5, ((0, 1), ()), (1, 2), (1, LEAF, LEAF), (((0, 1), (1, 2)), ()), 3),
         RowCertificate((0, 2), ((1, -2), (3, 4))),
         HittingBound(2),
+        GroupCertificate((RowGroup((0, 2), (1, 3), (4, 5), ((1, -2), (3, 4))), RowGroup((1,), (), (), ((),)))),
         PartsBound(((0, 2), (1,)), (HittingBound(2), SimpleBound("outer"))),
     ],
     ids=str,
@@ -25,7 +35,18 @@ def test_json_gives_the_same_back(certificate):
     assert from_json(json.loads(json.dumps(to_json(certificate)))) == certificate
 
 
-@pytest.mark.parametrize("given", [None, [], {}, {"kind": "other"}, {"kind": "simple", "name": 3, "source": None}])
+@pytest.mark.parametrize(
+    "given",
+    [
+        None,
+        [],
+        {},
+        {"kind": "other"},
+        {"kind": "simple", "name": 3, "source": None},
+        {"kind": "groups", "groups": [{"rows": [0], "sources": [0], "shares": [0.5], "phi": [[1]]}], "scale": 1},
+        {"kind": "groups", "groups": [3], "scale": 1},
+    ],
+)
 def test_what_is_no_certificate_is_refused(given):
     with pytest.raises(InvalidTable, match="not a certificate"):
         from_json(given)

@@ -12,8 +12,8 @@ from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.model import checker as module
 from onoff.model.bounds import lambda_units, simplest
-from onoff.model.certificate import LEAF, SCALE, RowCertificate, SetCertificate, SimpleBound
-from onoff.model.checker import check_certificate, row_excess
+from onoff.model.certificate import LEAF, SCALE, GroupCertificate, RowCertificate, RowGroup, SetCertificate, SimpleBound
+from onoff.model.checker import check_certificate, group_excess, row_excess
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.search.branching import branch
@@ -154,6 +154,74 @@ def test_a_proof_of_some_rows_holds_for_all():
         check_certificate(rows, replace(part, phi=part.phi[:1]))
     with pytest.raises(InvalidTable, match="does not fit"):
         check_certificate(rows, replace(part, phi=((0,), (0,))))
+
+
+@pytest.mark.parametrize("many_want", [0.3, 0.9], ids=["few blocks", "many blocks"])
+def test_groups_are_judged_as_by_looking_at_every_way(many_want):
+    rng = np.random.default_rng(5)
+    for _ in range(60):
+        m, n = rng.integers(1, 6, size=2).tolist()
+        able = rng.random((m, n)) < many_want
+        able[np.arange(m), rng.integers(0, n, size=m)] = True
+        phi, shares = rng.integers(-SCALE, 2 * SCALE, size=(m, n)), rng.integers(0, SCALE, size=n)
+        ways = (way for way in product(range(n), repeat=m) if all(able[u, x] for u, x in enumerate(way)))
+        worst = max(
+            sum(int(phi[u, x]) for u, x in enumerate(way)) - sum(int(shares[x]) for x in set(way)) for way in ways
+        )
+        assert group_excess(phi, able, shares) == worst
+
+
+THREE = Rows.of([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]])
+"""Each row wants two of three sources, so that no source serves all of them: 2 are needed, the outer bound is 1.5."""
+
+
+def of_three(*shares, phi=SCALE // 3, rows=(0, 1, 2)):
+    """One group of all of `THREE`, where each row counts two thirds of a source, whatever it takes."""
+    lines = ((2 * phi, 2 * phi, 0), (0, 2 * phi, 2 * phi), (2 * phi, 0, 2 * phi))
+    return RowGroup(rows, (0, 1, 2), shares, lines)
+
+
+def test_a_group_proves_what_no_sum_of_masses_does():
+    proof = GroupCertificate((of_three(SCALE, SCALE, SCALE),))
+    assert check_certificate(THREE, SimpleBound("outer")) == Fraction(3, 2)
+    assert check_certificate(THREE, proof) == Fraction(6 * (SCALE // 3), SCALE)  # 2, but for the rounding
+    assert design(THREE, "optimal").cost == pytest.approx(2.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ((of_three(SCALE, SCALE, SCALE, phi=SCALE // 3 + 1),), "wrong by"),
+        ((of_three(SCALE, SCALE, SCALE - 3),), "wrong by"),
+        ((of_three(SCALE, SCALE, SCALE), of_three(SCALE, 0, 0, phi=0)), "more than the whole"),
+        ((of_three(SCALE, SCALE, -1, phi=0),), "negative"),
+        ((of_three(SCALE, SCALE, SCALE, rows=(0, 2, 1)),), "ascending"),
+        ((of_three(SCALE, SCALE, SCALE, rows=(0, 1, 3)),), "ascending"),
+        ((of_three(SCALE, SCALE, SCALE, rows=(0, 1)),), "fit its rows"),
+        ((of_three(SCALE, SCALE),), "fit its rows"),
+        ((replace(of_three(SCALE, SCALE, SCALE), phi=((1, 2),) * 3),), "fit its sources"),
+        ((RowGroup((0,), (0,), (SCALE,), ((SCALE,),)),), "are not those that its rows want"),
+        ((RowGroup((), (), (), ()),), "ascending"),
+        ((of_three(2**62, SCALE, SCALE),), "too large"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_groups_that_prove_nothing_are_refused(wrong, said):
+    with pytest.raises(InvalidTable, match=said):
+        check_certificate(THREE, GroupCertificate(wrong))
+    with pytest.raises(InvalidTable, match="scale"):
+        check_certificate(THREE, GroupCertificate((of_three(0, 0, 0, phi=0),), 0))
+
+
+def test_groups_share_a_source_and_add_up():
+    """Two groups of one row each pay half of the source that both want."""
+    rows = Rows.of([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5]])
+    half = SCALE // 2
+    first = RowGroup((0,), (0, 1), (SCALE, half), ((SCALE, half),))
+    second = RowGroup((1,), (1, 2), (half, SCALE), ((half, SCALE),))
+    assert check_certificate(rows, GroupCertificate((first, second))) == Fraction(3, 2)
+    with pytest.raises(InvalidTable, match="more than the whole"):
+        check_certificate(rows, GroupCertificate((first, replace(second, shares=(half + 1, SCALE)))))
 
 
 def test_numbers_that_would_overflow_prove_nothing():

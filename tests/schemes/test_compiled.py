@@ -17,9 +17,10 @@ from onoff.model.checker import pair_units, row_excess
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.greedy import costs_less
-from onoff.schemes.search import breeding, orbits, transport
+from onoff.schemes.search import breeding, orbits, prices, transport
 from onoff.schemes.search.breeding import Breeding
 from onoff.schemes.search.clock import never
+from onoff.schemes.search.groups import Sharing
 from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import Duals, by_climbing
 from onoff.schemes.search.rebuild import rebuild
@@ -91,6 +92,11 @@ def test_compiled_and_plain_agree(compared, monkeypatch):
     symmetric = torus(4, 0.2)
     next(OrbitProgram(symmetric, symmetries(symmetric, never), rng).solutions(never))
     swapped(symmetric, 2, rng, never)
+    monkeypatch.setattr(prices, "PACES", ((0.1, 3),))
+    monkeypatch.setattr(prices, "KEPT_SETS", 1)
+    monkeypatch.setattr(prices, "AT_A_TIME", 2)
+    prices.priced_sets(symmetric, never)
+    Sharing(Rows.of(symmetric))
     race = design(rows, "race")
     for x in rows.columns[rows.weights[0] > 0].tolist():
         race.draw(0, x, SeededEntropy(rng))

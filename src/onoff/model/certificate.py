@@ -4,7 +4,7 @@ Setting
     Y       a random set with X in Y always, independent of U;  OPT the least E|Y|
     low(A)  the smallest p(A|u) over the rows u
 
-Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Five kinds of proof:
+Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Six kinds of proof:
 
 SimpleBound     a theorem of `onoff.model.bounds`: only numbers have to be added up.
 HittingBound    Y meets the support of every row, so |Y| >= h where no set of fewer than h sources does.
@@ -19,6 +19,15 @@ RowCertificate  phi_u(x) for some rows u. If for every way in which these rows t
                     sum of phi_u(x_u)  <=  the number of different x_u                                    (**)
 
                 then OPT >= sum of phi_u(x) p_u(x), since Y holds a source for every row.
+GroupCertificate  groups G of rows, each with a share w_G(x) >= 0 of every source, and phi as above. If
+
+                    sum of w_G(x) over the groups  <=  1                            for every source x
+                    sum of phi_u(x_u) over G  <=  sum of w_G(x) over the different x_u                    (***)
+
+                for every group and every way in which its rows take sources that they want together, then OPT is at
+                least the sum of phi_u(x) p_u(x) over all groups: a source that Y holds is paid for once, and its
+                shares pay what the groups need of it. Groups of a dozen rows prove what a thousand rows cost, where
+                each row wants few sources and near rows want the same ones.
 
 `kind` names each in files and reports. `onoff.model.checker` decides whether (*) and (**) hold;
 `onoff.model.certificate_json` is the form in files.
@@ -29,6 +38,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import ClassVar, TypeAlias
+
+import numpy as np
 
 from onoff.model.rows import UNIT, Rows, exact_sum
 
@@ -92,6 +103,34 @@ class RowCertificate:
 
 
 @dataclass(frozen=True)
+class RowGroup:
+    """Some distinct rows, the sources that they want, and the group's share and phi_u(x) of each, in units."""
+
+    rows: tuple[int, ...]
+    sources: tuple[int, ...]
+    shares: tuple[int, ...]
+    phi: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class GroupCertificate:
+    """Groups whose shares of every source add up to 1 at most; a row may be in several. Units of 1/scale."""
+
+    kind: ClassVar = "groups"
+    groups: tuple[RowGroup, ...]
+    scale: int = SCALE
+
+    def bound(self, rows: Rows) -> Fraction:
+        """The sum of phi_u(x) p_u(x) over all groups: what is proved for these rows, if (***) holds."""
+        total = 0
+        for group in self.groups:
+            place = np.searchsorted(rows.columns, group.sources)
+            for u, line in zip(group.rows, group.phi, strict=True):
+                total += sum(f * w for f, w in zip(line, rows.weights[u, place].tolist(), strict=True))
+        return Fraction(total, self.scale * UNIT)
+
+
+@dataclass(frozen=True)
 class HittingBound:
     """Every set that meets the support of every row holds so many sources."""
 
@@ -112,4 +151,4 @@ class PartsBound:
     proofs: tuple[Certificate, ...]
 
 
-Certificate: TypeAlias = "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate"
+Certificate: TypeAlias = "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate | GroupCertificate"

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any
 
 from onoff.errors import InvalidTable
 from onoff.model.certificate import (
     Certificate,
+    GroupCertificate,
     HittingBound,
     PartsBound,
     RowCertificate,
+    RowGroup,
     SetCertificate,
     SimpleBound,
 )
@@ -22,6 +24,8 @@ def to_json(certificate: Certificate) -> dict[str, Any]:
     values = {field.name: getattr(certificate, field.name) for field in fields(certificate)}
     if isinstance(certificate, PartsBound):
         values["proofs"] = [to_json(proof) for proof in certificate.proofs]
+    if isinstance(certificate, GroupCertificate):
+        values["groups"] = [asdict(group) for group in certificate.groups]
     return {"kind": certificate.kind, **values}
 
 
@@ -48,9 +52,16 @@ def from_json(given: Any) -> Certificate:
             )
         if kind == RowCertificate.kind:
             return RowCertificate(_wholes(named["rows"]), _lists(named["phi"]), _whole(named["scale"]))
+        if kind == GroupCertificate.kind:
+            return GroupCertificate(tuple(map(_group, named["groups"])), _whole(named["scale"]))
     except (KeyError, TypeError, ValueError):
         pass
     raise InvalidTable(f"not a certificate of the kind {kind!r}")
+
+
+def _group(given: dict[str, Any]) -> RowGroup:
+    rows, sources, shares = (_wholes(given[name]) for name in ("rows", "sources", "shares"))
+    return RowGroup(rows, sources, shares, _lists(given["phi"]))
 
 
 def _whole(value: Any) -> int:

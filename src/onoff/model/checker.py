@@ -20,6 +20,7 @@ sets    (*) up to FEW_SOURCES sources by looking at every S. Beyond, the certifi
 rows    (**) Rows that take the same source are a block, so the largest left side is a partition of the rows into
         blocks, each worth max over x of the sum of phi_u(x) over its rows, less 1: a dynamic program over subsets of
         rows. Where there are few sources, by looking at every set of them instead.
+groups  (***) the same for each group, with blocks of rows that have a source in common, less its share.
 """
 
 from __future__ import annotations
@@ -35,9 +36,11 @@ from onoff.errors import InvalidTable
 from onoff.model.certificate import (
     LEAF,
     Certificate,
+    GroupCertificate,
     HittingBound,
     PartsBound,
     RowCertificate,
+    RowGroup,
     SetCertificate,
     SimpleBound,
 )
@@ -70,6 +73,8 @@ def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
             _check_sets(rows, certificate)
         case RowCertificate():
             _check_rows(rows, certificate)
+        case GroupCertificate():
+            _check_groups(rows, certificate)
     return certificate.bound(rows)
 
 
@@ -284,10 +289,8 @@ def row_excess(phi: Integers, scale: int) -> int:
     Raises InvalidTable where there are too many rows and too many sources to look at all.
     """
     m, columns = phi.shape
-    if m <= MOST_CERTIFIED_ROWS:
-        return int(_best_partition(phi, scale, effort=3**m + 2**m * columns))
-    if columns > FEW_SOURCES:
-        raise InvalidTable(f"the certificate is for {m} rows, too many to check", hint=f"{MOST_CERTIFIED_ROWS} at most")
+    if m <= MOST_CERTIFIED_ROWS or columns > FEW_SOURCES:
+        return group_excess(phi, np.ones(phi.shape, dtype=bool), np.full(columns, scale))
     worst = -FITS
     for high in range(1 << max(columns - 12, 0)):  # 4096 sets at a time
         masks = (high << 12) + np.arange(1 << min(columns, 12))
@@ -299,45 +302,121 @@ def row_excess(phi: Integers, scale: int) -> int:
     return worst
 
 
-@kernel
-def _best_partition(phi, scale):  # type: ignore[no-untyped-def]
-    """The largest worth of a partition of all rows, where a block of rows is worth its best column's sum less scale."""
-    m, columns = phi.shape
-    worth = np.empty(1 << m, np.int64)
-    sums = np.zeros((m + 1, columns), np.int64)  # sums[d]: of the first d rows chosen so far, one after the other
-    chosen = np.zeros(m + 1, np.int64)
-    depth = 0
-    mask = 0
-    u = 0
-    while True:  # all subsets of rows, depth first
-        if u < m:
-            for x in range(columns):
-                sums[depth + 1, x] = sums[depth, x] + phi[u, x]
-            chosen[depth] = u
-            depth += 1
-            mask |= 1 << u
-            largest = sums[depth, 0]
-            for x in range(1, columns):
-                largest = max(largest, sums[depth, x])
-            worth[mask] = largest - scale
-            u += 1
-        else:
-            if depth == 0:
-                break
-            depth -= 1
-            mask ^= 1 << chosen[depth]
-            u = chosen[depth] + 1
+# -- groups ------------------------------------------------------------------------------------------------
 
-    best = np.zeros(1 << m, np.int64)
-    for rows in range(1, 1 << m):  # the block of the lowest row, and the best of the others
-        first = rows & -rows
-        others = rows ^ first
-        beside = others
-        largest = worth[first] + best[others]
-        while beside > 0:
-            value = worth[first | beside] + best[others ^ beside]
-            if value > largest:
-                largest = value
-            beside = (beside - 1) & others
-        best[rows] = largest
-    return best[(1 << m) - 1]
+
+def _check_groups(rows: Rows, certificate: GroupCertificate) -> None:
+    scale = certificate.scale
+    if scale < 1:
+        raise InvalidTable("the certificate names no scale")
+    shared = dict.fromkeys(rows.columns.tolist(), 0)
+    for group in certificate.groups:
+        able = _wanted(rows, group)
+        if any(share < 0 for share in group.shares):
+            raise InvalidTable("a share of the certificate is negative")
+        largest = max((abs(value) for line in group.phi for value in line), default=0)
+        if len(group.rows) * largest + sum(group.shares) >= FITS:
+            raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
+        worst = group_excess(np.array(group.phi, dtype=np.int64), able, np.array(group.shares, dtype=np.int64))
+        if worst > 0:
+            raise InvalidTable(f"the certificate is wrong by {worst / scale:.3g}")
+        for source, share in zip(group.sources, group.shares, strict=True):
+            shared[source] += share
+    if any(share > scale for share in shared.values()):
+        raise InvalidTable("the groups of the certificate share more than the whole of a source")
+
+
+def _wanted(rows: Rows, group: RowGroup) -> npt.NDArray[np.bool_]:
+    """Which of the group's sources each of its rows wants. Raises InvalidTable where they do not fit the rows."""
+    if not group.rows or not _ascending(group.rows, rows.distinct) or not _ascending(group.sources, rows.n):
+        raise InvalidTable("a group of the certificate is not of rows and sources in ascending order")
+    if len(group.shares) != len(group.sources) or len(group.phi) != len(group.rows):
+        raise InvalidTable("a group of the certificate does not fit its rows")
+    if any(len(line) != len(group.sources) for line in group.phi):
+        raise InvalidTable("a group of the certificate does not fit its sources")
+    inside = np.isin(rows.columns, group.sources)
+    some = rows.weights[list(group.rows)]
+    if inside.sum() != len(group.sources) or some[:, ~inside].any():
+        raise InvalidTable("the sources of a group of the certificate are not those that its rows want")
+    return np.asarray(some[:, inside] > 0)
+
+
+def group_excess(phi: Integers, able: npt.NDArray[np.bool_], shares: Integers) -> int:
+    """The largest sum of phi_u(x_u) less the shares of the different x_u, where every row takes what it is able to.
+
+    Raises InvalidTable where there are too many rows to look at all.
+
+    Parameters
+    ----------
+    phi
+        A line for each row.
+    able
+        Which sources each row can take; one at least.
+    shares
+        What each source costs.
+    """
+    m = len(phi)
+    if m > MOST_CERTIFIED_ROWS:
+        raise InvalidTable(f"the certificate is for {m} rows, too many to check", hint=f"{MOST_CERTIFIED_ROWS} at most")
+    effort = int((1 << able.sum(axis=0)).sum()) << m // 2
+    return int(_best_partition(phi, able, shares, effort=effort))
+
+
+@kernel
+def _best_partition(phi, able, shares):  # type: ignore[no-untyped-def]
+    """The largest worth of a partition of all rows into blocks.
+
+    A block is worth its best source: the sum of phi over its rows, all of which can take that source, less its share.
+    """
+    m, columns = phi.shape
+    everyone = (1 << m) - 1
+    none = -(1 << 62)
+    worth = np.full(1 << m, none, np.int64)
+    sums = np.empty(1 << m, np.int64)
+    masks = np.empty(1 << m, np.int64)
+    for x in range(columns):  # all blocks that can take x
+        sums[0], masks[0], known = -shares[x], 0, 1
+        for u in range(m):
+            if able[u, x]:
+                for k in range(known):
+                    sums[known + k] = sums[k] + phi[u, x]
+                    masks[known + k] = masks[k] | 1 << u
+                known *= 2
+        for k in range(1, known):
+            worth[masks[k]] = max(worth[masks[k]], sums[k])
+
+    blocks = np.empty(1 << m, np.int64)  # by their lowest row
+    first = np.zeros(m + 1, np.int64)
+    for low in range(m):
+        first[low + 1] = first[low]
+        for block in range(1 << low, 1 << m, 2 << low):
+            if worth[block] > none:
+                blocks[first[low + 1]] = block
+                first[low + 1] += 1
+
+    best = np.full(1 << m, none, np.int64)  # of the partitions of just these rows
+    best[0] = 0
+    for inside in range(everyone):
+        if best[inside] == none:
+            continue
+        low = 0
+        while inside >> low & 1:
+            low += 1
+        others, free = everyone ^ inside ^ 1 << low, 0
+        for u in range(low + 1, m):
+            free += others >> u & 1
+        if first[low + 1] - first[low] <= 1 << free:  # few blocks hold that row
+            for k in range(first[low], first[low + 1]):
+                if blocks[k] & inside == 0:
+                    more = inside | blocks[k]
+                    best[more] = max(best[more], best[inside] + worth[blocks[k]])
+        else:  # few rows are left
+            beside = others
+            while True:
+                block = beside | 1 << low
+                if worth[block] > none:
+                    best[inside | block] = max(best[inside | block], best[inside] + worth[block])
+                if beside == 0:
+                    break
+                beside = (beside - 1) & others
+    return best[everyone]

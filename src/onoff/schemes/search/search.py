@@ -2,14 +2,15 @@
 
 1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
    over orbits (see `orbits`), which gives a table.
-   Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where there
-   are more than LARGE entries, that is all.
+   Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where they are
+   many, sets that pay at prices that follow what was taken (see `prices`), and a table of both kinds of sets. Where
+   there are more than LARGE entries, that is all.
    Rows too many for Algorithm 1 too: races, and races of what they leave (see `racing`).
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
-4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, exact
-   pricing of the most promising duals says how far the best table may be off.
+4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, groups of
+   sparse rows (see `groups`) and exact pricing of the most promising duals say how far the best table may be off.
 
 Never worse. The cheapest of all tables made on the way is the answer (see `cheapest`): masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
@@ -27,12 +28,12 @@ from itertools import islice
 import numpy as np
 
 from onoff.model.bounds import simplest
-from onoff.model.certificate import Certificate, HittingBound, SetCertificate, SimpleBound
+from onoff.model.certificate import Certificate, GroupCertificate, HittingBound, SetCertificate, SimpleBound
 from onoff.model.checker import FEW_SOURCES, check_certificate
 from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
-from onoff.schemes.search import breeding, proofs, swapping, transport
+from onoff.schemes.search import breeding, groups, prices, proofs, swapping, transport
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.cheapest import LARGE, CheapestTable, sets_of
 from onoff.schemes.search.clock import SearchClock
@@ -76,8 +77,13 @@ FOR_SYMMETRIES = 0.5
 """The part of the time for the program over orbits."""
 FOR_EXCHANGES = 0.6
 """The part of the time after which no exchanges are made where the master program is to have some."""
-MANY_EXCHANGED, QUICK_EXCHANGES = 150, 150_000
+MANY_SPARSE, QUICK_EXCHANGES = 150, 150_000
 """Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
+MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.3, 1.5e6
+"""Sources from which sets that pay are looked for; the part of the time that it may take, and what is looked at in a
+second, on a slow machine."""
+ENOUGH_FOR_GROUPS = 1.0
+"""Seconds that must be left for a bound by groups: without it a session's tables are made sooner."""
 WORTH_FOLDING, MOST_ORBITS = 0.3, 400
 """Orbits for each flag, and in all, up to which the program over orbits is worth while."""
 TELL_EVERY = 2.0
@@ -114,6 +120,7 @@ class Search:
         self.program = HallProgram(rows, self.softness, 1 if at_the_outer_bound else size - 1)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
+        self.sparse = bool(np.count_nonzero(rows.weights) <= swapping.SPARSE * rows.distinct) and size >= MANY_SOURCES
         self.breeds = at_the_outer_bound and rows.distinct <= breeding.MOST_BRED_ROWS and size >= MANY_SOURCES
         self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
@@ -144,6 +151,7 @@ class Search:
             self._race()
         if self.breeds and not self._met():
             self._breed()
+        self._offer_what_pays()
         if not self._met() and not self._searched() and not (self.exchanged or too_many or self._breeding_was_cut):
             self.start()
             self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
@@ -152,6 +160,8 @@ class Search:
             self.program.walk(primal=False)
         self.clock.left()
         self._settle()
+        if not self._met() and self.sparse and self.clock.left() > ENOUGH_FOR_GROUPS:
+            self._share()
         if not self._met() and self.promising is not None:
             self._tell("looking for a better bound: ")
             self._prove_by(self.promising[1])
@@ -207,16 +217,19 @@ class Search:
             self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
 
     def _exchange(self) -> None:
-        """Tables from exchanges, for sparse rows over many sources."""
-        sparse = np.count_nonzero(self.rows.weights) <= swapping.SPARSE * self.rows.distinct
-        if self._met() or not sparse or self.program.size < MANY_SOURCES:
+        """Tables from exchanges, for sparse rows over many sources. No stage is begun that would not end in time."""
+        if self._met() or not self.sparse:
             return
         large = self.rows.weights.size > LARGE
-        is_over = self._searched if large else partial(self.clock.is_over, FOR_EXCHANGES)
-        most = np.inf if self.program.size >= MANY_EXCHANGED else QUICK_EXCHANGES / self.rows.distinct
-        rng = np.random.default_rng(0)
+        part = 1 - FOR_THE_PROOF if large else FOR_EXCHANGES
+        most = np.inf if self.program.size >= MANY_SPARSE else QUICK_EXCHANGES / self.rows.distinct
+        rng, a_sweep_takes = np.random.default_rng(0), 0.0
         for sweeps in (sweeps for sweeps in swapping.STAGES_OF_COOLING if sweeps <= most):
-            found = swapping.swapped(self.program.p, sweeps, rng, is_over)
+            began = self.clock.spent
+            if sweeps * a_sweep_takes > self.clock.left(part):
+                return
+            found = swapping.swapped(self.program.p, sweeps, rng, partial(self.clock.is_over, part))
+            a_sweep_takes = (self.clock.spent - began) / sweeps
             self.clock.left()
             if found is None:
                 return
@@ -225,6 +238,26 @@ class Search:
             self._tell_now_and_then()
             if self._met():
                 return
+
+    def _offer_what_pays(self) -> None:
+        """A table of sets that pay and of those of the cheapest one, for sparse rows, unless that takes too long."""
+        takes = prices.steps_for(self.program.p) / PRICE_STEPS_A_SECOND
+        too_long = takes > min(FOR_PRICES * self.clock.budget, self.clock.left(1 - FOR_THE_PROOF))
+        if self._met() or not self.sparse or self.program.size < MANY_PAYING or too_long:
+            return
+        sets = prices.priced_sets(self.program.p, self._searched)
+        self.clock.left()
+        if sets is None:
+            return
+        one = np.eye(self.program.size, dtype=bool)
+        known = [] if self.cheapest.table is None else [sets_of(self.cheapest.table)]
+        for some in (np.ones((1, self.program.size), dtype=bool), sets, *known):
+            self.program.add_sets(some)
+        self.program.add_cuts(np.vstack([one, self.program.p > 0]))
+        while self._cut():
+            self._tell_now_and_then()
+        if self.best is not None:
+            self.cheapest.offer_masses(self.best.sets, self.best.masses)
 
     def _race(self) -> None:
         """A table from races, for rows too many for anything else; the first pass is always made."""
@@ -256,11 +289,11 @@ class Search:
         """Whether no more is left of the budget than the last table took, and tables without a search will take."""
         return self.clock.is_over() or self.clock.left(1 - FOR_OTHER_TABLES) < self._table_takes
 
-    def _round(self) -> bool:
-        """Solve, separate, price; whether the search is over."""
+    def _cut(self) -> int | None:
+        """Solve the program, and add the cuts that rows violate: how many; None where there was no time to solve it."""
         program = self.program
         if not program.solve(self._searched):
-            return True
+            return None
         self.rounds += 1
         missing, violated = program.short_rows()
         short = np.flatnonzero(missing > NOTICED)
@@ -271,6 +304,13 @@ class Search:
             self.best = Proposal(program.value, program.sets[used], program.masses[used])
         elif not feasible and self.best is None:
             self._offer_on_the_way(float(missing.sum()))
+        return cuts
+
+    def _round(self) -> bool:
+        """Solve, separate, price; whether the search is over."""
+        program, cuts = self.program, self._cut()
+        if cuts is None:
+            return True
         if self._met():
             return True
         if program.missed <= NOTICED and program.value <= self.lower * (1 + MET):
@@ -358,7 +398,16 @@ class Search:
             self._adopt_proof(proofs.from_tree(self.rows, duals, tree))
         return tree.sets
 
-    def _adopt_proof(self, proof: SetCertificate | HittingBound) -> None:
+    def _share(self) -> None:
+        """Adopt the bound by groups of rows if it is better; half of the time is kept for another, if there is."""
+        self._tell("looking for a better bound by groups of rows: ")
+        sharing = groups.Sharing(self.rows)
+        sharing.climb(self.cheapest.cost, partial(self.clock.is_over, 1 - FOR_THE_PROOF / 2 if self.promising else 1.0))
+        self.clock.left()
+        if sharing.bound > self.lower:
+            self._adopt_proof(sharing.certificate())
+
+    def _adopt_proof(self, proof: SetCertificate | HittingBound | GroupCertificate) -> None:
         """Adopt a proof if it is a better one and the checker accepts it."""
         if float(proof.bound(self.rows)) > self.lower:
             self.proof = proofs.best(self.rows, [proof, self.proof])
