@@ -20,7 +20,7 @@ the budget but for where they end, so more time never gives a more expensive tab
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -79,6 +79,8 @@ FOR_EXCHANGES = 0.6
 """The part of the time after which no exchanges are made where the master program is to have some."""
 MANY_SPARSE, QUICK_EXCHANGES = 150, 150_000
 """Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
+QUICK_SWEEPS = 3000
+"""Sweeps of the stages of exchanges that come before sets that pay."""
 MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.3, 1.5e6
 """Sources from which sets that pay are looked for; the part of the time that it may take, and what is looked at in a
 second, on a slow machine."""
@@ -124,10 +126,14 @@ class Search:
         self.breeds = at_the_outer_bound and rows.distinct <= breeding.MOST_BRED_ROWS and size >= MANY_SOURCES
         self.program.aim(central=self.central)
         self.promising: tuple[float, Duals] | None = None
+        self.paying = False
+        """Whether the program has sets that pay."""
         self.exchanged = False
         """Whether there is a table from exchanges of rows too many for the program and for Algorithm 1."""
         self.rounds = 0
         self._told = 0.0
+        self._sweep_takes = 0.0
+        self._exchanging = np.random.default_rng(0)
         self._table_takes = 0.0
         self._loss = np.inf
         self._breeding_was_cut = False
@@ -145,13 +151,17 @@ class Search:
         self._look_at_supports(STEPS_AT_FIRST)
         if only_table:
             self._use_symmetries()
-        self._exchange()
+        quick = [sweeps for sweeps in swapping.STAGES_OF_COOLING if sweeps <= QUICK_SWEEPS]
+        self._exchange(quick)
+        self._look_for_what_pays()
+        self._exchange(swapping.STAGES_OF_COOLING[len(quick) :])
+        if self.paying:
+            self._cut_until_rows_follow()
         too_many = not greedy.fits_in_memory(self.rows)
         if too_many and not self._met() and not self.exchanged:
             self._race()
         if self.breeds and not self._met():
             self._breed()
-        self._offer_what_pays()
         if not self._met() and not self._searched() and not (self.exchanged or too_many or self._breeding_was_cut):
             self.start()
             self.program.walk(primal=only_table and self.rows.weights.size <= SMALL_PROGRAM)
@@ -216,31 +226,28 @@ class Search:
             affordable_steps = int(STEPS_A_SECOND / self.rows.distinct / 2 * max(self.clock.left(), 0.0))
             self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
 
-    def _exchange(self) -> None:
+    def _exchange(self, stages: Iterable[int]) -> None:
         """Tables from exchanges, for sparse rows over many sources. No stage is begun that would not end in time."""
-        if self._met() or not self.sparse:
-            return
         large = self.rows.weights.size > LARGE
         part = 1 - FOR_THE_PROOF if large else FOR_EXCHANGES
         most = np.inf if self.program.size >= MANY_SPARSE else QUICK_EXCHANGES / self.rows.distinct
-        rng, a_sweep_takes = np.random.default_rng(0), 0.0
-        for sweeps in (sweeps for sweeps in swapping.STAGES_OF_COOLING if sweeps <= most):
-            began = self.clock.spent
-            if sweeps * a_sweep_takes > self.clock.left(part):
+        for sweeps in stages:
+            if self._met() or not self.sparse or sweeps > most or sweeps * self._sweep_takes > self.clock.left(part):
                 return
-            found = swapping.swapped(self.program.p, sweeps, rng, partial(self.clock.is_over, part))
-            a_sweep_takes = (self.clock.spent - began) / sweeps
+            began = self.clock.spent
+            found = swapping.swapped(self.program.p, sweeps, self._exchanging, partial(self.clock.is_over, part))
+            self._sweep_takes = (self.clock.spent - began) / sweeps
             self.clock.left()
             if found is None:
                 return
             self.cheapest.offer_masses(*found)
             self.exchanged = large
+            if self.paying:
+                self.program.add_sets(found[0])
             self._tell_now_and_then()
-            if self._met():
-                return
 
-    def _offer_what_pays(self) -> None:
-        """A table of sets that pay and of those of the cheapest one, for sparse rows, unless that takes too long."""
+    def _look_for_what_pays(self) -> None:
+        """A table of sets that pay and those of the cheapest one, for sparse rows, unless they take long to find."""
         takes = prices.steps_for(self.program.p) / PRICE_STEPS_A_SECOND
         too_long = takes > min(FOR_PRICES * self.clock.budget, self.clock.left(1 - FOR_THE_PROOF))
         if self._met() or not self.sparse or self.program.size < MANY_PAYING or too_long:
@@ -249,14 +256,17 @@ class Search:
         self.clock.left()
         if sets is None:
             return
-        one = np.eye(self.program.size, dtype=bool)
+        self.paying = True
         known = [] if self.cheapest.table is None else [sets_of(self.cheapest.table)]
-        for some in (np.ones((1, self.program.size), dtype=bool), sets, *known):
-            self.program.add_sets(some)
-        self.program.add_cuts(np.vstack([one, self.program.p > 0]))
-        while self._cut():
+        self.program.add_sets(np.vstack([np.ones((1, self.program.size), dtype=bool), sets, *known]))
+        self.program.add_cuts(np.vstack([np.eye(self.program.size, dtype=bool), self.program.p > 0]))
+        self._cut_until_rows_follow()
+
+    def _cut_until_rows_follow(self) -> None:
+        """The table of the sets that are in the program, no further ones being priced."""
+        while not self._met() and self._cut():
             self._tell_now_and_then()
-        if self.best is not None:
+        if self.best is not None and self.best.value < self.cheapest.cost:
             self.cheapest.offer_masses(self.best.sets, self.best.masses)
 
     def _race(self) -> None:
