@@ -2,8 +2,8 @@
 
 1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
    over orbits (see `orbits`), which gives a table.
-   Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where they are
-   many, sets that pay at prices that follow what was taken (see `prices`), and a table of both kinds of sets. Where
+   Sparse rows: couplings made cheaper by exchanges (see `swapping`), for a moment where sources are few. Where there is
+   time, sets that pay at prices that follow what was taken (see `prices`), and a table of both kinds of sets. Where
    there are more than LARGE entries, that is all.
    Rows too many for Algorithm 1 too: races, and races of what they leave (see `racing`).
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
@@ -15,7 +15,8 @@
 Never worse. The cheapest of all tables made on the way is the answer (see `cheapest`): masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
 where none of them is at the bound, Algorithm 1 and a table from races, always the same one. The steps do not depend on
-the budget but for where they end, so more time never gives a more expensive table.
+the budget but for where they end, so more time never gives a more expensive table; except that sets that pay are looked
+for, in the place of the longest exchanges, where there is time: cheaper in all that was measured, which is no proof.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ MANY_SPARSE, QUICK_EXCHANGES = 150, 150_000
 """Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
 QUICK_SWEEPS = 3000
 """Sweeps of the stages of exchanges that come before sets that pay."""
-MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.3, 1.5e6
+MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.35, 1.5e6
 """Sources from which sets that pay are looked for; the part of the time that it may take, and what is looked at in a
 second, on a slow machine."""
 ENOUGH_FOR_GROUPS = 1.0
