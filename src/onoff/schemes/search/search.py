@@ -82,7 +82,7 @@ MANY_SPARSE, QUICK_EXCHANGES = 150, 150_000
 """Sources from which all stages of exchanges are made; and the rows times sweeps of a stage, where they are fewer."""
 QUICK_SWEEPS = 3000
 """Sweeps of the stages of exchanges that come before sets that pay."""
-MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.35, 1.5e6
+MANY_PAYING, FOR_PRICES, PRICE_STEPS_A_SECOND = 60, 0.55, 1.5e6
 """Sources from which sets that pay are looked for; the part of the time that it may take, and what is looked at in a
 second, on a slow machine."""
 ENOUGH_FOR_GROUPS = 1.0
