@@ -203,6 +203,7 @@ def test_a_group_proves_what_no_sum_of_masses_does():
         ((RowGroup((0,), (0,), (SCALE,), ((SCALE,),)),), "are not those that its rows want"),
         ((RowGroup((), (), (), ()),), "ascending"),
         ((of_three(2**62, SCALE, SCALE),), "too large"),
+        ((of_three(2**61, SCALE, SCALE),), "too large"),  # three blocks may each pay it on the way
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

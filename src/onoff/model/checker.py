@@ -315,7 +315,7 @@ def _check_groups(rows: Rows, certificate: GroupCertificate) -> None:
         if any(share < 0 for share in group.shares):
             raise InvalidTable("a share of the certificate is negative")
         largest = max((abs(value) for line in group.phi for value in line), default=0)
-        if len(group.rows) * largest + sum(group.shares) >= FITS:
+        if len(group.rows) * (largest + max(group.shares, default=0)) >= FITS:  # each block pays its source
             raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
         worst = group_excess(np.array(group.phi, dtype=np.int64), able, np.array(group.shares, dtype=np.int64))
         if worst > 0:
