@@ -73,6 +73,12 @@ def test_groups_of_unequal_masses_are_proved_too():
     assert float(check_certificate(rows, sharing.certificate())) == pytest.approx(sharing.bound, abs=1e-9)
 
 
+def test_rows_that_all_want_the_same_sources_have_too_many_blocks():
+    rng = np.random.default_rng(1)
+    assert groups.has_few_blocks(places(200))
+    assert not groups.has_few_blocks(Rows.of(families.dirichlet(200, 1.0, rng, rows=60)))
+
+
 @pytest.mark.slow(reason="a search of six seconds")
 def test_places_on_a_map_are_bounded_by_groups():
     rows = places(60)

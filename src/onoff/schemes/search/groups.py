@@ -39,6 +39,8 @@ APART = 0.3
 """How much a row that shares sources with rows outside of a group counts against taking it in."""
 KEPT = 0.7
 """How much of the mean of the last slopes is kept at each step."""
+MOST_GROUP_BLOCKS = 500_000
+"""Blocks of all groups up to which a step takes some milliseconds."""
 PATIENCE, NOTEWORTHY, SLOWER, SLOWEST = 25, 1e-4, 0.7, 1e-3
 """Steps without a gain of this part after which they are made shorter, by this factor; and where they end."""
 
@@ -170,6 +172,12 @@ class _Blocks:
     def entries_of(self, chosen: npt.NDArray[np.bool_]) -> Floats:
         """1 for each entry of the chosen blocks, which have no row in common."""
         return np.asarray(self._held @ chosen.astype(np.float64))
+
+
+def has_few_blocks(rows: Rows) -> bool:
+    """Whether the groups have few enough blocks: a source that all of twelve rows want makes four thousand."""
+    wanted = rows.weights > 0
+    return sum(int((1 << wanted[members].sum(axis=0)).sum()) for members in dealt(wanted)) <= MOST_GROUP_BLOCKS
 
 
 def dealt(wanted: npt.NDArray[np.bool_]) -> list[Integers]:

@@ -171,8 +171,7 @@ class Search:
             self.program.walk(primal=False)
         self.clock.left()
         self._settle()
-        if not self._met() and self.sparse and self.clock.left() > ENOUGH_FOR_GROUPS:
-            self._share()
+        self._share()
         if not self._met() and self.promising is not None:
             self._tell("looking for a better bound: ")
             self._prove_by(self.promising[1])
@@ -411,6 +410,10 @@ class Search:
 
     def _share(self) -> None:
         """Adopt the bound by groups of rows if it is better; half of the time is kept for another, if there is."""
+        if self._met() or not self.sparse or self.clock.left() < ENOUGH_FOR_GROUPS:
+            return
+        if not groups.has_few_blocks(self.rows):
+            return
         self._tell("looking for a better bound by groups of rows: ")
         sharing = groups.Sharing(self.rows)
         sharing.climb(self.cheapest.cost, partial(self.clock.is_over, 1 - FOR_THE_PROOF / 2 if self.promising else 1.0))
