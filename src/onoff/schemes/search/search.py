@@ -9,8 +9,9 @@
 2. Few rows over many sources: sets are bred first, stage by stage (see `breeding`). Each stage gives a table.
 3. The master program (see `hall`): start with sets from a few systematic samples and races, solve, add the cuts that
    rows violate, and while the value is above the lower bound, add the sets that the duals call cheap.
-4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Out of time, groups of
-   sparse rows (see `groups`) and exact pricing of the most promising duals say how far the best table may be off.
+4. It ends when the value meets the bound, or when nothing improves and exact pricing proves it. Groups of sparse rows
+   (see `groups`), before exact pricing, and exact pricing of the most promising duals say how far the best table may be
+   off where time runs out.
 
 Never worse. The cheapest of all tables made on the way is the answer (see `cheapest`): masses that all rows
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
@@ -138,6 +139,7 @@ class Search:
         self._table_takes = 0.0
         self._loss = np.inf
         self._breeding_was_cut = False
+        self._shared = False
         self._raced = False
 
     # -- running -------------------------------------------------------------------------------------------
@@ -354,9 +356,12 @@ class Search:
                 found = transport.leaning(program.p, sets, SMALL_SETS_FIRST, SCALINGS)
                 self.cheapest.postpone(found.sets, found.masses)
 
+    def _cost(self) -> float:
+        """What the best table costs that there is, or that there are masses for."""
+        return self.cheapest.cost if self.best is None else min(self.best.value, self.cheapest.cost)
+
     def _met(self) -> bool:
-        cost = self.cheapest.cost if self.best is None else min(self.best.value, self.cheapest.cost)
-        return bool(cost <= self.lower * (1 + self.gap))
+        return bool(self._cost() <= self.lower * (1 + self.gap))
 
     def _searched(self) -> bool:
         return self.clock.is_over(1 - FOR_THE_PROOF)
@@ -390,7 +395,8 @@ class Search:
     def _price_exactly(self) -> int:
         """Add sets until it is proved that none is cheap; how many."""
         program = self.program
-        if self.program.size > FEW_SOURCES:  # a tree is needed, which takes time
+        if self.program.size > FEW_SOURCES:  # a tree is needed, which may take all the time that is left
+            self._share()
             self._tell("exact pricing: ")
         duals = Duals.of(program.t, program.y, program.cuts)
         sets = self._prove_by(duals)
@@ -409,14 +415,15 @@ class Search:
         return tree.sets
 
     def _share(self) -> None:
-        """Adopt the bound by groups of rows if it is better; half of the time is kept for another, if there is."""
-        if self._met() or not self.sparse or self.clock.left() < ENOUGH_FOR_GROUPS:
+        """Adopt the bound by groups of rows if it is better, once; half of the time is kept for another, if there is."""
+        if self._shared or self._met() or not self.sparse or self.clock.left() < ENOUGH_FOR_GROUPS:
             return
         if not groups.has_few_blocks(self.rows):
             return
+        self._shared = True
         self._tell("looking for a better bound by groups of rows: ")
         sharing = groups.Sharing(self.rows)
-        sharing.climb(self.cheapest.cost, partial(self.clock.is_over, 1 - FOR_THE_PROOF / 2 if self.promising else 1.0))
+        sharing.climb(self._cost(), partial(self.clock.is_over, 1 - FOR_THE_PROOF / 2 if self.promising else 1.0))
         self.clock.left()
         if sharing.bound > self.lower:
             self._adopt_proof(sharing.certificate())
