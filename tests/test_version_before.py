@@ -85,20 +85,19 @@ def printed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pyt
 
 @pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize(
-    "command",
+    "words",
     [
-        f"bounds {CHAIN} --steps 2",
-        f"design {CHAIN} --table",
-        f"simulate {CHAIN} --users 20 --pattern ON_OFF",
-        f"audit exact {CHAIN} --pattern ON_OFF",
-        "learn trace.csv",
-        "sweep spec.toml",
-        "demo --exit --scheme single",
+        ("bounds", CHAIN, "--steps", "2"),
+        ("design", CHAIN, "--table"),
+        ("simulate", CHAIN, "--users", "20", "--pattern", "ON OFF"),
+        ("audit", "exact", CHAIN, "--pattern", "ON OFF"),
+        ("learn", "trace.csv"),
+        ("sweep", "spec.toml"),
+        ("demo", "--exit", "--scheme", "single"),
     ],
-    ids=lambda command: command.split()[0],
+    ids=lambda words: words[0],
 )
-def test_commands_print_what_they_did(printed: Any, command: str) -> None:
-    words = [word.replace("_", " ") for word in command.split()]
+def test_commands_print_what_they_did(printed: Any, words: tuple[str, ...]) -> None:
     name = " ".join(words[:2]) if words[0] == "audit" else words[0]
     assert list(missing(SHAPES[name], printed(*words))) == []
 
