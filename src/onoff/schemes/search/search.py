@@ -415,7 +415,7 @@ class Search:
         return tree.sets
 
     def _share(self) -> None:
-        """Adopt the bound by groups of rows if it is better, once; half of the time is kept for another, if there is."""
+        """Adopt the bound by groups of rows if it is better, once; half of the time is kept for another, if any."""
         if self._shared or self._met() or not self.sparse or self.clock.left() < ENOUGH_FOR_GROUPS:
             return
         if not groups.has_few_blocks(self.rows):
