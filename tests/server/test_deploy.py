@@ -4,7 +4,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
@@ -42,7 +41,7 @@ def test_the_unit_runs_a_command_that_we_have():
     reason="no systemd here, and tests install none: its package would change how the machine starts",
 )
 def test_systemd_accepts_the_unit(tmp_path):
-    unit = (DEPLOY / "onoff.service").read_text().replace("/opt/onoff/bin/onoff", sys.executable)
+    unit = (DEPLOY / "onoff.service").read_text().replace("/opt/onoff/bin/onoff", "/bin/true")  # only that it is there
     (tmp_path / "onoff.service").write_text(unit)
     checked = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(tmp_path / "onoff.service")], capture_output=True, text=True
