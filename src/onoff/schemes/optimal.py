@@ -101,7 +101,7 @@ def build(
     assert table is not None
     if future is not None:
         table = ahead.look_ahead(search, table, future)
-    return table.labelled(scheme=NAME, certificate=search.proof, details=search.details())
+    return table.labelled(scheme=NAME, certificate=search.proven.certificate, details=search.details())
 
 
 def _summed(tables: list[QueryTable]) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""The search for the optimum: the program, the cheapest table and the best proof so far.
+"""The search for the optimum: the program, the cheapest table (`cheapest`) and the best proof (`proven`) so far.
 
 1. Rows with zeros: how many sources meet every support is a bound (see `hitting`). Rows with symmetries: the program
    over orbits (see `orbits`), which gives a table.
@@ -29,20 +29,19 @@ from itertools import islice
 
 import numpy as np
 
-from onoff.model.bounds import simplest
-from onoff.model.certificate import Certificate, GroupCertificate, HittingBound, SetCertificate, SimpleBound
-from onoff.model.checker import FEW_SOURCES, check_certificate
+from onoff.model.certificate import SimpleBound
+from onoff.model.checker import FEW_SOURCES
 from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
-from onoff.schemes.search import breeding, groups, prices, proofs, swapping, transport
-from onoff.schemes.search.branching import branch
+from onoff.schemes.search import breeding, groups, prices, swapping, transport
 from onoff.schemes.search.cheapest import LARGE, CheapestTable, sets_of
 from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.hall import NOTICED, SMALL_PROGRAM, HallProgram, Sets
 from onoff.schemes.search.orbits import OrbitProgram
-from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_all_subsets, by_climbing
+from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
+from onoff.schemes.search.proven import BestProof
 from onoff.schemes.search.racing import raced_in_passes
 from onoff.schemes.search.symmetry import symmetries
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
@@ -116,11 +115,10 @@ class Search:
         self.progress = progress
         self.best: Proposal | None = None
         self.cheapest = CheapestTable(rows)
-        self.proof: Certificate = simplest(rows)
-        self.lower = self._simple = float(check_certificate(rows, self.proof))
+        self.proven = BestProof(rows)
         self.softness = SOFTNESS
         size = len(rows.columns)
-        at_the_outer_bound = self.proof == SimpleBound("outer")
+        at_the_outer_bound = self.proven.certificate == SimpleBound("outer")
         self.program = HallProgram(rows, self.softness, 1 if at_the_outer_bound else size - 1)
         self.full_rows = bool(np.count_nonzero(rows.weights) > rows.weights.size / 2)
         self.central = self.full_rows and size >= MANY_SOURCES and self.lower <= SMALL_QUERIES
@@ -141,6 +139,11 @@ class Search:
         self._breeding_was_cut = False
         self._shared = False
         self._raced = False
+
+    @property
+    def lower(self) -> float:
+        """The best bound proved so far: no table costs less."""
+        return self.proven.lower
 
     # -- running -------------------------------------------------------------------------------------------
 
@@ -176,7 +179,8 @@ class Search:
         self._share()
         if not self._met() and self.promising is not None:
             self._tell("looking for a better bound: ")
-            self._prove_by(self.promising[1])
+            self.proven.offer_duals(self.promising[1], self.clock.is_over)
+            self.clock.left()
 
     def adopt(self, table: QueryTable) -> None:
         """Begin from a table that is optimal already, and its proof."""
@@ -186,7 +190,7 @@ class Search:
         self.best = Proposal(table.cost, sets, table.mass / UNIT)
         self.cheapest.offer(table)
         if table.certificate is not None:
-            self.proof, self.lower = table.certificate, float(table.lower_bound or 0.0)
+            self.proven.offer(table.certificate)
 
     def start(self) -> None:
         """The sets and cuts to begin with."""
@@ -226,7 +230,7 @@ class Search:
         """Adopt the bound by the supports if it is a better one; about half of the time that is left at most."""
         if not self.full_rows:
             affordable_steps = int(STEPS_A_SECOND / self.rows.distinct / 2 * max(self.clock.left(), 0.0))
-            self._adopt_proof(proofs.from_supports(self.rows, min(most_steps, affordable_steps)))
+            self.proven.offer_supports(min(most_steps, affordable_steps))
 
     def _exchange(self, stages: Iterable[int]) -> None:
         """Tables from exchanges, for sparse rows over many sources. No stage is begun that would not end in time."""
@@ -399,20 +403,9 @@ class Search:
             self._share()
             self._tell("exact pricing: ")
         duals = Duals.of(program.t, program.y, program.cuts)
-        sets = self._prove_by(duals)
-        return program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
-
-    def _prove_by(self, duals: Duals) -> Sets:
-        """Adopt the bound that the duals prove, if it is a better one; sets that gain by them."""
-        if self.program.size <= FEW_SOURCES:
-            sets, gains = by_all_subsets(duals)
-            self._adopt_proof(proofs.from_duals(self.rows, duals, float(gains[0])))
-            return sets
-        tree = branch(duals, self.clock.is_over)
+        sets = self.proven.offer_duals(duals, self.clock.is_over)
         self.clock.left()
-        if duals.value(self.program.p) - max(tree.most, 0.0) > self.lower:
-            self._adopt_proof(proofs.from_tree(self.rows, duals, tree))
-        return tree.sets
+        return program.add_sets(sets[duals.gains(sets) > WORTHWHILE][: 2 * program.size])
 
     def _share(self) -> None:
         """Adopt the bound by groups of rows if it is better, once; half of the time is kept for another, if any."""
@@ -422,17 +415,9 @@ class Search:
             return
         self._shared = True
         self._tell("looking for a better bound by groups of rows: ")
-        sharing = groups.Sharing(self.rows)
-        sharing.climb(self._cost(), partial(self.clock.is_over, 1 - FOR_THE_PROOF / 2 if self.promising else 1.0))
+        until = 1 - FOR_THE_PROOF / 2 if self.promising else 1.0
+        self.proven.offer_groups(self._cost(), partial(self.clock.is_over, until))
         self.clock.left()
-        if sharing.bound > self.lower:
-            self._adopt_proof(sharing.certificate())
-
-    def _adopt_proof(self, proof: SetCertificate | HittingBound | GroupCertificate) -> None:
-        """Adopt a proof if it is a better one and the checker accepts it."""
-        if float(proof.bound(self.rows)) > self.lower:
-            self.proof = proofs.best(self.rows, [proof, self.proof])
-            self.lower = float(check_certificate(self.rows, self.proof))
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -447,7 +432,7 @@ class Search:
         if not self._raced:
             if self.rows.weights.size > LARGE:
                 self._tell("a table from races, as the last resort: ")
-            self.cheapest.offer_races(self._simple)
+            self.cheapest.offer_races(self.proven.simple)
 
     def details(self) -> dict[str, float]:
         """Figures of the search for reports; seconds of processor time."""
