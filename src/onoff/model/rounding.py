@@ -25,6 +25,9 @@ DOUBT = 2.0**-32
 """Fractional parts nearer to each other, or to an integer, than this count as equal."""
 PART_BUCKETS = 1024
 """Equal parts of [0, 1) in which fractional parts are counted."""
+SHIFT = 1.5 * 2.0**52
+SHIFT_BITS = int(np.float64(SHIFT).view(np.int64))
+"""A float whose last bit counts one, and its bits."""
 
 
 def matrix_units(rows: Floats) -> Integers:
@@ -45,12 +48,13 @@ def _round_rows(given, units, sure):  # type: ignore[no-untyped-def]
     """Fill in the units of the rows that are sure."""
     columns = given.shape[1]
     broken = np.empty(columns)
+    shifted = np.empty((2, columns))
     counts = np.empty(PART_BUCKETS, np.int64)
     for u in range(len(given)):
         over, over_low = _excess(given[u])
         if abs(over) >= 2.0**-29:
             continue
-        left, doubtful = _divide(given[u], over, over_low, units[u], broken)
+        left, doubtful = _divide(given[u], over, over_low, units[u], broken, shifted)
         counts[:] = 0
         for x in range(columns):
             if broken[x] >= 0.0:
@@ -59,18 +63,19 @@ def _round_rows(given, units, sure):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _divide(values, over, over_low, units, broken):  # type: ignore[no-untyped-def]
+def _divide(values, over, over_low, units, broken, shifted):  # type: ignore[no-untyped-def]
     """The whole and the fractional part of each quotient; a fractional part is -1 for the value 0.
 
-    Returns the units that are left, and whether a fractional part is in doubt. There is no branch in the loop, so that
-    several values are divided at a time.
+    Returns the units that are left, and whether a fractional part is in doubt. There is no branch in the loops, so that
+    several values are divided at a time. Not every processor makes integers of several floats at a time, so that is
+    done by bits: a whole number i, |i| < 2**51, added to SHIFT is a float whose last bits are i. Quotients are longer,
+    and taken in two parts; `shifted` is room for these.
     """
     r = -over
     r_low = over * over - over * over * over - over_low
     c = 134217729.0 * r
     r_upper = c - (c - r)
     r_lower = r - r_upper
-    left = np.int64(2**60)
     doubtful = np.int64(0)
     for x in range(len(values)):
         v = values[x] * 2.0**60
@@ -85,7 +90,14 @@ def _divide(values, over, over_low, units, broken):  # type: ignore[no-untyped-d
         part -= carry
         doubtful |= np.int64(part > 1 - DOUBT) | (np.int64(part < DOUBT) & np.int64(v >= 0.5))
         broken[x] = part if v > 0.0 else -1.0
-        count = max(np.int64(whole) + np.int64(more) + np.int64(carry), np.int64(v > 0.0))
+        high = np.floor(whole * 2.0**-32)
+        shifted[0, x] = high + SHIFT
+        shifted[1, x] = (whole - high * 2.0**32) + (more + carry) + SHIFT
+    left = np.int64(2**60)
+    bits = shifted.view(np.int64)
+    for x in range(len(values)):
+        quotient = ((bits[0, x] - SHIFT_BITS) << 32) + (bits[1, x] - SHIFT_BITS)
+        count = max(quotient, np.int64(broken[x] >= 0.0))
         units[x] = count
         left -= count
     return left, doubtful > 0
@@ -158,8 +170,9 @@ def _hand_out(units, broken, counts, left):  # type: ignore[no-untyped-def]
     below = -1.0
     given = np.int64(0)
     for x in range(columns):
-        chosen = np.int64(broken[x] >= least)  # no branch: which it is cannot be foreseen
+        part = broken[x]
+        chosen = np.int64(part >= least)  # no branch: which it is cannot be foreseen
         units[x] += chosen
         given += chosen
-        below = max(below, broken[x] - 4.0 * chosen)
+        below = max(below, part if part < least else -1.0)
     return given == left and least - below > DOUBT
