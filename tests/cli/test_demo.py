@@ -1,5 +1,6 @@
 """`onoff demo`: every request answered, nothing leaked, and naive switching shown for what it is."""
 
+import contextlib
 import json
 import re
 import signal
@@ -15,6 +16,7 @@ from tests.support.waiting import PATIENCE
 from onoff import RequestModel
 from onoff.cli import run
 from onoff.cli.demo import news_chain
+from onoff.cli.output import Work
 
 
 def shown_by(capsys, *options):
@@ -38,6 +40,24 @@ def test_the_demo_shows_what_it_promises(capsys):
         assert step["cost"] == len(step["seen"])
         assert step["mirror"] or step["wanted"] in step["seen"]
     assert 0 < sum(step["cost"] for step in steps) < 15 * 12
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
+def test_the_demo_counts_its_requests_where_nobody_watches_a_table(capsys, monkeypatch):
+    told: list[int] = []
+
+    class Told(Work):
+        def __call__(self, done):
+            told.append(done)
+
+    @contextlib.contextmanager
+    def progress(label, total):
+        yield Told(label, total)
+
+    monkeypatch.setattr("onoff.cli.demo.progress", progress)
+    assert run(["demo", "--exit", "--scheme", "single"]) == 0
+    assert told == list(range(1, 21))
+    assert "The server was told" in capsys.readouterr().out
 
 
 @pytest.mark.slow(reason="programs are started and waited for")

@@ -30,7 +30,7 @@ from rich.live import Live
 from rich.text import Text
 
 from onoff.cli.connection import size_text
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import Json, Work, emit, progress, table
 from onoff.client.mirrored import fetch_edition_of
 from onoff.errors import MissingExtra
 from onoff.model.chain import MarkovChain
@@ -47,6 +47,8 @@ PATTERN = "OFF*2 ON*3 OFF*6 ON*2 OFF*7"
 MOST_SERVERS = 4
 NEW_EDITION_SECONDS = 1.0
 DEMO_LOOK_SECONDS = 0.02
+MOST_SECONDS_FOR_AN_ANSWER = 600
+"""The gateway is in this process; the first table of a large model on a busy machine takes minutes."""
 SOURCES: dict[str, tuple[str, ...]] = {
     "world": ("Talks go on into the night", "A bridge between two shores is opened", "Harbour reopens after the storm"),
     "politics": ("Committee votes on the budget", "Two parties agree to talk", "A long session ends early"),
@@ -107,11 +109,16 @@ def demo_command(
         steps: list[dict[str, Any]] = []
         console = Console(file=sys.stdout, highlight=False, soft_wrap=True)
         live = Live(console=console, auto_refresh=False, transient=True, vertical_overflow="crop")
-        with contextlib.nullcontext() if json or not console.is_terminal else live:
+        watched = console.is_terminal and not json
+        with live if watched else progress("requests of a scripted reader", len(statuses)) as shown:
+            if watched:
+                live.update(Text("A scripted reader makes requests ..."), refresh=True)
             for x, private in zip(wanted, statuses, strict=True):
                 steps.append(reader.step(chain.names[x], private))
-                if live.is_started:
-                    live.update(_steps_table(chain, steps), refresh=True)
+                if isinstance(shown, Work):
+                    shown(len(steps))
+                else:
+                    shown.update(_steps_table(chain, steps), refresh=True)
         used = reader.bytes_received()
         emit(
             {"steps": steps, "sources": list(chain.names), "page": address.page, "servers": servers, "received": used},
@@ -255,7 +262,9 @@ class Reader:
     def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[bytes, Any]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         data = None if body is None else jsons.dumps(body).encode()
-        with self._opener.open(Request(self._base + path, data, headers, method=method), timeout=60) as answer:
+        with self._opener.open(
+            Request(self._base + path, data, headers, method=method), timeout=MOST_SECONDS_FOR_AN_ANSWER
+        ) as answer:
             return bytes(answer.read()), answer.headers
 
 

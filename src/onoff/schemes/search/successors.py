@@ -61,8 +61,25 @@ def bounds_by_request(following: Floats) -> Floats:
     """
     powers, columns, sources = following.shape
     found = np.zeros((powers + 1, 1 << columns))
-    _all_values(following, found, effort=powers * sources << columns)
+    for power, values in zip(following, found[1:], strict=True):
+        highest, lowest = np.zeros((2, 1 << columns))
+        for z in range(sources):
+            highest += _over_sets(np.maximum, power[:, z])
+            lowest += _over_sets(np.minimum, power[:, z])
+        values[1:] = np.maximum(highest, 2 - lowest)[1:]
     return np.cumsum(found, axis=0)
+
+
+def _over_sets(extreme: np.ufunc, values: Floats) -> Floats:
+    """The largest or smallest value of each set of columns: of all sets of the first columns, and these with the next.
+
+    That of no column is infinite. numpy does it as quickly as compiled code, so that none is needed.
+    """
+    found = np.empty(1 << len(values))
+    found[0] = -np.inf if extreme is np.maximum else np.inf
+    for x, value in enumerate(values):
+        extreme(found[: 1 << x], value, out=found[1 << x : 2 << x])
+    return found
 
 
 def powers_of(chain: Rows) -> Floats:
@@ -97,35 +114,3 @@ def _values(following, offsets, items, found):  # type: ignore[no-untyped-def]
                 highest += high
                 lowest += low
             found[s] += max(highest, 2 - lowest)
-
-
-@kernel
-def _all_values(following, found):  # type: ignore[no-untyped-def]
-    """Fills in V_k of every set of columns at found[k], depth first: a set is its largest column and the rest."""
-    powers, columns, sources = following.shape
-    high = np.zeros((columns + 1, sources))
-    low = np.zeros((columns + 1, sources))
-    chosen = np.zeros(columns + 1, np.int64)
-    for k in range(powers):
-        depth = 0
-        mask = 0
-        x = 0
-        while x < columns or depth > 0:
-            if x == columns:
-                depth -= 1
-                mask ^= 1 << chosen[depth]
-                x = chosen[depth] + 1
-                continue
-            highest = 0.0
-            lowest = 0.0
-            for z in range(sources):
-                value = following[k, x, z]
-                high[depth + 1, z] = value if depth == 0 else max(high[depth, z], value)
-                low[depth + 1, z] = value if depth == 0 else min(low[depth, z], value)
-                highest += high[depth + 1, z]
-                lowest += low[depth + 1, z]
-            chosen[depth] = x
-            depth += 1
-            mask |= 1 << x
-            found[k + 1, mask] = max(highest, 2 - lowest)
-            x += 1
