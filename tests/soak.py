@@ -3,7 +3,8 @@
     python tests/soak.py --runs 20                     the whole suite
     python tests/soak.py --runs 100 tests/server       any arguments of pytest
 
-Exit code 0 only if no run had a failure.
+Exit code 0 only if no run had a failure. What a run with a failure printed is kept in a file, which is named: what is
+red once in many runs is not soon seen again.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import contextlib
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -37,9 +39,12 @@ def failures(arguments: list[str]) -> list[str]:
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     red = [line for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    if red or done.returncode == 0:
-        return red
-    return [f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"]
+    if not red and done.returncode == 0:
+        return []
+    with tempfile.NamedTemporaryFile("w", prefix="onoff-soak-", suffix=".log", delete=False) as kept:
+        kept.write(done.stdout + done.stderr)
+    print(f"  what it printed is in {kept.name}", flush=True)
+    return red or [f"pytest ended with {done.returncode}: {(done.stdout + done.stderr)[-500:]}"]
 
 
 def main() -> int:
