@@ -19,6 +19,7 @@ from onoff.gateway.engine import Engine
 from onoff.gateway.events import Streams
 from onoff.gateway.guard import PATH_PREFIX, Guard
 from onoff.system import listening
+from onoff.system.serving import OrderlyServer
 
 STOP_GATEWAY_SECONDS: Final = 2
 GATEWAY_BACKLOG: Final = 128
@@ -63,7 +64,7 @@ class Address:
         return {"page": self.page, "apps": self.apps, "token": self.guard.page, "app_token": self.guard.app}
 
 
-class GatewayServer(uvicorn.Server):
+class GatewayServer(OrderlyServer):
     """uvicorn that ends the event streams before it waits for connections to end."""
 
     def __init__(self, engine: Engine, address: Address) -> None:

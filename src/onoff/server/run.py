@@ -42,6 +42,7 @@ from onoff.server.metrics import Metrics
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
+from onoff.system.serving import OrderlyServer
 
 log = logging.getLogger("onoff.server")
 
@@ -117,7 +118,7 @@ async def serve(
             leader=settings.follow,
         )
         await app.answerer.shelf.refresh(store)
-        server = uvicorn.Server(_uvicorn_config(app))
+        server = OrderlyServer(_uvicorn_config(app))
         async with asyncio.TaskGroup() as tasks:
             beside = [tasks.create_task(_announce(server, ready))]
             if first and settings.feeds:
