@@ -11,6 +11,7 @@ from onoff.schemes.search.clock import SearchClock
 def test_only_the_threads_own_work_counts(monkeypatch):
     now = [10.0]
     monkeypatch.setattr("onoff.schemes.search.clock.thread_time", lambda: now[0])
+    monkeypatch.setattr("onoff.schemes.search.clock.preparing_seconds", lambda: 0.0)  # else sums are rounded
     clock = SearchClock(2.0)
     now[0] += 0.5
     assert (clock.spent, clock.left(), clock.left(0.5)) == (0.5, 1.5, 0.5)
