@@ -47,8 +47,10 @@ def test_tests_without_their_program_are_left_out_and_counted(bare_path: dict[st
 @pytest.mark.slow(reason="pytest is started twice beside a busy process")
 @pytest.mark.parametrize(("content", "code", "said"), [(GREEN, 0, " 0 failures"), (RED, 1, "2 x FAILED")])
 def test_a_soak_tells_what_was_ever_red(tmp_path: Path, content: str, code: int, said: str) -> None:
+    """What its red runs printed is kept, in a folder of this test."""
     (tmp_path / "test_it.py").write_text(content)
     command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--runs", "2", "--busy", "1", str(tmp_path)]
-    bare = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # its tests need none, and each takes time to load
+    bare = {**os.environ, "TMPDIR": str(tmp_path)}
+    bare["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # its tests need none, and each takes time to load
     done = subprocess.run(command, env=bare, capture_output=True, text=True, check=False)
     assert (done.returncode, said in done.stdout) == (code, True), done.stdout

@@ -68,7 +68,7 @@ def asked(url, known):
 @pytest.mark.slow(reason="programs are started and waited for")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_disk_that_fills_costs_publishes_only_and_room_mends_it(small_disk, workers, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(small_disk))  # where the workers share their counts
+    monkeypatch.setenv("TMPDIR", str(small_disk))
     store = small_disk / "messages.db"
     with served(store, "--source", "a", "--workers", str(workers)) as (process, started):
         url, token = started["url"], make_token(store)

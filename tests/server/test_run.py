@@ -126,7 +126,10 @@ def test_workers_share_connections_that_come_in_a_burst(tmp_path):
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
-def test_workers_leave_when_their_parent_is_killed(tmp_path):
+def test_workers_leave_when_their_parent_is_killed_and_no_file_stays_behind(tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     with served(tmp_path / "m.db", "--workers", "2", "--source", "a") as (process, started):
         until(lambda: answers(started["url"]) == 1)
         until(lambda: len(children(process.pid)) == 2)
@@ -134,6 +137,7 @@ def test_workers_leave_when_their_parent_is_killed(tmp_path):
         process.kill()
         process.wait()
         until(lambda: not any(map(command_line, workers)))
+    assert list(temporary.iterdir()) == []
 
 
 def test_one_process_ends_on_a_signal(tmp_path):

@@ -6,10 +6,10 @@ source, session or client: the numbers say how much was asked, never what.
 
 from __future__ import annotations
 
-import mmap
-import os
+import ctypes
 from collections.abc import Iterator
 from enum import IntEnum
+from multiprocessing.context import SpawnContext
 from typing import Any
 
 
@@ -53,21 +53,18 @@ _HELP = {
 _ANSWERED, _FRAMES = int(Count.ANSWERED), int(Count.ANSWERED_FRAMES)  # looking a member up takes longer than adding
 
 
-class Metrics:
-    """One row of counts per worker over one shared file; a private row without a file."""
+def shared_table(context: SpawnContext, workers: int) -> ctypes.Array[ctypes.c_uint64]:
+    """A row of zeros for each worker, in memory that `context` hands to its processes and that has no name to leave."""
+    return context.RawArray(ctypes.c_uint64, len(Count) * workers)
 
-    def __init__(self, file: int | None = None, *, worker: int = 0, workers: int = 1) -> None:
+
+class Metrics:
+    """The row of one worker in a shared table; a table of its own without one."""
+
+    def __init__(self, table: ctypes.Array[ctypes.c_uint64] | None = None, *, worker: int = 0) -> None:
         self._width = len(Count)
-        size = max(mmap.PAGESIZE, 8 * self._width * workers)
-        if file is None:
-            self._map = mmap.mmap(-1, size)
-        else:
-            if os.fstat(file).st_size < size:
-                os.posix_fallocate(file, 0, size)  # allocated now: a sparse file could fail later on a full disk
-            self._map = mmap.mmap(file, size)
-        self._cells = memoryview(self._map).cast("Q")
+        self._cells = memoryview(table if table is not None else bytearray(8 * self._width)).cast("B").cast("Q")
         self._base = worker * self._width
-        self._workers = workers
 
     def add(self, count: Count, amount: int = 1) -> None:
         self._cells[self._base + count] += amount
@@ -78,7 +75,7 @@ class Metrics:
         self._cells[self._base + _FRAMES] += frames
 
     def total(self, count: Count) -> int:
-        return sum(self._cells[worker * self._width + count] for worker in range(self._workers))
+        return sum(self._cells[count :: self._width])
 
     def collect(self) -> Iterator[Any]:
         """The interface that prometheus_client asks of a collector."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import json
 import logging
 import multiprocessing
@@ -38,7 +39,7 @@ from onoff.server.feed_list import Feed
 from onoff.server.feeds import poll_feeds
 from onoff.server.following import Follower
 from onoff.server.maintenance import prepare_to_follow
-from onoff.server.metrics import Metrics
+from onoff.server.metrics import Metrics, shared_table
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
@@ -186,7 +187,8 @@ def notify_ready() -> None:
 def _supervise(settings: Settings, first: socket.socket) -> None:
     context = multiprocessing.get_context("spawn")
     stopping = threading.Event()
-    with tempfile.NamedTemporaryFile(prefix="onoff-metrics-") as counts, contextlib.ExitStack() as stack:
+    counts = shared_table(context, settings.workers)
+    with contextlib.ExitStack() as stack:
         others = [listening.listen_beside(first, backlog=BACKLOG) for _ in range(settings.workers - 1)]
         socks = [
             first,
@@ -194,7 +196,7 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
         ]  # open here too: none is lost while a worker restarts
 
         def start(number: int) -> BaseProcess:
-            args = (settings, socks[number], counts.name, number)
+            args = (settings, socks[number], counts, number)
             worker = context.Process(target=_worker, args=args, daemon=True)
             worker.start()
             return worker
@@ -216,10 +218,9 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
             worker.join(STOP_SECONDS + 2)
 
 
-def _worker(settings: Settings, sock: socket.socket, counts: str, number: int) -> None:
+def _worker(settings: Settings, sock: socket.socket, counts: ctypes.Array[ctypes.c_uint64], number: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
-    with open(counts, "r+b") as file:
-        metrics = Metrics(file.fileno(), worker=number, workers=settings.workers)
+    metrics = Metrics(counts, worker=number)
 
     def follow_parent(server: uvicorn.Server) -> None:
         parent = multiprocessing.parent_process()
