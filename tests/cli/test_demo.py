@@ -51,7 +51,7 @@ def test_the_demo_counts_its_requests_where_nobody_watches_a_table(capsys, monke
             told.append(done)
 
     @contextlib.contextmanager
-    def progress(label, total):
+    def progress(label, total=None):
         yield Told(label, total)
 
     monkeypatch.setattr("onoff.cli.demo.progress", progress)

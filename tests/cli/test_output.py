@@ -93,6 +93,14 @@ def test_work_that_takes_long_says_what_it_does_and_how_far_it_is(monkeypatch):
     assert re.fullmatch(r"onoff: (reading|users: [07] of 2000) \(\d+ s\) \.\.\.", lines[0])
 
 
+def test_things_are_counted_as_they_are_taken_where_nobody_knows_how_many_come():
+    with progress("queries", late=3600) as work:
+        assert str(work).startswith("queries (")
+        taken = work.counting("abc")
+        assert [next(taken), next(taken), next(taken)] == ["a", "b", "c"]
+        assert str(work).startswith("queries: 2 (")  # two are done, and the third is being looked at
+
+
 def test_work_that_goes_on_says_so_again(monkeypatch):
     heard = Heard(3)
     monkeypatch.setattr(sys, "stderr", heard)

@@ -68,7 +68,9 @@ def exact_command(
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step. That is
     for two or three sources of a chain, and for two of a model with types or longer contexts.
     """
-    loaded, statuses, what = load_model(chain), parse(pattern), f"{chain.name}, {scheme}, {pattern}"
+    statuses, what = parse(pattern), f"{chain.name}, {scheme}, {pattern}"
+    with progress(f"reading {chain.name}"):
+        loaded = load_model(chain)
     if client or sessions is not None:
         if client and (sessions is not None or everything):
             raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
@@ -85,15 +87,16 @@ def exact_command(
             )
         with progress("sessions", sessions) as done:
             met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
-        if html is not None:
-            _write(html, _met(met), met.private, Part(what))
+            if html is not None:
+                _write(html, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
-    with progress("following every path of requests"):
+    with progress("following every path of requests") as work:
         audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything)
-    if html is not None:
-        plot = plot_exact(audit)
-        _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
+        if html is not None:
+            work.now(f"writing {html.name}")
+            plot = plot_exact(audit)
+            _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))
     return 0 if audit.private else PrivacyBreach.exit_code
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -57,21 +56,27 @@ def chain_command(
     """
     if (against is None) + (error is None) + (traces is None) != 2:
         raise InvalidInput("give one of --against, --error and --traces", hint="e.g. --error 0.05")
-    designed = MarkovChain.load(chain)
-    if against is not None:
-        truth = MarkovChain.load(against)
-        data = against_chain(designed, truth, scheme, pattern)
-        size = max(data["error"], 1e-3)
-    elif error is not None:
-        data, size = {"error": error, **_at(designed, error, scheme)}, max(error, 1e-3)
-    else:
-        assert traces is not None
-        found = mismatch.sampling_error(designed, count_traces(traces, designed), scheme)
-        data = {"error": found.typical, "sampling": found.as_dict(), "note": ONLY_THE_ESTIMATE}
-        size = max(found.high, 1e-3)
-    if html is not None or plot is not None:
-        with progress("picture") as done:
-            _draw(designed, scheme, min(1.0, 2 * size), data, html, plot, done)
+    with progress(f"reading {chain.name}") as work:
+        designed = MarkovChain.load(chain)
+        if against is not None:
+            truth = MarkovChain.load(against)
+            work.now(f"comparing {designed.n} sources")
+            data = against_chain(designed, truth, scheme, pattern)
+            size = max(data["error"], 1e-3)
+        elif error is not None:
+            work.now(f"moving the rows of {designed.n} sources")
+            data, size = {"error": error, **_at(designed, error, scheme)}, max(error, 1e-3)
+        else:
+            assert traces is not None
+            work.now(f"reading {traces.name}")
+            counts = count_traces(traces, designed)
+            work.now("resampling the chain")
+            found = mismatch.sampling_error(designed, counts, scheme)
+            data = {"error": found.typical, "sampling": found.as_dict(), "note": ONLY_THE_ESTIMATE}
+            size = max(found.high, 1e-3)
+        if html is not None or plot is not None:
+            work.now("drawing the picture")
+            _draw(designed, scheme, min(1.0, 2 * size), data, html, plot)
     emit(data, json, lambda console: _show(console, data))
 
 
@@ -131,12 +136,10 @@ def _draw(
     data: dict[str, Any],
     html: Path | None,
     plot: Path | None,
-    done: Callable[[int], None],
 ) -> None:
     from onoff.audit.report import Part, page, plot_error, write
 
     curve = mismatch.error_curve(designed, np.linspace(0, most, POINTS).tolist(), scheme)
-    done(1)
     picture = plot_error(curve)
     if plot is not None:
         write(plot, picture)

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from onoff.audit.explain import Explanation, explain
 from onoff.cli.audit import Html, PatternOption
-from onoff.cli.output import Json, emit
+from onoff.cli.output import Json, emit, progress
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 
@@ -39,9 +39,13 @@ def explain_command(
     onoff audit explain chain.json --pattern 'OFF ON OFF' --html report.html
     ```
     """
-    found = explain(MarkovChain.load(chain), parse(pattern), scheme, seed)
-    if html is not None:
-        _write(html, found, f"{chain.name}, {pattern}")
+    with progress(f"reading {chain.name}") as work:
+        loaded, statuses = MarkovChain.load(chain), parse(pattern)
+        work.now("following sessions")
+        found = explain(loaded, statuses, scheme, seed)
+        if html is not None:
+            work.now(f"writing {html.name}")
+            _write(html, found, f"{chain.name}, {pattern}")
     emit(found.as_dict(), json, lambda console: _show(console, found))
 
 

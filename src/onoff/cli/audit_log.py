@@ -10,7 +10,7 @@ from rich.console import Console
 
 from onoff.audit.transcript import LogAudit, audit_log, read_log
 from onoff.cli.audit import Html
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import Json, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 
@@ -37,11 +37,15 @@ def log_command(
     FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them; a server's log
     has no "private", and a "session" tells its users apart. What cannot be rebuilt here is reported, and is no fault.
     """
-    audit = audit_log(read_log(file), MarkovChain.load(chain), scheme)
-    if not audit.queries:
-        raise InvalidInput(f"{file}: no query in it", hint="give a log of JSON lines")
-    if html is not None:
-        _write(html, audit, file.name)
+    with progress(f"reading {chain.name}") as work:
+        loaded = MarkovChain.load(chain)
+        work.now("queries")
+        audit = audit_log(work.counting(read_log(file)), loaded, scheme)
+        if not audit.queries:
+            raise InvalidInput(f"{file}: no query in it", hint="give a log of JSON lines")
+        if html is not None:
+            work.now(f"writing {html.name}")
+            _write(html, audit, file.name)
     emit(audit.as_dict(), json, lambda console: _show(console, audit))
     return 0 if audit.sound else PrivacyBreach.exit_code
 

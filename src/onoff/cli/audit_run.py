@@ -48,7 +48,9 @@ def run_command(
     """
     if fault not in ("none", *LIVE_FAULTS):
         raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
-    loaded, statuses = load_model(chain), parse(pattern)
+    statuses = parse(pattern)
+    with progress(f"reading {chain.name}"):
+        loaded = load_model(chain)
     if True not in statuses:
         raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
     if isinstance(loaded, RequestModel) and statuses.count(True) > 1:
@@ -61,9 +63,11 @@ def run_command(
     users = LiveUsers(url, loaded, scheme, Fault(fault), at)
     with progress("sessions", sessions) as done:
         trials = collect(loaded, statuses, users.user, sessions, done)
-    audit = judge_trials(trials, statuses, times=users.times)
-    if html is not None:
-        _write(html, audit, f"{url}, {pattern}, {sessions} sessions")
+        done.now("testing what the server saw")
+        audit = judge_trials(trials, statuses, times=users.times)
+        if html is not None:
+            done.now(f"writing {html.name}")
+            _write(html, audit, f"{url}, {pattern}, {sessions} sessions")
     emit(audit.as_dict(), json, lambda console: _show(console, audit))
     return 0 if audit.passed else PrivacyBreach.exit_code
 

@@ -72,20 +72,21 @@ def traces_command(
     Tables are searched for half a second at most and not chosen for what follows them, so that messages may be a few
     per cent more than those of a client; the leak is the same.
     """
-    loaded = load_model(model)
-    options = Options(format=format, gap=gap, sources=loaded.names)
-    with progress("bytes", size_of(trace) if trace.exists() else None) as done:
+    with progress(f"reading {model.name}") as done:
+        loaded = load_model(model)
+        options = Options(format=format, gap=gap, sources=loaded.names)
+        done.now("bytes", size_of(trace) if trace.exists() else None)
         visits = list(Trace(trace, options).visits(after + (1 if before == "nothing" else 2), done))
     learnt, judged = (visits[0::2], visits[1::2]) if attacker is None else ([], visits)
     rng = np.random.default_rng(seed)
     cases = choose_cases(judged, after, before, rng)
-    if attacker is None:
-        with progress(f"learning an attacker of {types} types"):
+    with progress(f"learning an attacker of {types} types" if attacker is None else "reading the attackers") as done:
+        if attacker is None:
             known = {f"{types} types": _learnt_from(learnt, loaded, types, seed)}
-    else:
-        known = {path.name: RequestModel.load(path) for path in attacker}
-    start = Session(loaded, scheme, memory, hide=hide, **table_options(scheme))  # type: ignore[arg-type]
-    with progress("readers", min(users, len(cases))) as done:
+        else:
+            known = {path.name: RequestModel.load(path) for path in attacker}
+        start = Session(loaded, scheme, memory, hide=hide, **table_options(scheme))  # type: ignore[arg-type]
+        done.now("readers", min(users, len(cases)))
         audit = audit_traces(
             start,
             cases,
@@ -96,10 +97,12 @@ def traces_command(
             entropy=lambda: SeededEntropy(rng),
             progress=done,
         )
-    if save:
-        save_measured(model, summary(audit, trace.name))
-    if html is not None:
-        _write(html, audit, f"{model.name}, {trace.name}, {after} OFF requests")
+        if save:
+            done.now(f"writing {model.name}")
+            save_measured(model, summary(audit, trace.name))
+        if html is not None:
+            done.now(f"writing {html.name}")
+            _write(html, audit, f"{model.name}, {trace.name}, {after} OFF requests")
     emit(audit.as_dict(), json, lambda console: _show(console, audit))
     return 0 if allow is None or audit.leak <= allow else PrivacyBreach.exit_code
 

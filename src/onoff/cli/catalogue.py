@@ -51,7 +51,8 @@ def catalogue_command(
             async with opened(store) as held:
                 return await edit_catalogue(held, add=add or [], drop=drop or [])
 
-        found = asyncio.run(edit())
+        with progress("opening the store"):
+            found = asyncio.run(edit())
     elif add or drop:
         raise InvalidInput("a server's catalogue is changed in its store", hint="give --store")
     else:

@@ -101,10 +101,14 @@ def demo_command(
     ```
     """
     check_port(port)
-    chain = news_chain() if model is None else load_model(model)
     statuses = parse(PATTERN)
-    wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
-    with everything_running(chain, scheme, port, servers=servers, mirror=mirror) as address:
+    with contextlib.ExitStack() as stack:
+        with progress("reading the model") as work:
+            chain = news_chain() if model is None else load_model(model)
+            wanted = chain.sample(len(statuses), np.random.default_rng(seed)).tolist()
+            work.now("starting servers and gateway")
+            running = everything_running(chain, scheme, port, servers=servers, mirror=mirror)
+            address = stack.enter_context(running)
         reader = Reader(address)
         steps: list[dict[str, Any]] = []
         console = Console(file=sys.stdout, highlight=False, soft_wrap=True)

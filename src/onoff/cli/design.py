@@ -77,35 +77,40 @@ def design_command(
     outer bounds. A lower bound is called proven only where its certificate was checked in exact arithmetic.
     """
     if check is not None:
-        return _check(MarkovChain.load(chain), check, json)
+        return _check(chain, check, json)
     if save is not None:
         check_writable(save)
     if picture is not None:
         check_picture(picture)
         check_writable(picture)
-    loaded = MarkovChain.load(chain)
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     record = find_scheme(scheme)
-    rows = loaded.possible_rows()
-    with progress(f"building the table for {loaded.n} sources") as work, ExitStack() as stack:
+    with progress(f"reading {chain.name}") as work:
+        loaded = MarkovChain.load(chain)
+        rows = loaded.possible_rows()
+        work.now(f"building the table for {loaded.n} sources")
         if "progress" in record.options:
             options["progress"] = partial(_tell, work)
-        if "stop" in record.options:
-            options["stop"] = stack.enter_context(interruptible())
-        started = monotonic()
-        built = design(rows, scheme, **options)
-        seconds = monotonic() - started
-    if save is not None:
-        if not isinstance(built, QueryTable):
-            raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
-        write_table(save, built)
-    report = _report(scheme, built, loaded.n, rows, seconds)
-    if show_table and isinstance(built, QueryTable):
-        built = built.labelled(names=loaded.names)
-        report |= {"table": built.as_dict(), "names": list(loaded.names)}
-    if picture is not None:
-        draw_table(picture, built, loaded.names)
+        with ExitStack() as stack:
+            if "stop" in record.options:
+                options["stop"] = stack.enter_context(interruptible())
+            started = monotonic()
+            built = design(rows, scheme, **options)
+            seconds = monotonic() - started
+        if save is not None:
+            if not isinstance(built, QueryTable):
+                raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
+            work.now(f"writing {save.name}")
+            write_table(save, built)
+        work.now("bounds")
+        report = _report(scheme, built, loaded.n, rows, seconds)
+        if show_table and isinstance(built, QueryTable):
+            built = built.labelled(names=loaded.names)
+            report |= {"table": built.as_dict(), "names": list(loaded.names)}
+        if picture is not None:
+            work.now(f"drawing {picture.name}")
+            draw_table(picture, built, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
     return 0
 
@@ -116,12 +121,15 @@ def _tell(work: Work, text: str) -> None:
     print(f"onoff: {text}", file=sys.stderr)
 
 
-def _check(chain: MarkovChain, path: Path, json: bool) -> int:
+def _check(chain: Path, path: Path, json: bool) -> int:
     """Report on a saved table and its certificate, from the chain and the file alone. Returns the exit code."""
     report: dict[str, Any] = {"verified": False, "cost": None, "lower_bound": None, "optimal": False}
     code = 0
     try:
-        checked = read_table(path, Rows.of(chain.possible_rows()))
+        with progress(f"reading {chain.name}") as work:
+            rows = Rows.of(MarkovChain.load(chain).possible_rows())
+            work.now(f"checking {path.name}")
+            checked = read_table(path, rows)
     except (InvalidTable, PrivacyBreach) as error:
         report["reason"] = str(error)
         code = error.exit_code

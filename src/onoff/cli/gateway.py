@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from onoff.cli.output import Json, emit
+from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.system.listening import check_port
 
@@ -109,22 +109,24 @@ def gateway_command(
         emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
         return
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    loaded = None if chain is None else load_model(chain)
+    with progress("starting" if chain is None else f"reading {chain.name}"):
+        loaded = None if chain is None else load_model(chain)
     options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
     about = None if chain is None else about_of(chain)
     if loaded is not None or len(server) > 1:
         options["on_missing"] = on_missing
     with run.listen_on_loopback(host, port) as sock:
-        engine = Engine(
-            server,
-            loaded,
-            journal,
-            log=SeenLog(keep, log),
-            heartbeat=heartbeat,
-            refresh=refresh,
-            about=about,
-            **options,
-        )
+        with progress("opening what is kept of earlier sessions"):
+            engine = Engine(
+                server,
+                loaded,
+                journal,
+                log=SeenLog(keep, log),
+                heartbeat=heartbeat,
+                refresh=refresh,
+                about=about,
+                **options,
+            )
         if remember is not None:
             engine.record.remember("command line") if remember else engine.record.forget()
         address = run.Address.of(sock, engine)

@@ -112,6 +112,11 @@ def learn_command(
                 progress=work,
                 phase=work.now,
             )
+            if record is not None and record.consent is not None:
+                found.report["trace"] |= {"whose": OWN, "since": record.consent["since"]}
+            if output is not None:
+                work.now(f"writing {output.name}")
+                found.save(output)
     finally:  # where nothing can be learnt, this is often why
         if opened.broken:
             print(f"onoff: lines that could not be read: {opened.broken}; line {opened.first_broken}", file=sys.stderr)
@@ -119,10 +124,6 @@ def learn_command(
         print(f"onoff: {INCLUDED}", file=sys.stderr)
     elif not opened.marked:
         print(f"onoff: {UNMARKED}", file=sys.stderr)
-    if record is not None and record.consent is not None:
-        found.report["trace"] |= {"whose": OWN, "since": record.consent["since"]}
-    if output is not None:
-        found.save(output)
     emit(found.as_dict() if json else None, json, lambda console: _show(console, found, output))
 
 

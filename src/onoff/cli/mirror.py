@@ -54,8 +54,10 @@ def show_mirror(
     ```
     """
     path = mirror_path(mirror, journal, server)
-    with MirrorClient((server or ["http://localhost"])[0], _existing(path)) as client:
-        data = _described(path, client)
+    with progress(f"reading {path}"):
+        found = Mirror(_existing(path), repair=False)  # who only looks leaves what is damaged as it is
+        with MirrorClient((server or ["http://localhost"])[0], found) as client:
+            data = _described(path, client)
     emit(data, json, lambda console: _show(console, data))
 
 
@@ -93,7 +95,8 @@ def verify_mirror(
     """
     path = mirror_path(mirror, journal, server)
     try:
-        Mirror(_existing(path), repair=False).close()
+        with progress(f"reading {path}"):
+            Mirror(_existing(path), repair=False).close()
         damage = None
     except MirrorError as error:
         if not json:
@@ -118,7 +121,8 @@ def forget_mirror(
     path = mirror_path(mirror, journal, server)
     if path.exists():
         try:
-            Mirror(path, repair=False).close()  # raises where it is open elsewhere
+            with progress(f"reading {path}"):
+                Mirror(path, repair=False).close()  # raises where it is open elsewhere
         except MirrorError as error:
             if "in use" in error.message:
                 raise

@@ -43,11 +43,13 @@ def model_command(
     """
     check_json_name(output)
     check_writable(output)
-    with progress(f"waiting for {server}"):
+    with progress(f"waiting for {server}") as work:
         names = fetch_catalogue(server).names
-    made = from_template(template, names)
-    made.save(output, remarks={"about": {"guess": template, "says": GUESS}})
-    cost = bounds(made).lower
+        work.now(f"writing a model of {len(names)} sources")
+        made = from_template(template, names)
+        made.save(output, remarks={"about": {"guess": template, "says": GUESS}})
+        work.now(f"bounds for {len(names)} sources")
+        cost = bounds(made).lower
     data = {"file": str(output), "template": template, "n": made.n, "cost": cost, "guess": True, "says": GUESS}
 
     def show(console: Console) -> None:

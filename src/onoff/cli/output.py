@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -26,6 +26,7 @@ BAR_SECONDS = 0.3
 """The same at a terminal, where a bar is shown and removed at the end."""
 MOST_SECONDS_BETWEEN_LINES = 60.0
 
+T = TypeVar("T")
 Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSON document instead of text.")]
 
 
@@ -90,17 +91,23 @@ class Work:
     def __call__(self, done: int) -> None:
         self.done = done
 
+    def counting(self, things: Iterable[T]) -> Iterator[T]:
+        """The same things, each counted as it is taken."""
+        for done, thing in enumerate(things):
+            self(done)
+            yield thing
+
     def now(self, label: str, total: int | None = None) -> None:
         """Begin another phase: its label, and how many there are to do where that is known."""
         self.label, self.total, self.done = label, total, 0
 
     def __str__(self) -> str:
-        counted = "" if self.total is None else f": {self.done} of {self.total}"
+        counted = f": {self.done} of {self.total}" if self.total is not None else f": {self.done}" if self.done else ""
         return f"{self.label}{counted} ({monotonic() - self._begun:.0f} s)"
 
 
 @contextmanager
-def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS) -> Iterator[Work]:
+def progress(label: str, total: int | None = None, *, late: float | None = None) -> Iterator[Work]:
     """Show on stderr what is under way: a bar at a terminal, elsewhere a line after `late` seconds, then less often.
 
     ```python
@@ -117,14 +124,14 @@ def progress(label: str, total: int | None = None, *, late: float = LATE_SECONDS
     total
         How many there are to do, where that is known.
     late
-        Seconds after which the first line is printed.
+        Seconds after which the first line is printed; `LATE_SECONDS` unless given.
     """
     work = Work(label, total)
     console = Console(stderr=True)
     over = threading.Event()
     speaker = threading.Thread(
         target=_show_bar if console.is_terminal else _say_lines,
-        args=(work, console, over, late),
+        args=(work, console, over, LATE_SECONDS if late is None else late),
         name="onoff-progress",
         daemon=True,
     )

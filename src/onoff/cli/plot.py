@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter, validators
 
-from onoff.cli.output import Json, emit
+from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput
 from onoff.experiments.plots import figures_of
 from onoff.figures import save_all
@@ -32,11 +32,13 @@ def plot_command(
     onoff plot sweep.parquet -o figures --format svg
     ```
     """
-    figures = figures_of(result, message_bytes=message_bytes)
     folder = result.parent if output is None else output
-    try:
-        written = save_all({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
-    except OSError as error:
-        raise InvalidInput(f"{folder}: {error.strerror}", hint="give a folder that can be written to") from None
+    with progress(f"drawing {result.name}") as work:
+        figures = figures_of(result, message_bytes=message_bytes)
+        work.now(f"writing {len(figures)} figures")
+        try:
+            written = save_all({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
+        except OSError as error:
+            raise InvalidInput(f"{folder}: {error.strerror}", hint="give a folder that can be written to") from None
     paths = [str(path) for path in written]
     emit({"figures": paths}, json, lambda console: console.print("\n".join(paths), markup=False))

@@ -39,9 +39,10 @@ def reproduce_command(
         raise InvalidInput(
             f"no item is called anything like {only!r}", hint="try 'table 3', 'theorem 2', 'figure 4', 'E5'"
         )
-    written = [] if out is None else _figures(out)  # before the work: what cannot be written is known at once
     items: list[Item] = []
-    with progress("the paper's items", total=len(claims)) as done:
+    with progress("drawing the paper's figures") as done:
+        written = [] if out is None else _figures(out)  # before the work: what cannot be written is known at once
+        done.now("the paper's items", total=len(claims))
         for item in reproduce(claims):
             items.append(item)
             done(len(items))

@@ -134,7 +134,8 @@ def serve_command(
     listed = read_feeds(feeds) if feeds else ()
     names = [*(source or []), *(read_names(sources) if sources else ())]
     if restore is not None:
-        restored = asyncio.run(maintenance.restore(where, restore))
+        with progress(f"restoring {restore.name}"):
+            restored = asyncio.run(maintenance.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
     access = _metrics_access(metrics, metrics_token_file)
@@ -143,13 +144,17 @@ def serve_command(
     if follow is not None:
         if names or padding or frame_size or limit or feeds:
             raise InvalidInput("a server that follows has its leader's sources", hint="leave out sources and framing")
-        catalogue = asyncio.run(maintenance.prepare_to_follow(where, follow))
+        with progress("opening the store"):
+            catalogue = asyncio.run(maintenance.prepare_to_follow(where, follow))
     else:
         named = _name_feeds(where, listed)
         names += [feed.name for feed in named]
-        catalogue = asyncio.run(maintenance.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit))
+        with progress("opening the store"):
+            prepared = maintenance.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit)
+            catalogue = asyncio.run(prepared)
     if backup is not None:
-        saved = asyncio.run(maintenance.backup(where, backup))
+        with progress(f"writing {backup.name}"):
+            saved = asyncio.run(maintenance.backup(where, backup))
         _print({"file": str(backup), "messages": saved} if json else f"saved {saved} messages to {backup}")
         return
     if add_publisher is not None:

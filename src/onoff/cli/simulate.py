@@ -43,9 +43,10 @@ def simulate_command(
     The numbers depend on the seed only. Seeds are for experiments: real queries draw from the operating system.
     """
     switching = _switching(pattern, steps, turn_off, turn_on)
-    loaded = load_model(chain)
-    memory = default_memory(loaded) if memory is None else memory
-    with progress("users", users) as work:
+    with progress(f"reading {chain.name}") as work:
+        loaded = load_model(chain)
+        memory = default_memory(loaded) if memory is None else memory
+        work.now("users", users)
         found = compare(
             loaded,
             scheme,

@@ -28,9 +28,10 @@ def sweep_command(
 
     A sweep that was stopped goes on where it was when it is run again.
     """
-    tasks = read_spec(spec)
     out = spec.with_suffix(".parquet") if output is None else output
-    with progress("rows", len(tasks)) as done:
+    with progress(f"reading {spec.name}") as done:
+        tasks = read_spec(spec)
+        done.now("rows", len(tasks))
         found = sweep(tasks, out, cluster=cluster, progress=done)
     data = {"file": str(found.path), "rows": found.rows, "computed": found.computed, "failed": found.failed}
     text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} with an error"
