@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.support import others
 from tests.support.world import NAMES, World, listening
 
 from onoff.cli import run
@@ -69,3 +70,12 @@ def test_another_place_can_be_given(capfd, tmp_path):
     out_of(capfd, "refresh", "--mirror", str(tmp_path / "elsewhere"))
     assert (tmp_path / "elsewhere").exists()
     assert not (tmp_path / "journal.mirror").exists()
+
+
+@pytest.mark.parametrize("made", [others.document, others.database])
+@pytest.mark.parametrize("command", ["show", "verify", "forget"])
+def test_a_file_that_is_no_mirror_is_refused_and_left_alone(capfd, tmp_path, made, command):
+    path = made(tmp_path / "others" / "file")
+    before = others.all_of(path.parent)
+    assert "onoff: " in out_of(capfd, command, "--mirror", str(path), code=1).err
+    assert others.all_of(path.parent) == before

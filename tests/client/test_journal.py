@@ -12,12 +12,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.support import others
 
 from onoff import wire
 from onoff.client import database as databases
 from onoff.client import journal as journals
 from onoff.client.doubt import Doubt
 from onoff.client.journal import Journal, MemoryJournal, remove
+from onoff.client.mirror import Mirror
 from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
@@ -208,18 +210,25 @@ def test_an_empty_file_is_a_new_journal(path):
     assert reopened(path) == (None, Doubt.NEW)
 
 
-def test_a_database_of_another_program_is_left_alone(path):
-    path.parent.mkdir()
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE photos (id)")
-    database.close()
-    before = path.read_bytes()
+@pytest.mark.parametrize("kept", ["database", "mirror"])
+def test_a_database_of_another_program_is_left_alone(path, kept):
+    """A database, and a mirror, which is none of the journal's either."""
+    if kept == "database":
+        others.database(path)
+    else:
+        Mirror(path).close()
+    before = others.all_of(path.parent)
     with pytest.raises(JournalUnusable, match="another program"):
         Journal(path)
-    with sqlite3.connect(path) as database:
-        assert database.execute("SELECT name FROM sqlite_schema").fetchall() == [("photos",)]
-    database.close()
-    assert before[100:] == path.read_bytes()[100:]  # all but the header
+    assert others.all_of(path.parent) == before
+
+
+def test_a_document_that_is_only_looked_at_is_left_alone(path):
+    others.document(path)
+    before = others.all_of(path.parent)
+    with pytest.raises(JournalUnusable, match="not a database"):
+        Journal(path, repair=False)
+    assert others.all_of(path.parent) == before
 
 
 def test_a_journal_of_a_newer_version_is_left_alone(path):

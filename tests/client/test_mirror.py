@@ -2,15 +2,15 @@
 
 import gzip
 import random
-import shutil
 import stat
 from dataclasses import replace
 
 import pytest
+from tests.support import others
 from tests.support.world import NAMES, Direct, World
 
 from onoff import wire
-from onoff.client import MemoryMirror, Mirror, MirrorClient
+from onoff.client import Journal, MemoryMirror, Mirror, MirrorClient
 from onoff.client.exchange import Reply
 from onoff.client.mirror import delete_mirror
 from onoff.client.refreshing import NoChanges
@@ -239,19 +239,31 @@ def test_the_file_is_for_its_owner_and_has_one_writer(path):
     Mirror(path).close()
 
 
-def test_files_of_others_are_left_alone(path):
-    path.parent.mkdir()
-    shutil.copy(shutil.which("true"), path)
-    with pytest.raises(MirrorError):
-        Mirror(path, repair=False)
-    from onoff.client import Journal
+def test_a_database_of_another_program_is_left_alone(path):
+    Journal(path.with_name("journal")).close()
+    for file in (others.database(path), path.with_name("journal")):
+        before = others.all_of(path.parent)
+        for repair in (False, True):
+            with pytest.raises(MirrorError, match="another program"):
+                Mirror(file, repair=repair)
+        assert others.all_of(path.parent) == before
 
-    journal = path.with_name("journal")
-    Journal(journal).close()
-    before = journal.read_bytes()
-    with pytest.raises(MirrorError, match="another program"):
-        Mirror(journal)
-    assert journal.read_bytes() == before
+
+def test_a_document_is_never_deleted(path):
+    before = others.document(path).read_bytes()
+    with pytest.raises(MirrorError, match="not a mirror"):
+        Mirror(path, repair=False)
+    assert others.all_of(path.parent) == {"mirror": (before, stat.S_IFREG | 0o644)}
+    Mirror(path).close()
+    assert path.with_name("mirror.damaged").read_bytes() == before
+
+
+def test_a_damaged_mirror_is_deleted_as_all_of_it_can_be_fetched_again(path):
+    with client_of(World(), path) as client:
+        client.refresh()
+    path.write_bytes(path.read_bytes().replace(b"first of gamma", b"wrong of gamma"))
+    Mirror(path).close()
+    assert [file.name for file in path.parent.iterdir()] == ["mirror"]
 
 
 def test_a_mirror_that_is_forgotten_is_gone(path):

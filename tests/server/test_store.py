@@ -11,6 +11,7 @@ import sys
 from typing import Any
 
 import pytest
+from tests.support import others
 from tests.support.redis import redis_server
 from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
@@ -312,6 +313,28 @@ def test_stores_that_cannot_be_opened_say_so(tmp_path):
         asyncio.run(open_store(f"unix://{tmp_path}/nothing"))
     with pytest.raises(InvalidInput):
         asyncio.run(open_store("ftp://x"))
+
+
+@pytest.mark.parametrize("made", [others.document, others.database])
+def test_a_file_of_others_is_refused_and_left_alone(tmp_path, made):
+    path = made(tmp_path / "file")
+    before = others.all_of(tmp_path)
+    with pytest.raises(StoreUnavailable, match=r"not a database|something else"):
+        asyncio.run(open_store(str(path)))
+    assert others.all_of(tmp_path) == before
+
+
+def test_a_store_that_is_opened_again_keeps_its_locks(tmp_path):
+    """Without them another process could throw away the log that this one writes to."""
+    where = str(tmp_path / "m.db")
+    take = f"import sqlite3; sqlite3.connect({where!r}, timeout=0).execute('PRAGMA journal_mode = DELETE')"
+
+    async def body():
+        async with opened(where), opened(where):
+            other = subprocess.run([sys.executable, "-c", take], capture_output=True, text=True, check=False)
+            assert "database is locked" in other.stderr
+
+    asyncio.run(body())
 
 
 def test_a_store_that_cannot_be_made_leaves_nothing_half_made(tmp_path, monkeypatch):

@@ -124,7 +124,7 @@ def forget_mirror(
             with progress(f"reading {path}"):
                 Mirror(path, repair=False).close()  # raises where it is open elsewhere
         except MirrorError as error:
-            if "in use" in error.message:
+            if "the mirror is damaged" not in error.message:  # in use, or not a mirror
                 raise
     removed = [str(file) for file in delete_mirror(path)]
     emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no mirror."))

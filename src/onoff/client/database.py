@@ -1,6 +1,7 @@
 """An SQLite file with one writer: readable by its owner only, locked while it is open, checked when it is opened.
 
-open     made by another program       `errors.unusable`: it is not changed
+open     made by another program       `errors.unusable`: nothing of it is changed, not even who may read it
+         not a database at all         `Damaged`, and not `ours`: nothing of it is changed either
          of a newer version            `errors.unusable`
          of an older version           migrated, one transaction per step
          pages that do not fit         `Damaged`; the owner of the file decides what becomes of it
@@ -22,8 +23,9 @@ from onoff.errors import OnOffError
 
 Migration = Callable[[sqlite3.Connection], None]
 
+_LOCKING: Final = ("locking_mode", "EXCLUSIVE", "exclusive")
+"""Before the first access: the lock is then kept, and no -shm is made."""
 _SETTINGS: Final = (
-    ("locking_mode", "EXCLUSIVE", "exclusive"),  # before the first access: the lock is then kept, and no -shm is made
     ("journal_mode", "WAL", "wal"),
     ("synchronous", "FULL", None),
     ("secure_delete", "ON", 1),
@@ -45,7 +47,11 @@ class FileErrors(NamedTuple):
 
 
 class Damaged(Exception):
-    """The content of the file is damaged."""
+    """The content of the file is damaged; or, where it is not `ours`, it may be no file of onoff at all."""
+
+    def __init__(self, reason: str, *, ours: bool = True) -> None:
+        super().__init__(reason)
+        self.ours = ours
 
 
 class PrivateDatabase:
@@ -66,6 +72,7 @@ class PrivateDatabase:
     def __init__(self, path: Path, *, application_id: int, migrations: Sequence[Migration], errors: FileErrors) -> None:
         self.path = path
         self._errors = errors
+        self._ours = False  # until its header says so
         self._create()
         try:
             self.connection = sqlite3.connect(
@@ -109,29 +116,23 @@ class PrivateDatabase:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
                 os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
-            found = path.lstat()
-            if not stat.S_ISREG(found.st_mode):
+            if not stat.S_ISREG(path.lstat().st_mode):
                 raise self._errors.unusable(f"{path}: not an ordinary file", hint="give the path of a file")
-            if stat.S_IMODE(found.st_mode) & 0o077:
-                path.chmod(0o600)
         except OSError as error:
             raise self._errors.write_failed(
                 f"{path}: {error.strerror}", hint="choose a directory that can be written"
             ) from None
 
     def _configure(self, application_id: int, migrations: Sequence[Migration]) -> None:
-        for setting, value, told in _SETTINGS:
-            got = self._value(f"PRAGMA {setting} = {value}")
-            if told is not None and got != told:
-                raise self._errors.unusable(
-                    f"{self.path}: SQLite refuses {setting} = {value}",
-                    hint=f"keep the {self._errors.name} on a local disk",
-                )
+        self._set(*_LOCKING)
         version = self._value("PRAGMA user_version")
-        owner = self._value("PRAGMA application_id")
-        tables = self._value("SELECT count(*) FROM sqlite_schema")
-        if owner != application_id and (tables or version):
+        self._ours = self._value("PRAGMA application_id") == application_id
+        if not self._ours and (version or self._value("SELECT count(*) FROM sqlite_schema")):
             raise self._errors.unusable(f"{self.path}: a database of another program", hint="give another path")
+        self._ours = True  # or empty
+        self._close_to_others()
+        for setting in _SETTINGS:
+            self._set(*setting)
         if version > len(migrations):
             raise self._errors.unusable(
                 f"{self.path}: written by a newer version of onoff (schema {version})", hint="upgrade onoff"
@@ -144,6 +145,21 @@ class PrivateDatabase:
             self.connection.execute("COMMIT")
         if self._value("PRAGMA integrity_check(1)") != "ok":
             raise Damaged("its pages do not fit together")
+
+    def _close_to_others(self) -> None:
+        try:
+            if stat.S_IMODE(self.path.stat().st_mode) & 0o077:
+                self.path.chmod(0o600)
+        except OSError as error:
+            raise self.write_failed(error) from None
+
+    def _set(self, setting: str, value: str, told: str | int | None) -> None:
+        got = self._value(f"PRAGMA {setting} = {value}")
+        if told is not None and got != told:
+            raise self._errors.unusable(
+                f"{self.path}: SQLite refuses {setting} = {value}",
+                hint=f"keep the {self._errors.name} on a local disk",
+            )
 
     def _value(self, statement: str) -> Any:
         row = self.connection.execute(statement).fetchone()
@@ -158,7 +174,7 @@ class PrivateDatabase:
                     hint=f"a {self._errors.name} has one writer; end the other, or wait",
                 )
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_MISMATCH:
-                return Damaged(str(error))
+                return Damaged(str(error), ours=self._ours)
             case _:
                 return self.write_failed(error)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onoff import wire
-from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase
+from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase, put_aside
 from onoff.client.refreshing import Fetched
 from onoff.errors import InvalidWire, MirrorEmpty, MirrorError, UnknownSource
 from onoff.wire import NOTHING, Catalogue, Edition
@@ -132,7 +132,8 @@ class MemoryMirror:
 class Mirror(MemoryMirror):
     """The mirror in the file `path`, locked until it is closed. Raises MirrorError where that fails.
 
-    With `repair=False` damage is an error as well, and the file stays as it is.
+    A damaged mirror is deleted, as all of it can be fetched again; a file that is none is put aside as NAME.damaged.
+    With `repair=False` both are errors, and the file stays as it is.
     """
 
     def __init__(self, path: str | Path, *, repair: bool = True) -> None:
@@ -141,11 +142,19 @@ class Mirror(MemoryMirror):
         try:
             self._open()
         except Damaged as damage:
+            if not repair and not damage.ours:
+                raise MirrorError(
+                    f"{self.path}: not a mirror, or its beginning is damaged",
+                    hint="give another path, or look at the file and delete it yourself",
+                ) from None
             if not repair:
                 raise MirrorError(
                     f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
                 ) from None
-            delete_mirror(self.path)
+            if damage.ours:
+                delete_mirror(self.path)
+            else:  # perhaps a document of the user's, whose path was given by mistake
+                put_aside(self.path, MIRROR_ERRORS)
             self._open()
 
     def close(self) -> None:

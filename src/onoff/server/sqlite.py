@@ -11,6 +11,7 @@ The tables are described in `sqlite_schema`.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sqlite3
@@ -66,6 +67,7 @@ class SQLiteStore:
         self._path = Path(path)
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._refuse_what_others_made()
             _make_private(self._path)
             writer = self._connect()
             self._prepare(writer, Catalogue((), frame_size, limit))
@@ -82,6 +84,14 @@ class SQLiteStore:
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
         self._readiness = Probing(self._probe)
+
+    def _refuse_what_others_made(self) -> None:
+        """Raise before anything of the file is changed: its journal mode, its tables, or who may read it."""
+        if not self._path.exists() or not self._path.stat().st_size:
+            return
+        address = f"{self._path.absolute().as_uri()}?mode=ro"
+        with contextlib.closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as db:
+            schema.check_owner(db, self._path)
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -316,14 +326,16 @@ def _insert(db: sqlite3.Connection, name: str, message: WireMessage, number: int
 
 
 def _make_private(path: Path) -> None:
-    """Make the file, or what an earlier version made, readable by its owner only; SQLite's other files follow it."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    """Make the file, or what an earlier version made, readable by its owner only; SQLite's other files follow it.
+
+    One that is there is not opened: closing it again would end the locks that SQLite holds on it in this process.
+    """
     try:
-        status = os.fstat(file)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        status = path.stat()
         if status.st_mode & 0o077 and status.st_uid == os.geteuid():
-            os.fchmod(file, 0o600)
-    finally:
-        os.close(file)
+            path.chmod(0o600)
 
 
 def _unavailable(error: sqlite3.Error) -> StoreUnavailable:

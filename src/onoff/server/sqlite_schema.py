@@ -52,6 +52,21 @@ _BYTES = (  # a row that REPLACE takes the place of fires no trigger of its own:
 _FEEDS = "CREATE TABLE IF NOT EXISTS feeds (url TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
 
+def check_owner(db: sqlite3.Connection, path: Path) -> None:
+    """Raise StoreUnavailable where the file has tables, and they are not those of a store.
+
+    Parameters
+    ----------
+    db
+        A connection, which only reads.
+    path
+        Of the file, for errors.
+    """
+    tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if tables and not {"meta", "messages", "publishers"} <= tables:
+        raise StoreUnavailable(f"{path} is a database of something else", hint="give another path")
+
+
 def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
     """Make the tables, or bring them up to date, within the transaction that `db` is in.
 
