@@ -1,14 +1,15 @@
 """Pages: everything from outside is escaped, nothing is loaded, the same data gives the same page."""
 
 import sys
+from pathlib import Path
 
 import pytest
 from tests.support.chains import P2
 
 from onoff.audit.exact import audit_exact
 from onoff.audit.explain import explain
-from onoff.audit.report import Part, page, plot_exact, plot_explanation
-from onoff.errors import MissingExtra
+from onoff.audit.report import Part, page, plot_exact, plot_explanation, write
+from onoff.errors import InvalidInput, MissingExtra
 from onoff.model.patterns import parse
 
 
@@ -33,3 +34,8 @@ def test_without_matplotlib_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(MissingExtra, match="matplotlib"):
         plot_exact(audit_exact(P2, "single", parse("ON")))
+
+
+def test_a_disk_that_is_full_when_the_report_is_written_is_named():
+    with pytest.raises(InvalidInput, match="/dev/full: No space left"):
+        write(Path("/dev/full"), "a report")

@@ -40,6 +40,18 @@ def test_the_address_may_come_from_the_variable(url, tmp_path: Path, monkeypatch
     assert Path("model.json").exists()
 
 
+def test_a_guess_replaces_a_guess_and_nothing_else(url, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    for template in ("sticky", "popular"):
+        assert run(["model", "--template", template, "--from", url]) == 0
+    learnt = json.dumps({"transition": [[1]], "about": {"trace": {"requests": 1200}}})
+    for content in (learnt, "[[0.5, 0.5], [0.5, 0.5]]", "a list of things to do"):
+        Path("model.json").write_text(content)
+        assert run(["model", "--from", url]) == 3
+        assert Path("model.json").read_text() == content
+        assert "model.json: holds something that is no guess" in capsys.readouterr().err
+
+
 def test_a_server_that_is_not_there_leaves_no_file(tmp_path: Path, capsys) -> None:
     assert run(["model", "--from", "http://127.0.0.1:1", "-o", str(tmp_path / "m.json")]) == 4
     assert not (tmp_path / "m.json").exists()

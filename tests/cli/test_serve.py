@@ -104,7 +104,7 @@ def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
         (["serve", "--store", "{}/m.db", "--source", "a", "--limit", "0"], 3, "messages of up to 0 bytes"),
         (["serve", "--store", "{}/m.db", "--source", "a", "--padding", "fixed", "--limit", "9"], 3, "--padding none"),
         (["serve", "--store", "{}/m.db", "--restore", "{}/none"], 3, "cannot restore"),
-        (["serve", "--store", "{}/m.db", "--backup", "{}/no/backup"], 3, "cannot write"),
+        (["serve", "--store", "{}/m.db", "--backup", "{}/no/backup"], 3, "no directory"),
         (["serve", "--nonsense"], 2, "nonsense"),
         (["publish", "news", "{}/none", "--token", "x"], 3, "cannot read"),
         (["publish", "news", "/dev/null"], 3, "token"),

@@ -12,7 +12,7 @@ from rich.console import Console
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.audit.report import Part, page, plot_exact, write
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
@@ -68,6 +68,7 @@ def exact_command(
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step. That is
     for two or three sources of a chain, and for two of a model with types or longer contexts.
     """
+    check_writable(html, inputs=[chain])
     statuses, what = parse(pattern), f"{chain.name}, {scheme}, {pattern}"
     with progress(f"reading {chain.name}"):
         loaded = load_model(chain)

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from onoff.audit import mismatch
 from onoff.cli.audit import Html, PatternOption
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
@@ -56,6 +56,7 @@ def chain_command(
     """
     if (against is None) + (error is None) + (traces is None) != 2:
         raise InvalidInput("give one of --against, --error and --traces", hint="e.g. --error 0.05")
+    check_writable(html, plot, inputs=[chain, against, traces])
     with progress(f"reading {chain.name}") as work:
         designed = MarkovChain.load(chain)
         if against is not None:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from onoff.audit.explain import Explanation, explain
 from onoff.cli.audit import Html, PatternOption
-from onoff.cli.output import Json, emit, progress
+from onoff.cli.output import Json, check_writable, emit, progress
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 
@@ -39,6 +39,7 @@ def explain_command(
     onoff audit explain chain.json --pattern 'OFF ON OFF' --html report.html
     ```
     """
+    check_writable(html, inputs=[chain])
     with progress(f"reading {chain.name}") as work:
         loaded, statuses = MarkovChain.load(chain), parse(pattern)
         work.now("following sessions")

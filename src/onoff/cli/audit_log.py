@@ -10,7 +10,7 @@ from rich.console import Console
 
 from onoff.audit.transcript import LogAudit, audit_log, read_log
 from onoff.cli.audit import Html
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 
@@ -37,6 +37,7 @@ def log_command(
     FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them; a server's log
     has no "private", and a "session" tells its users apart. What cannot be rebuilt here is reported, and is no fault.
     """
+    check_writable(html, inputs=[file, chain])
     with progress(f"reading {chain.name}") as work:
         loaded = MarkovChain.load(chain)
         work.now("queries")

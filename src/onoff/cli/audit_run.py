@@ -13,7 +13,7 @@ from onoff.audit.client import Fault
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
 from onoff.cli.audit import Html, PatternOption
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
 from onoff.model.contexts import RequestModel, load_model
 from onoff.model.patterns import parse
@@ -48,6 +48,7 @@ def run_command(
     """
     if fault not in ("none", *LIVE_FAULTS):
         raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
+    check_writable(html, inputs=[chain])
     statuses = parse(pattern)
     with progress(f"reading {chain.name}"):
         loaded = load_model(chain)

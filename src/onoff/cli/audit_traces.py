@@ -14,7 +14,7 @@ from onoff.audit.cases import choose_cases
 from onoff.audit.measured import save_measured, summary
 from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces
 from onoff.cli.audit import Html
-from onoff.cli.output import Json, emit, progress, table
+from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.experiments.traces import Options, Trace, size_of
 from onoff.model.contexts import Model, RequestModel, load_model
@@ -72,6 +72,8 @@ def traces_command(
     Tables are searched for half a second at most and not chosen for what follows them, so that messages may be a few
     per cent more than those of a client; the leak is the same.
     """
+    check_writable(html, inputs=[model, trace, *(attacker or [])])
+    check_writable(model if save else None)
     with progress(f"reading {model.name}") as done:
         loaded = load_model(model)
         options = Options(format=format, gap=gap, sources=loaded.names)

@@ -78,11 +78,9 @@ def design_command(
     """
     if check is not None:
         return _check(chain, check, json)
-    if save is not None:
-        check_writable(save)
+    check_writable(save, picture, inputs=[chain])
     if picture is not None:
         check_picture(picture)
-        check_writable(picture)
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     record = find_scheme(scheme)

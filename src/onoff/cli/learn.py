@@ -82,7 +82,7 @@ def learn_command(
     if output is not None:
         if output.suffix.lower() != ".npz":
             check_json_name(output)
-        check_writable(output)
+        check_writable(output, inputs=[trace, sources])
     record = None
     named = None if sources is None else read_names(sources)
     if from_gateway:

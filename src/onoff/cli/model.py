@@ -10,8 +10,10 @@ from rich.console import Console
 
 from onoff.cli.output import Json, check_writable, emit, progress
 from onoff.client.catalogue import fetch_catalogue
+from onoff.errors import InvalidInput
 from onoff.model.bounds import bounds
 from onoff.model.files import check_json_name
+from onoff.model.origin import about_of
 from onoff.model.templates import from_template
 
 GUESS = (
@@ -43,6 +45,7 @@ def model_command(
     """
     check_json_name(output)
     check_writable(output)
+    _refuse_to_replace_more_than_a_guess(output)
     with progress(f"waiting for {server}") as work:
         names = fetch_catalogue(server).names
         work.now(f"writing a model of {len(names)} sources")
@@ -58,3 +61,9 @@ def model_command(
         console.print(GUESS)
 
     emit(data, json, show)
+
+
+def _refuse_to_replace_more_than_a_guess(path: Path) -> None:
+    """A model that somebody learnt, or wrote, cannot be had again as a guess can."""
+    if path.exists() and path.stat().st_size and "guess" not in about_of(path):
+        raise InvalidInput(f"{path}: holds something that is no guess", hint="give another path with -o, or delete it")

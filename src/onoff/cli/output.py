@@ -70,15 +70,29 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
     return shown
 
 
-def check_writable(path: Path) -> None:
-    """Raise InvalidInput where a file cannot be written, before the work that produces its content."""
-    folder = path.parent
-    if path.is_dir():
-        raise InvalidInput(f"{path}: a directory", hint="give the path of a file")
-    if not folder.is_dir():
-        raise InvalidInput(f"{path}: no directory {folder}", hint="make it first")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise InvalidInput(f"{path}: may not be written", hint="choose a place that you may write to")
+def check_writable(*paths: Path | None, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise InvalidInput where a file cannot be written, before the work that produces its content.
+
+    Parameters
+    ----------
+    paths
+        What is to be written; None is not asked for.
+    inputs
+        What is read, and must not be written over.
+    """
+    read = [path.resolve() for path in inputs if path is not None]
+    for path in paths:
+        if path is None:
+            continue
+        if path.resolve() in read:
+            raise InvalidInput(f"{path}: is read, and would be written over", hint="give another path to write to")
+        folder = path.parent
+        if path.is_dir():
+            raise InvalidInput(f"{path}: a directory", hint="give the path of a file")
+        if not folder.is_dir():
+            raise InvalidInput(f"{path}: no directory {folder}", hint="make it first")
+        if not os.access(path if path.exists() else folder, os.W_OK):
+            raise InvalidInput(f"{path}: may not be written", hint="choose a place that you may write to")
 
 
 class Work:

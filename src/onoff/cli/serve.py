@@ -138,6 +138,7 @@ def serve_command(
             restored = asyncio.run(maintenance.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
+    check_writable(backup, inputs=[Path(where)])
     access = _metrics_access(metrics, metrics_token_file)
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     named: tuple[Feed, ...] = ()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from onoff.cli.output import Json, emit, progress
+from onoff.cli.output import Json, check_writable, emit, progress
 from onoff.experiments.sweep import read_spec, sweep
 
 
@@ -29,6 +29,7 @@ def sweep_command(
     A sweep that was stopped goes on where it was when it is run again.
     """
     out = spec.with_suffix(".parquet") if output is None else output
+    check_writable(out, inputs=[spec])
     with progress(f"reading {spec.name}") as done:
         tasks = read_spec(spec)
         done.now("rows", len(tasks))
