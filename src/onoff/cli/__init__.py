@@ -7,6 +7,7 @@ unreachable, 5 a privacy check failed, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import functools
 import json
 import os
@@ -24,6 +25,7 @@ from onoff.system.interrupts import end_promptly, was_interrupted
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
+CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
 app = App(
     name="onoff",
@@ -57,10 +59,19 @@ app.command("onoff.cli.sweep:sweep_command", name="sweep")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
+    _open_streams()
     end_promptly(INTERRUPTED, _say_interrupted)
     # BLAS may raise the processor's "invalid" flag for finite numbers (numpy issue 24067): it tells a user nothing.
     warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)
     sys.exit(run(arguments))
+
+
+def _open_streams() -> None:
+    """Output that somebody closed goes nowhere, and what an encoding lacks is printed as Python writes it."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(errors="backslashreplace")
 
 
 @functools.cache  # printed once, by the main thread or by the one that ends the process
@@ -90,14 +101,18 @@ def run(arguments: Sequence[str] | None = None) -> int:
         _say_interrupted()
         return INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _give_up_on_stdout()
         return 0
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            message = f"{error.filename}: {error.strerror}"
+            print(f"onoff: {message}", file=sys.stderr)
+            return _fail(words, OnOffError.exit_code, type(error).__name__, message, None)
+        if error.errno not in CANNOT_WRITE:
             raise
-        message = f"{error.filename}: {error.strerror}"
-        print(f"onoff: {message}", file=sys.stderr)
-        return _fail(words, OnOffError.exit_code, type(error).__name__, message, None)
+        _give_up_on_stdout()
+        print(f"onoff: cannot write what was found: {error.strerror}", file=sys.stderr)
+        return OnOffError.exit_code
     return outcome if isinstance(outcome, int) else 0
 
 
@@ -113,11 +128,19 @@ def _call(words: Sequence[str]) -> object:
     return outcome
 
 
+def _give_up_on_stdout() -> None:
+    """So that what it holds is not tried again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(words: Sequence[str], code: int, kind: str, message: str, hint: str | None) -> int:
     """The exit code of an error, after printing it; as JSON under --json."""
     if "--json" in words:
         told = {"type": kind, "message": message, "hint": hint, "exit_code": code}
-        print(json.dumps({"error": told}, ensure_ascii=False), flush=True)
+        try:
+            print(json.dumps({"error": told}), flush=True)
+        except OSError:  # stderr has it too
+            _give_up_on_stdout()
     return code
 
 

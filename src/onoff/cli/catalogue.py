@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json as jsons
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from onoff.cli.output import progress
+from onoff.cli.output import json_text, progress
 from onoff.cli.publish import DEFAULT_SERVER
 from onoff.errors import InvalidInput
 from onoff.wire import Catalogue
@@ -60,4 +59,4 @@ def catalogue_command(
 
         with progress(f"waiting for {server}"):
             found = fetch_catalogue(server)
-    print(jsons.dumps(found.as_dict(), ensure_ascii=False) if json else "\n".join(found.names))
+    print(json_text(found.as_dict()) if json else "\n".join(found.names))

@@ -43,9 +43,14 @@ def emit(data: Any, as_json: bool, text: Callable[[Console], None]) -> None:
         Prints it for people.
     """
     if as_json:
-        print(json.dumps(data, ensure_ascii=False))
+        print(json_text(data))
     else:
         text(Console(file=sys.stdout, highlight=False, soft_wrap=True))
+
+
+def json_text(data: Any) -> str:
+    """One JSON document, with letters as they are where stdout can print them."""
+    return json.dumps(data, ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8")
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | None = None) -> Table:

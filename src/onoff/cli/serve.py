@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json as jsons
 import logging
 import socket
 import sys
@@ -14,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Parameter
 
 from onoff.cli.names import read_names
-from onoff.cli.output import check_writable, progress
+from onoff.cli.output import check_writable, json_text, progress
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
@@ -225,4 +224,4 @@ def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
 
 
 def _print(value: object) -> None:
-    print(value if isinstance(value, str) else jsons.dumps(value, ensure_ascii=False), flush=True)
+    print(value if isinstance(value, str) else json_text(value), flush=True)
