@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model, RequestModel
+from onoff.model.origin import about_of
 from onoff.system.atomic import atomic_write
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
         RequestModel(**{**model.parts(), "about": {**model.about, "measured": dict(measured)}}).save(path)
         return
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
         document["about"] = {**(document.get("about") or {}), "measured": dict(measured)}
     except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError):
         raise InvalidInput(f"{path}: this format cannot hold measurements", hint="use a .json or .npz model") from None
@@ -57,14 +58,7 @@ def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
 
 def measured_of(model: Model | Path) -> dict[str, Any] | None:
     """What was measured with a model, or with that of a file; None where nothing was."""
-    if isinstance(model, Path):
-        if model.suffix.lower() == ".json":
-            found = json.loads(model.read_text(encoding="utf-8"))
-            about = found.get("about") if isinstance(found, dict) else None
-        else:
-            about = RequestModel.load(model).about if model.suffix.lower() == ".npz" else None
-    else:
-        about = getattr(model, "about", None)
+    about = about_of(model) if isinstance(model, Path) else getattr(model, "about", None)
     measured = (about or {}).get("measured")
     return dict(measured) if isinstance(measured, Mapping) else None
 

@@ -13,7 +13,8 @@ from cyclopts import Parameter
 from onoff.cli.output import progress
 from onoff.cli.serve import SERVER_PORT
 from onoff.errors import InvalidInput
-from onoff.wire import ANY_TYPE, check_media_type
+from onoff.system.reading import read_limited
+from onoff.wire import ANY_TYPE, MAX_LIMIT, check_media_type
 
 DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
 
@@ -69,7 +70,9 @@ def publish_command(
 
 def _read(path: Path) -> bytes:
     try:
-        return sys.stdin.buffer.read() if str(path) == "-" else path.read_bytes()
+        if str(path) == "-":
+            return sys.stdin.buffer.read(MAX_LIMIT + 1)  # a byte too many is refused as any long message
+        return read_limited(path, MAX_LIMIT)
     except OSError as error:
         raise InvalidInput(
             f"cannot read {path}: {error.strerror}", hint="give a file, or - for standard input"

@@ -19,6 +19,7 @@ from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.listening import check_port
+from onoff.system.reading import read_limited
 
 if TYPE_CHECKING:
     from onoff.server.feed_list import Feed, ListedFeed
@@ -215,7 +216,7 @@ def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
     if metrics == "anyone":
         raise InvalidInput("counts for anyone and by a token", hint="give --metrics anyone or --metrics-token-file")
     try:
-        token = token_file.read_text().strip()
+        token = read_limited(token_file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"cannot read {token_file}: {error}", hint="a file with one token in it") from None
     if len(token) < MIN_TOKEN:

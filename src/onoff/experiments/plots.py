@@ -11,7 +11,9 @@ from onoff.errors import InvalidInput
 from onoff.experiments.model_pictures import model_figures, tried_figure
 from onoff.experiments.sweep import read_rows
 from onoff.figures import LINES, draw_costs, label, new_figure, shade_private, transition_figure
+from onoff.model.chain import LARGEST_FILE
 from onoff.model.contexts import RequestModel, load_model
+from onoff.system.reading import read_limited
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,7 +26,7 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
     if path.suffix.lower() == ".npz":
         return _figures_of_model(path)
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InvalidInput(f"{path}: {error}", hint=RESULTS) from None
     try:

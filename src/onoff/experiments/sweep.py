@@ -50,6 +50,7 @@ from onoff.schemes import find_scheme
 from onoff.session import Session
 from onoff.session.memory import MEMORIES, default_memory
 from onoff.system.atomic import atomic_write
+from onoff.system.reading import read_limited
 
 SPEC_KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
@@ -81,7 +82,7 @@ class Swept:
 def read_spec(path: Path) -> list[Task]:
     """Every task of a specification. Raises InvalidInput that names the key at fault."""
     try:
-        spec = tomllib.loads(path.read_text(encoding="utf-8"))
+        spec = tomllib.loads(read_limited(path).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{path}: {error}", hint="give a TOML file") from None
     except tomllib.TOMLDecodeError as error:

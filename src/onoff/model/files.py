@@ -21,6 +21,7 @@ import numpy as np
 
 from onoff.errors import InvalidChain, InvalidInput, InvalidModel, nearest
 from onoff.system.atomic import atomic_write
+from onoff.system.reading import read_limited
 
 CHAIN_KEYS = ("transition", "names", "initial")
 OTHER_SUFFIXES = (".csv", ".npy", ".npz")
@@ -59,7 +60,7 @@ def read_file(path: Path, largest: int) -> dict[str, Any]:
             raise InvalidChain(
                 f"{size} bytes is more than the {largest} that are read", hint="save a large chain as .npz"
             )
-        content = path.read_bytes()
+        content = read_limited(path, largest)
     except OSError as error:
         raise InvalidChain(f"{error.strerror}", hint="give the path of a chain or model file") from None
     readers = dict(zip(OTHER_SUFFIXES, (_read_csv, _read_npy, _read_npz), strict=True))

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire
+from onoff.system.reading import read_limited
 from onoff.wire import check_name
 
 MAX_TITLE_BYTES = 240  # leaves room in a name for a number
@@ -48,7 +49,7 @@ def read_feeds(path: str | Path) -> tuple[ListedFeed, ...]:
         If it cannot be read, lists none, or lists what is not an address.
     """
     try:
-        data = Path(path).read_bytes()
+        data = read_limited(Path(path))
     except OSError as error:
         raise InvalidInput(f"cannot read {path}: {error.strerror}", hint="give an OPML file or a list") from None
     pairs = _read_opml(data, path) if data.lstrip()[:1] == b"<" else _read_lines(data, path)
