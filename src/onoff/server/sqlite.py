@@ -65,20 +65,22 @@ class SQLiteStore:
 
     def __init__(self, path: str | Path, *, frame_size: int | None = None, limit: int = 0) -> None:
         self._path = Path(path)
-        try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            self._refuse_what_others_made()
-            _make_private(self._path)
-            writer = self._connect()
-            self._prepare(writer, Catalogue((), frame_size, limit))
-            self._reader = self._connect()
-            self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
-            self._steps.change_generation()  # for a process that died between the two
-        except (sqlite3.Error, OSError) as error:
-            raise StoreUnavailable(
-                f"cannot open the store {self._path}: {error}",
-                hint="is it a writable SQLite file of onoff, and its disk not full?",
-            ) from error
+        with contextlib.ExitStack() as opened:  # closed again where the rest cannot be opened
+            try:
+                self._path.parent.mkdir(parents=True, exist_ok=True)
+                self._refuse_what_others_made()
+                _make_private(self._path)
+                writer = opened.enter_context(contextlib.closing(self._connect()))
+                self._prepare(writer, Catalogue((), frame_size, limit))
+                self._reader = opened.enter_context(contextlib.closing(self._connect()))
+                self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
+                self._steps.change_generation()  # for a process that died between the two
+            except (sqlite3.Error, OSError) as error:
+                raise StoreUnavailable(
+                    f"cannot open the store {self._path}: {error}",
+                    hint="is it a writable SQLite file of onoff, and its disk not full?",
+                ) from error
+            opened.pop_all()
         self._writer = GroupCommit(writer, self._steps.change_generation)
         self._generation = b""
         self._stamp = Stamp()
@@ -95,14 +97,18 @@ class SQLiteStore:
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
-        connection.execute("PRAGMA synchronous=FULL")
-        synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
-        if (mode, synchronous) != ("wal", 2):
-            raise StoreUnavailable(
-                f"SQLite gives journal mode {mode}, synchronous {synchronous} for {self._path}",
-                hint="use a local disk where write-ahead logging works",
-            )
+        try:
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            connection.execute("PRAGMA synchronous=FULL")
+            synchronous = connection.execute("PRAGMA synchronous").fetchone()[0]
+            if (mode, synchronous) != ("wal", 2):
+                raise StoreUnavailable(
+                    f"SQLite gives journal mode {mode}, synchronous {synchronous} for {self._path}",
+                    hint="use a local disk where write-ahead logging works",
+                )
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def _prepare(self, db: sqlite3.Connection, empty: Catalogue) -> None:
