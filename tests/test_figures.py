@@ -1,5 +1,6 @@
 """The look of figures: told apart without colour, and the same numbers give the same file."""
 
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from onoff import figures
 from onoff.schemes import SCHEMES, design
 from onoff.tables.picture import draw_table
 
+SOURCE = Path(figures.__file__).parent
 ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 
 
@@ -49,3 +51,22 @@ def test_several_are_saved_by_name_in_a_folder_that_is_made(tmp_path):
         tmp_path / "new/folder/b.svg",
     ]
     assert (tmp_path / "new/folder/b.svg").stat().st_size > 100
+
+
+def test_a_legend_that_takes_long_to_place_warns_nobody(monkeypatch):
+    """As on a busy machine: each look at the clock is a minute later."""
+    clock = itertools.count(step=60)
+    monkeypatch.setattr("matplotlib.legend.time.perf_counter", lambda: next(clock))
+    figure, (axes,) = figures.new_figure()
+    axes.plot([1, 2], [3, 4], label="cost")
+    figures.add_legend(axes)
+    assert "cost" in figures.as_svg(figure)
+    axes.legend()
+    with pytest.warns(UserWarning, match="can be slow"):
+        figures.as_svg(figure)
+
+
+def test_every_legend_is_told_its_place():
+    drawn = [line for path in SOURCE.rglob("*.py") for line in path.read_text().splitlines() if ".legend(" in line]
+    assert drawn
+    assert [line for line in drawn if "loc" not in line] == []

@@ -117,7 +117,7 @@ def plot_exact(audit: ExactAudit) -> str:
         steps, [s.joint for s in audit.steps], "o--", color=figures.GREY, label="known in all, open requests included"
     )
     axes.set_xticks(steps, [f"{s.t}\n{'ON' if s.private else 'OFF'}" for s in audit.steps])
-    axes.legend(frameon=False)
+    figures.add_legend(axes)
     return _svg(figure, "bits leaked at each step")
 
 
@@ -130,7 +130,7 @@ def plot_error(curve: ErrorCurve) -> str:
     axes.plot(curve.errors, [leak.bits for leak in curve.worst], color=figures.BLUE, lw=2, label="the worst of them")
     axes.plot(curve.errors, [leak.bits for leak in curve.upper], "--", color=figures.ORANGE, lw=2, label="upper bound")
     axes.set_ylim(bottom=0)
-    axes.legend(frameon=False)
+    figures.add_legend(axes)
     return _svg(figure, "bits leaked over the error of the chain")
 
 
@@ -169,5 +169,5 @@ def plot_traces(audit: TraceAudit) -> str:
     ours = [step.bits for step in audit.steps]
     axes.errorbar(steps, ours, yerr=error, fmt="o-", color=figures.BLUE, label="this model (bars: 2 standard errors)")
     axes.set_ylim(bottom=min(0.0, *ours))
-    axes.legend(frameon=False)
+    figures.add_legend(axes)
     return _svg(figure, "bits given away over the number of OFF requests")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onoff.figures import new_figure
+from onoff.figures import add_legend, new_figure
 from onoff.model.contexts import RequestModel
 from onoff.model.notebook import model_figure
 from onoff.model.rows import Floats
@@ -70,5 +70,5 @@ def tried_figure(tried: Sequence[Mapping[str, Any]]) -> Figure:
         axes.plot(*zip(*points, strict=True), marker=marker, label=f"order {order}")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="types of people", ylabel="bits per request, people held out")
-    axes.legend(frameon=False, fontsize=8)
+    add_legend(axes, fontsize=8)
     return figure

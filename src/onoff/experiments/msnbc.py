@@ -219,5 +219,5 @@ def _figure(curves: Mapping[str, Any], chain: MarkovChain, pattern: Pattern, tit
     figures.shade_private(axes, pattern.statuses)
     axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"MSNBC, {chain.n} categories: {title}", fontsize=10)
-    axes.legend(frameon=False, fontsize=8)
+    figures.add_legend(axes, fontsize=8)
     return figure

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from onoff.errors import InvalidInput
 from onoff.experiments.model_pictures import model_figures, tried_figure
 from onoff.experiments.sweep import read_rows
-from onoff.figures import LINES, draw_costs, label, new_figure, shade_private, transition_figure
+from onoff.figures import LINES, add_legend, draw_costs, label, new_figure, shade_private, transition_figure
 from onoff.model.chain import LARGEST_FILE
 from onoff.model.contexts import RequestModel, load_model
 from onoff.system.reading import read_limited
@@ -90,7 +90,7 @@ def cost_figure(data: Mapping[str, Any]) -> Figure:
     told = "" if leak is None else f"; naive switching leaks {leak:.2f} bits"
     axes.set_title(f"{data['n']} sources, {data['users']} users, seed {data['seed']}{told}", fontsize=10)
     axes.set(xlabel="request", ylabel="messages per request", ylim=(0, None))
-    axes.legend(frameon=False, fontsize=8)
+    add_legend(axes, fontsize=8)
     return figure
 
 
@@ -131,7 +131,7 @@ def sizes_figure(data: Mapping[str, Any]) -> Figure:
     )
     axes.plot([step["t"] for step in steps], [step["cost"] for step in steps], color="w", marker="o", label="mean")
     axes.grid(visible=False)
-    axes.legend(labelcolor="w", facecolor="0.3", fontsize=8)
+    add_legend(axes, frameon=True, labelcolor="w", facecolor="0.3", fontsize=8)
     axes.set(xlabel="request", ylabel="messages in the query", title="Distribution of query sizes")
     figure.colorbar(drawn, ax=axes, label="share of users")
     return figure
@@ -198,7 +198,7 @@ def build_figure(rows: Sequence[Mapping[str, Any]]) -> Figure:
     sizes = sorted({row["n"] for row in rows})
     axes.set_xticks(sizes, [str(n) for n in sizes])
     axes.minorticks_off()
-    axes.legend(frameon=False)
+    add_legend(axes)
     return figure
 
 

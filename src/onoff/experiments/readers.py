@@ -238,5 +238,5 @@ def _figure(audits: Mapping[str, TraceAudit]) -> Any:
         )
     axes.set(xlabel="OFF requests after a private one", ylabel="bits about the private request")
     axes.set_title("Real readers of MSNBC; bars: 2 standard errors", fontsize=10)
-    axes.legend(frameon=False, fontsize=9)
+    figures.add_legend(axes, fontsize=9)
     return figure

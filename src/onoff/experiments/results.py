@@ -140,7 +140,7 @@ def location(settings: PageSettings) -> Section:
     figures.shade_private(axes, pattern.statuses)
     axes.set(xlabel="requests since the private one", ylabel="messages per request", ylim=(0, None))
     axes.set_title(f"A walker on a grid of {side} x {side} corners, 20 % chance to stay", fontsize=10)
-    axes.legend(frameon=False, fontsize=9)
+    figures.add_legend(axes, fontsize=9)
     totals = [
         (figures.label(name), sum(curve[1:]), f"± {errors[name]:.3f}" if name in errors else "")
         for name, curve in curves.items()
