@@ -1,5 +1,6 @@
 """What every command shares: numbers to the right, names as they are, one JSON document."""
 
+import contextlib
 import io
 import json
 import os
@@ -44,6 +45,9 @@ def test_a_flag_that_blas_raises_for_finite_numbers_is_not_shown(monkeypatch):
 def test_json_is_one_document_on_stdout(capsys):
     emit({"name": "ü"}, True, lambda console: console.print("never"))
     assert json.loads(capsys.readouterr().out) == {"name": "ü"}
+    with contextlib.redirect_stdout(io.StringIO()) as text:  # which has no encoding
+        emit({"name": "ü"}, True, lambda console: console.print("never"))
+    assert text.getvalue() == '{"name": "ü"}\n'
     emit({"name": "ü"}, False, lambda console: console.print("for people"))
     assert capsys.readouterr().out == "for people\n"
 

@@ -50,7 +50,12 @@ def emit(data: Any, as_json: bool, text: Callable[[Console], None]) -> None:
 
 def json_text(data: Any) -> str:
     """One JSON document, with letters as they are where stdout can print them."""
-    return json.dumps(data, ensure_ascii=sys.stdout.encoding.lower().replace("-", "") != "utf8")
+    text = json.dumps(data, ensure_ascii=False)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(data)
+    return text
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | None = None) -> Table:
