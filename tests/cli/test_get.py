@@ -6,6 +6,7 @@ import sys
 from contextlib import contextmanager
 
 import pytest
+from tests.support import others
 from tests.support.world import NAMES, P4, World, listening
 
 import onoff
@@ -226,6 +227,14 @@ def test_reset_removes_a_journal_that_damage_makes_look_unwritable(capfd, tmp_pa
     out_of(capfd, "state", "reset", "--yes")
     assert not (tmp_path / "journal").exists()
     out_of(capfd, "get", "gamma")
+
+
+@pytest.mark.parametrize("made", [others.document, others.database])
+def test_reset_refuses_what_may_be_no_journal(capfd, tmp_path, made):
+    path = made(tmp_path / "others" / "file")
+    before = others.all_of(path.parent)
+    assert str(path) in out_of(capfd, "state", "reset", "--yes", "--journal", str(path), code=1).err
+    assert others.all_of(path.parent) == before
 
 
 def test_reset_asks_first(capfd, tmp_path, monkeypatch):

@@ -226,9 +226,32 @@ def test_a_database_of_another_program_is_left_alone(path, kept):
 def test_a_document_that_is_only_looked_at_is_left_alone(path):
     others.document(path)
     before = others.all_of(path.parent)
-    with pytest.raises(JournalUnusable, match="not a database"):
+    with pytest.raises(JournalUnusable, match="not a journal"):
         Journal(path, repair=False)
     assert others.all_of(path.parent) == before
+
+
+@pytest.mark.parametrize("made", [others.document, others.database])
+def test_what_may_be_no_journal_is_not_removed(path, made):
+    made(path)
+    before = others.all_of(path.parent)
+    with pytest.raises(JournalUnusable):
+        remove(path)
+    assert others.all_of(path.parent) == before
+
+
+def test_a_damaged_journal_and_what_was_put_aside_are_removed(path):
+    stored(path, RECORD)
+    with contextlib.closing(sqlite3.connect(path)) as db, db:
+        db.execute("UPDATE request SET wanted = 0")
+    assert reopened(path) == (None, Doubt.DAMAGED)
+    stored(path, RECORD)
+    content = bytearray(path.read_bytes())
+    content[4096:] = bytes(len(content) - 4096)  # every page behind the header
+    path.write_bytes(content)
+    ends = ("", ".session", ".damaged")
+    assert remove(path) == [path.with_name(path.name + end) for end in ends]
+    assert list(path.parent.iterdir()) == []
 
 
 def test_a_journal_of_a_newer_version_is_left_alone(path):

@@ -45,6 +45,13 @@ class FileErrors(NamedTuple):
     failed: str
     """What a failed write means, such as "nothing was sent"."""
 
+    def foreign(self, path: Path) -> OnOffError:
+        """The error to raise where a file may be a document of the user's, whose path was given by mistake."""
+        return self.unusable(
+            f"{path}: not a {self.name}, or its beginning is damaged",
+            hint="give another path, or look at the file and delete it yourself",
+        )
+
 
 class Damaged(Exception):
     """The content of the file is damaged; or, where it is not `ours`, it may be no file of onoff at all."""

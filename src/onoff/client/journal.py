@@ -106,6 +106,8 @@ class Journal:
         try:
             self._open()
         except Damaged as damage:
+            if not repair and not damage.ours:
+                raise JOURNAL_ERRORS.foreign(self.path) from None
             if not repair:
                 raise JournalUnusable(
                     f"{self.path}: the journal is damaged ({damage})", hint="`onoff state reset` starts a new one"
@@ -137,9 +139,7 @@ class Journal:
         self._database.close()
 
     def _open(self) -> None:
-        self._database = PrivateDatabase(
-            self.path, application_id=JOURNAL_ID, migrations=JOURNAL_MIGRATIONS, errors=JOURNAL_ERRORS
-        )
+        self._database = _open_database(self.path)
         with self._database.closing_on_error():
             self._place = _place(self.path)
             self.found, self.doubt = _read(self._database.connection, self._place)
@@ -150,15 +150,27 @@ class Journal:
 
 
 def remove(path: Path) -> list[Path]:
-    """Delete a journal that is not open, and its damaged copies. Returns the files that were there."""
+    """Delete a journal that is not open, and its damaged copies. Returns the files that were there.
+
+    Raises JournalUnusable where the file may be no journal; nothing is deleted then.
+    """
     if path.exists():
-        with suppress(JournalWriteFailed):  # a damaged file can look like one that may not be written
-            Journal(path).close()
+        try:
+            _open_database(path).close()
+        except Damaged as damage:
+            if not damage.ours:
+                raise JOURNAL_ERRORS.foreign(path) from None
+        except JournalWriteFailed:
+            pass  # a damaged file can look like one that may not be written
     names = (path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal"))
     found = [file for file in map(path.with_name, names) if file.exists()]
     for file in found:
         file.unlink()
     return found
+
+
+def _open_database(path: Path) -> PrivateDatabase:
+    return PrivateDatabase(path, application_id=JOURNAL_ID, migrations=JOURNAL_MIGRATIONS, errors=JOURNAL_ERRORS)
 
 
 def _place(path: Path) -> bytes:

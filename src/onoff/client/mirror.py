@@ -143,10 +143,7 @@ class Mirror(MemoryMirror):
             self._open()
         except Damaged as damage:
             if not repair and not damage.ours:
-                raise MirrorError(
-                    f"{self.path}: not a mirror, or its beginning is damaged",
-                    hint="give another path, or look at the file and delete it yourself",
-                ) from None
+                raise MIRROR_ERRORS.foreign(self.path) from None
             if not repair:
                 raise MirrorError(
                     f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
