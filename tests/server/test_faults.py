@@ -38,7 +38,7 @@ context.set_forkserver_preload(
 
 def _serve(where: str, sock: socket.socket, ready) -> None:
     valkey._SECONDS = steps.SHARE_SECONDS = PATIENCE  # type: ignore[assignment]  # as in `patient_stores`
-    run._run(run.serve(run.Settings(where), sock, Metrics(), ready=lambda _: ready.set()))
+    run._run(lambda: run.serve(run.Settings(where), sock, Metrics(), ready=lambda _: ready.set()))
 
 
 class Served:
@@ -289,7 +289,7 @@ def _serve_limited(where: str, sock: socket.socket, ready) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
         ready.set()
 
-    run._run(run.serve(run.Settings(where), sock, Metrics(), ready=limit))
+    run._run(lambda: run.serve(run.Settings(where), sock, Metrics(), ready=limit))
 
 
 class LimitedServed(Served):

@@ -3,9 +3,12 @@
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.support.typed import present
 from tests.support.waiting import PATIENCE
+
+from onoff.system.interrupts import held_back
 
 DEAF = """
 import signal, sys
@@ -79,6 +82,43 @@ def test_a_process_that_handles_the_signal_takes_its_time():
     assert interrupted(HANDLED, "go on\n") == (0, "")
 
 
+HELD_BACK = """
+import os, signal
+from onoff.system.interrupts import held_back
+
+try:
+    with held_back():
+        os.kill(os.getpid(), signal.SIGINT)
+        for _ in range(1000):
+            pass  # Python raises between two steps
+        print("made", flush=True)
+    print("never", flush=True)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+with held_back():
+    pass
+print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+"""
+
+
+def test_what_is_held_back_counts_at_the_end_of_the_block():
+    done = subprocess.run(
+        [sys.executable, "-c", HELD_BACK], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.stdout, done.stderr) == ("made\ninterrupted\nTrue\n", "")
+
+
+def test_outside_of_the_main_thread_nothing_is_held_back():
+    before = signal.getsignal(signal.SIGINT)
+
+    def handler():
+        with held_back():
+            return signal.getsignal(signal.SIGINT)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(handler).result(PATIENCE) is before
+
+
 HALF_MADE = """
 import os, signal, threading
 from onoff.system.interrupts import end_promptly
@@ -108,6 +148,33 @@ def test_a_destructor_of_what_an_interrupt_left_half_made_is_not_heard():
         [sys.executable, "-c", HALF_MADE], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (130, "told\n", "")
+
+
+NEVER_RUN = """
+import signal
+from onoff.system.interrupts import end_promptly
+
+async def work():
+    pass
+
+def begin():
+    made = work()
+    signal.raise_signal(signal.SIGINT)
+    return made
+
+end_promptly(130, lambda: None)
+try:
+    begin()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_a_coroutine_that_never_ran_for_an_interrupt_is_no_reason_for_a_warning():
+    done = subprocess.run(
+        [sys.executable, "-c", NEVER_RUN], capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 LOST = """

@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -43,6 +44,7 @@ from onoff.server.metrics import Metrics, shared_table
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
+from onoff.system.interrupts import held_back
 from onoff.system.serving import OrderlyServer
 
 log = logging.getLogger("onoff.server")
@@ -160,17 +162,19 @@ def serve_here(settings: Settings, sock: socket.socket) -> None:
         _supervise(settings, sock)
     else:
         with contextlib.suppress(KeyboardInterrupt):
-            _run(serve(settings, sock, Metrics(), ready=lambda _: notify_ready()))
+            _run(lambda: serve(settings, sock, Metrics(), ready=lambda _: notify_ready()))
 
 
-def _run(work: Coroutine[Any, Any, None]) -> None:
-    with contextlib.closing(work):  # Ctrl-C may come before it starts, which is no reason for a warning
-        import uvloop
+def _run(start: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    import uvloop
 
-        # So that the thread that waits for the disk gets the interpreter at once, not after five milliseconds.
-        sys.setswitchinterval(SWITCH_SECONDS)
-        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(work)
+    # So that the thread that waits for the disk gets the interpreter at once, not after five milliseconds.
+    sys.setswitchinterval(SWITCH_SECONDS)
+    with contextlib.ExitStack() as stack:
+        with held_back():  # a coroutine that never ran, or a loop that nobody closes, would be complained of
+            work = stack.enter_context(contextlib.closing(start()))
+            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+        runner.run(work)
 
 
 def notify_ready() -> None:
@@ -198,12 +202,13 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
         def start(number: int) -> BaseProcess:
             args = (settings, socks[number], counts, number)
             worker = context.Process(target=_worker, args=args, daemon=True)
-            worker.start()
+            with _ctrl_c_kept_from_children():
+                worker.start()
             return worker
 
-        workers = {number: start(number) for number in range(settings.workers)}
-        for signum in (signal.SIGTERM, signal.SIGINT):
+        for signum in (signal.SIGTERM, signal.SIGINT):  # before there is a worker that would have to be ended
             signal.signal(signum, lambda *_: stopping.set())
+        workers = {number: start(number) for number in range(settings.workers)}
         notify_ready()
         while not stopping.is_set():
             dead = wait([worker.sentinel for worker in workers.values()], timeout=0.2)
@@ -218,6 +223,20 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
             worker.join(STOP_SECONDS + 2)
 
 
+@contextlib.contextmanager
+def _ctrl_c_kept_from_children() -> Iterator[None]:
+    """Processes that are started here never get SIGINT, from their first instruction on.
+
+    A terminal sends it to every process of a command, even to one that is still being loaded.
+    """
+    resource_tracker.ensure_running()  # where multiprocessing has to start it first, it unblocks the signal
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _worker(settings: Settings, sock: socket.socket, counts: ctypes.Array[ctypes.c_uint64], number: int) -> None:
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     metrics = Metrics(counts, worker=number)
@@ -227,8 +246,7 @@ def _worker(settings: Settings, sock: socket.socket, counts: ctypes.Array[ctypes
         assert parent is not None
         asyncio.get_running_loop().add_reader(parent.sentinel, lambda: setattr(server, "should_exit", True))
 
-    with contextlib.suppress(KeyboardInterrupt):
-        _run(serve(settings, sock, metrics, first=number == 0, ready=follow_parent))
+    _run(lambda: serve(settings, sock, metrics, first=number == 0, ready=follow_parent))
 
 
 # In a thread.
@@ -314,7 +332,7 @@ def running(
 
         def run() -> None:
             try:
-                _run(serve(chosen, sock, metrics, ready=ready))
+                _run(lambda: serve(chosen, sock, metrics, ready=ready))
             except BaseException as error:
                 failed.append(error)
             finally:

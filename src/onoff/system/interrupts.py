@@ -19,7 +19,9 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
 
@@ -33,6 +35,7 @@ _interrupted = threading.Event()
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _interrupted.set()
+    warnings.simplefilter("ignore")  # of coroutines that never ran, and the like: it says nothing but that
     raise KeyboardInterrupt
 
 
@@ -48,6 +51,27 @@ def prompt(handler: _Handler) -> _Handler:
     """Mark a handler of SIGINT after which the process has to end within the time of grace, as after Python's own."""
     _prompt.add(handler)
     return handler
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Ctrl-C that comes within the block counts at its end.
+
+    For steps after which something must be closed that nobody could close were it half made. Elsewhere than in the main
+    thread, where signals are not handled, it does nothing.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or not callable(before):
+        yield
+        return
+    came = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: came.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if came.is_set():
+            signal.raise_signal(signal.SIGINT)
 
 
 def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTERRUPT_SECONDS) -> None:
