@@ -72,17 +72,7 @@ def new_figure(
     inches: tuple[float, float] = INCHES,
     widths: Sequence[float] | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """An empty figure and its axes, row by row; `widths` are those of the columns beside one another.
-
-    Parameters
-    ----------
-    columns, rows
-        How many axes beside and above one another.
-    inches
-        The size of the figure, in inches.
-    widths
-        Of the columns, beside one another.
-    """
+    """An empty figure and its axes, row by row; `widths` are those of the columns beside one another."""
     try:
         from matplotlib.figure import Figure
     except ImportError:
@@ -101,13 +91,6 @@ def add_legend(axes: Axes, **options: Any) -> None:
     """A legend where it covers the least.
 
     Matplotlib finds that place by itself, but warns where it took a second and was not asked to: on any busy machine.
-
-    Parameters
-    ----------
-    axes
-        What it explains.
-    options
-        As for `Axes.legend`.
     """
     axes.legend(**{"loc": "best", "frameon": False, **options})
 
@@ -133,17 +116,7 @@ def as_svg(figure: Figure) -> str:
 
 
 def save_all(figures: Mapping[str, Figure], folder: Path, kind: str = "png") -> list[Path]:
-    """Write every figure as `folder`/NAME.kind; the paths.
-
-    Parameters
-    ----------
-    figures
-        By name.
-    folder
-        Where to; made where it is missing.
-    kind
-        The suffix, such as svg.
-    """
+    """Write every figure as `folder`/NAME.kind; the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     return [save(figure, folder / f"{name}.{kind}") for name, figure in figures.items()]
 
@@ -162,17 +135,7 @@ def transition_figure(matrix: Any, names: Sequence[str]) -> Figure:
 
 
 def draw_costs(axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float | None]]) -> None:
-    """One line for each curve, in its own colour, marker and dash; None leaves a hole.
-
-    Parameters
-    ----------
-    axes
-        Where to draw.
-    times
-        The horizontal axis.
-    curves
-        By name, a value for each time or None.
-    """
+    """One line for each curve, in its own colour, marker and dash; None leaves a hole."""
     for name, values in curves.items():
         shown = [float("nan") if value is None else value for value in values]
         axes.plot(times, shown, label=label(name), **LINES[name].style())

@@ -78,15 +78,10 @@ class Belief:
     def after(self, transition: Any, chances: Law, *, hides_value: bool = False) -> tuple[Any, Belief]:
         """The probability of what was seen at the next step, and the belief once it was seen.
 
-        Parameters
-        ----------
-        transition
-            P(x', x), dense or sparse, one for each type where there are types; None where the belief is already about
-            the request that was just made.
-        chances
-            p(q | u, x), shape (u, x), u by source or context; (1, x) or (1, 1) where they do not depend on u.
-        hides_value
-            What the session hides is V itself; by default it is the request before.
+        transition: P(x', x), dense or sparse, one for each type where there are types; None where the belief is
+        already about the request that was just made.
+        chances: p(q | u, x), shape (u, x), u by source or context; (1, x) or (1, 1) where they do not depend on u.
+        hides_value: What the session hides is V itself; by default it is the request before.
 
         Returns
         -------
@@ -112,15 +107,6 @@ def row_chances(table: QueryTable, query: Sequence[int], *, exact: bool = False)
     """p(q | u, x) for a query of a table: shape (M, size of q), for each original u and each source x of the query.
 
     Zero where x cannot be wanted.
-
-    Parameters
-    ----------
-    table
-        What the query was drawn from.
-    query
-        Its sources, ascending.
-    exact
-        Whether as fractions instead of floats.
     """
     rows = table.rows
     joint = table.block(table.index_of(query))[rows.group]
@@ -148,16 +134,7 @@ def table_chances(table: QueryTable) -> Floats:
 def query_chances(table: QueryTable, query: Sequence[int], hidden: Sequence[int], *, exact: bool = False) -> Law:
     """p(q | u, x) for a query of a table, shape (n, n): rows are hidden sources u, columns wanted sources x.
 
-    Parameters
-    ----------
-    table
-        What the query was drawn from.
-    query
-        The sources asked for, ascending.
-    hidden
-        The source of each original row of the table; rows of other sources are zero.
-    exact
-        Fractions instead of floats.
+    hidden: The source of each original row of the table; rows of other sources are zero.
     """
     share = row_chances(table, query, exact=exact)
     n = table.rows.n
@@ -265,16 +242,7 @@ def pooled(table: Floats) -> Floats:
 def smallest_leak(degrees: int, trials: int, level: float, beta: float) -> float:
     """Bits that a G-test would have found with probability 1 - beta.
 
-    Parameters
-    ----------
-    degrees
-        Degrees of freedom of the test; with none, nothing would have been found (infinity).
-    trials
-        How many trials it counted.
-    level
-        Its error probability.
-    beta
-        The probability to miss the leak.
+    degrees: Degrees of freedom of the test; with none, nothing would have been found (infinity).
     """
     from scipy.optimize import brentq
     from scipy.stats import chi2, ncx2

@@ -54,21 +54,7 @@ class Attack:
 def attack(
     wanted: Integers, seen: Sequence[tuple[Hashable, ...]], about: int, level: float, times: Floats | None = None
 ) -> Attack:
-    """The attack on the private request `wanted` of step `about`; the first half of the sessions is for training.
-
-    Parameters
-    ----------
-    wanted
-        What each session's private request was.
-    seen
-        What was seen of each session, step by step.
-    about
-        The step of the private request.
-    level
-        The error probability of the lower bound.
-    times
-        Seconds that each step took, shape (sessions, steps), where that is known.
-    """
+    """The attack on the private request `wanted` of step `about`; the first half of the sessions is for training."""
     half = len(wanted) // 2
     train, test = np.arange(half), np.arange(half, len(wanted))
     guesses = _before(wanted, [sightings[:about] for sightings in seen], half)
@@ -84,16 +70,7 @@ def attack(
 def advantage_bounds(wins: int, losses: int, n: int, miss: float, level: float) -> tuple[float, float]:
     """An upper bound that fails with probability `miss`, and a lower bound that fails with probability `level`.
 
-    Parameters
-    ----------
-    wins, losses
-        Sessions that only the guess after, or only the guess before, got right.
-    n
-        Sessions that were guessed.
-    miss
-        The probability that the upper bound fails.
-    level
-        The probability that the lower bound fails.
+    wins, losses: Sessions that only the guess after, or only the guess before, got right.
     """
     return _advantage_at_most(wins, losses, n, miss), -_advantage_at_most(losses, wins, n, level)
 
@@ -106,30 +83,14 @@ def _advantage_at_most(wins: int, losses: int, n: int, miss: float) -> float:
 
 
 def at_most(count: int, n: int, miss: float) -> float:
-    """Clopper and Pearson's upper bound on a probability, from `count` of `n`.
-
-    Parameters
-    ----------
-    count, n
-        How often it happened, of how many times.
-    miss
-        The probability that the bound fails.
-    """
+    """Clopper and Pearson's upper bound on a probability, from `count` of `n`."""
     from scipy.stats import beta
 
     return 1.0 if count == n else float(beta.isf(miss, count + 1, n - count))
 
 
 def at_least(count: int, n: int, miss: float) -> float:
-    """Clopper and Pearson's lower bound on a probability, from `count` of `n`.
-
-    Parameters
-    ----------
-    count, n
-        How often it happened, of how many times.
-    miss
-        The probability that the bound fails.
-    """
+    """Clopper and Pearson's lower bound on a probability, from `count` of `n`."""
     return 1 - at_most(n - count, n, miss)
 
 
@@ -189,17 +150,7 @@ def _regress(features: Floats, targets: Integers, unknown: Floats) -> Integers:
 
 
 def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
-    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by Newton.
-
-    Parameters
-    ----------
-    features
-        Shape (cases, values, features).
-    chosen
-        The value of each case.
-    start
-        Scores that the model adds to, shape (cases, values).
-    """
+    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by Newton."""
     case, w = np.arange(len(chosen)), np.zeros(features.shape[2])
     value = np.inf
     for _ in range(ROUNDS):
@@ -216,15 +167,7 @@ def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
 
 
 def choice_law(features: Floats, start: Floats, w: Floats) -> Floats:
-    """The law of the value of each case under the choice model; see `fit_choice`.
-
-    Parameters
-    ----------
-    features, start
-        As for `fit_choice`.
-    w
-        The coefficients that it returned.
-    """
+    """The law of the value of each case under the choice model; see `fit_choice`."""
     scores = start + features @ w
     scores -= scores.max(axis=1, keepdims=True)
     p = np.exp(scores)

@@ -60,17 +60,7 @@ class Boosted:
 
 
 def boost(features: Floats, chosen: Integers, start: Floats) -> Boosted:
-    """Grow trees on cases whose values are known.
-
-    Parameters
-    ----------
-    features
-        Shape (cases, values, features).
-    chosen
-        The value of each case.
-    start
-        Logarithms of the law to begin with, shape (cases, values).
-    """
+    """Grow trees on cases whose values are known."""
     flat = features.reshape(-1, features.shape[2])
     edges = np.quantile(flat, np.linspace(0, 1, BINS + 1)[1:-1], axis=0).T
     held = np.arange(len(chosen)) % HELD_BACK == 0

@@ -41,19 +41,7 @@ class Case:
 
 
 def choose_cases(visits: Sequence[Sequence[int]], after: int, before: Before, rng: np.random.Generator) -> list[Case]:
-    """One case from every visit that is long enough, its private request at a random place.
-
-    Parameters
-    ----------
-    visits
-        The requests of each reader.
-    after
-        OFF requests that must follow the private one.
-    before
-        What comes before the private request.
-    rng
-        Chooses the places.
-    """
+    """One case from every visit that is long enough, its private request at a random place."""
     first = 0 if before == "nothing" else 1
     cases = []
     for visit in visits:
@@ -77,18 +65,7 @@ def send_cases(
 ) -> Sightings:
     """Send the requests of readers; those with impossible requests are left out.
 
-    Parameters
-    ----------
-    start
-        A session before its first request; every reader gets a twin of it.
-    cases
-        The readers, by place of the private request.
-    before
-        What comes before the private request.
-    entropy
-        Makes the source of randomness of each session.
-    progress
-        Called with how many readers are done.
+    start: A session before its first request; every reader gets a twin of it.
     """
     found: list[tuple[Case, Sequence[Channel]]] = []
     standing = PrivateStarts(start) if before == "private" else None
@@ -135,16 +112,6 @@ class PrivateStarts:
 
 
 def naive_channels(case: Case, before: Before, n: int) -> list[Channel]:
-    """How naive switching draws: everything while ON, the request itself while OFF.
-
-    Parameters
-    ----------
-    case
-        The requests of one reader.
-    before
-        What comes before the private request.
-    n
-        How many sources there are.
-    """
+    """How naive switching draws: everything while ON, the request itself while OFF."""
     statuses = case.private(before)
     return [Channel(tuple(range(n)) if on else (x,)) for x, on in zip(case.requests, statuses, strict=True)]

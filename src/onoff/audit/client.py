@@ -126,12 +126,7 @@ class AuditedClient:
 def audit_client(chain: Model, scheme: str, pattern: tuple[bool, ...], faults: Sequence[Fault] = ()) -> ExactAudit:
     """The exact audit of the shipped client, with a fault or none before every request.
 
-    Parameters
-    ----------
-    chain, scheme, pattern
-        As for `audit_exact`.
-    faults
-        What may happen at every request, or nothing, each with the same probability.
+    faults: What may happen at every request, or nothing, each with the same probability.
     """
     return audit_exact(chain, scheme, pattern, session=lambda: AuditedClient(chain, scheme, tuple(faults)))
 
@@ -140,17 +135,6 @@ def client_user(chain: Model, scheme: str, fault: Fault = Fault.NONE, at: int = 
     """Users of the shipped client for the statistical audit, with real randomness and a recorder for a server.
 
     The fault happens at step `at` of every session: a rare one would hide what it leaks among the others.
-
-    Parameters
-    ----------
-    chain, scheme
-        Of the client.
-    fault
-        What happens.
-    at
-        The step at which it happens.
-    judging
-        Whether a broken rule raises PrivacyBreach; False shows what it leaks.
     """
     tables = TableCache(chain, scheme)
 
@@ -262,16 +246,7 @@ class ClientRun:
     def request(self, x: int, private: bool, entropy: Entropy, fault: Fault | None = None) -> RequestSeen:
         """One request, and what the server saw of it.
 
-        Parameters
-        ----------
-        x
-            The source that is wanted.
-        private
-            Whether privacy is ON.
-        entropy
-            Where the choices of the session, and of the fault, come from.
-        fault
-            What happens at this request; drawn from those of the run unless given.
+        fault: What happens at this request; drawn from those of the run unless given.
         """
         if fault is None:
             fault = self.faults[entropy.choose([1] * len(self.faults))] if len(self.faults) > 1 else Fault.NONE
@@ -298,17 +273,7 @@ class ClientRun:
         return self.recorder.take()
 
     def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
-        """The message that the client delivers, or None where there can be none.
-
-        Parameters
-        ----------
-        x
-            The source that is wanted.
-        private
-            Whether privacy is ON.
-        fault
-            What happens at this request.
-        """
+        """The message that the client delivers, or None where there can be none."""
         self.recorder.fault = self.happens(fault)
         return self.client.get(x, private=private).payload
 

@@ -45,15 +45,6 @@ def exact_gains(start: Session, cases: Sequence[Case], before: Before) -> list[f
     but one) is counted on one half of the readers and judged on the other, both ways; the mean over the session's
     random choices is exact. Empty where requests before X were open, where a query hides more than one request, and
     for many sources.
-
-    Parameters
-    ----------
-    start
-        A session before its first request.
-    cases
-        The readers that are counted.
-    before
-        What comes before the private request.
     """
     n, place = start.model.n, 1 if before == "private" else 0
     if before == "open" or n > MOST_SOURCES_COUNTED or remembered(start.memory) > 1:

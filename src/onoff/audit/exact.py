@@ -164,18 +164,7 @@ def audit_exact(
 ) -> ExactAudit:
     """Audit a session on every request path of a model, and for every random choice of the session.
 
-    Parameters
-    ----------
-    model
-        What requests follow.
-    scheme
-        Of the session; "naive" is naive switching.
-    pattern
-        The switch over time.
-    memory, hide, everything, options
-        As for `Session`.
-    session
-        Makes what is audited instead, such as a broken twin of a session.
+    session: Makes what is audited instead, such as a broken twin of a session.
 
     Raises
     ------
@@ -203,17 +192,6 @@ def audit_patterns(
     """The last step of every pattern that starts with ON and has at most `longest` steps, and its breach if any.
 
     Patterns share their beginnings, so each is enumerated from where its own beginning ended.
-
-    Parameters
-    ----------
-    model
-        What requests follow.
-    start
-        A session before its first request.
-    longest
-        Steps of the longest pattern.
-    tolerance
-        How far two probabilities may be apart and count as equal.
     """
     beginnings: list[tuple[tuple[bool, ...], Worlds]] = [((), Worlds.before_the_first_request(model, start))]
     while beginnings:

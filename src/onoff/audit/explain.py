@@ -102,16 +102,7 @@ def explain(
 ) -> Explanation:
     """What the server could guess of each private request of `pattern` under the memory `last-query`.
 
-    Parameters
-    ----------
-    chain
-        What requests follow, and the session's own chain.
-    pattern
-        Privacy over time, True for ON.
-    scheme
-        How queries are built.
-    seed
-        Of the sessions that are sampled where there are too many to enumerate.
+    seed: Of the sessions that are sampled where there are too many to enumerate.
     """
     if chain.n > MOST_SOURCES_EXPLAINED:
         raise InvalidInput(f"{chain.n} sources are too many to explain", hint=f"at most {MOST_SOURCES_EXPLAINED}")
@@ -134,17 +125,7 @@ def explain(
 
 
 def naive_guess(chain: MarkovChain, pattern: tuple[bool, ...], i: int) -> float:
-    """E max_x P(X_i = x | all open requests): by the Markov property the nearest ones on both sides decide.
-
-    Parameters
-    ----------
-    chain
-        What requests follow.
-    pattern
-        Privacy over time, True for ON.
-    i
-        The step of the private request.
-    """
+    """E max_x P(X_i = x | all open requests): by the Markov property the nearest ones on both sides decide."""
     P = chain.dense()
     opened = [t for t, private in enumerate(pattern) if not private]
     before = max((t for t in opened if t < i), default=None)

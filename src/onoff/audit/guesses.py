@@ -30,17 +30,6 @@ LEAST_PROBABILITY = 1e-12
 def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 0) -> Floats:
     """The law of a private request for an observer: before, and after each query that follows X.
 
-    Parameters
-    ----------
-    observer
-        Whose laws.
-    seen
-        How the queries of each reader were drawn.
-    before
-        What came before X.
-    back
-        Which private request: X, or the one so many before it.
-
     Returns
     -------
     Floats
@@ -127,15 +116,6 @@ def trained_laws(laws: Floats, seen: Sightings, wanted: Integers) -> Floats:
     """The laws of choice models that start from given laws, each trained on the readers of the other folds.
 
     Only for some numbers of queries; for the others the given laws are returned.
-
-    Parameters
-    ----------
-    laws
-        The laws to start from, shape (readers, OFF requests + 1, sources).
-    seen
-        How the queries of each reader were drawn.
-    wanted
-        The true private requests.
     """
     found, fold = laws.copy(), np.arange(len(wanted)) % FOLDS
     for k in trained_at(laws.shape[1] - 1):
@@ -174,11 +154,6 @@ def boosted_laws(laws: Floats, seen: Sightings, wanted: Integers) -> Floats:
     Features of a value x: the logarithms of its probability before and after; its share of each query and of all; in
     how many queries it was; how well each query and all of them fit it (`_affinity`); the mean size of the queries; x
     itself. Only for some numbers of queries, as `trained_laws`.
-
-    Parameters
-    ----------
-    laws, seen, wanted
-        As for `trained_laws`.
     """
     found, fold = laws.copy(), np.arange(len(wanted)) % FOLDS
     n = laws.shape[2]

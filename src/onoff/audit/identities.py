@@ -55,18 +55,7 @@ def audit_identities(
 ) -> IdentitiesAudit:
     """Verify every table met in `sessions` simulated sessions of `pattern`, with the memory `last-query`.
 
-    Parameters
-    ----------
-    chain, scheme, pattern
-        As for `audit_exact`.
-    sessions
-        How many sessions are simulated.
-    session
-        Makes the session that is audited; of the chain and the scheme unless given.
-    progress
-        Called with how many sessions are done.
-    options
-        Of the session and its scheme.
+    session: Makes the session that is audited; of the chain and the scheme unless given.
     """
     start = Session(chain, scheme, **options) if session is None else session()
     rng = np.random.default_rng()  # requests, not queries: those draw from the operating system

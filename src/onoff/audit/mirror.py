@@ -110,17 +110,9 @@ def audit_mirror(
 ) -> ExactAudit:
     """The exact audit of the shipped client with a mirror.
 
-    Parameters
-    ----------
-    chain, scheme, pattern
-        As for `audit_exact`.
-    refreshes
-        At which steps the mirror is refreshed, over and over; while ON requests then only read it. None: every private
-        request refreshes.
-    faults
-        What may happen at every request, or nothing, each with the same probability.
-    judging
-        Whether a broken rule raises PrivacyBreach; False shows what it leaks.
+    refreshes: At which steps the mirror is refreshed, over and over; while ON requests then only read it. None: every
+    private request refreshes.
+    faults: What may happen at every request, or nothing, each with the same probability.
     """
     return audit_exact(
         chain,

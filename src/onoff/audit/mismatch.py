@@ -80,17 +80,7 @@ def bounds_for(error: float, values: int) -> Leak:
 
 
 def filter_bits_bound(error: float, sources: int, step: int) -> float:
-    """Upper bound in bits for the paper's filter, `step` requests after the start.
-
-    Parameters
-    ----------
-    error
-        The largest error of a row, in total variation.
-    sources
-        How many there are.
-    step
-        Requests since the start.
-    """
+    """Upper bound in bits for the paper's filter, `step` requests after the start."""
     return min(2 * _equivocation(step * error, sources), float(np.log2(sources)))
 
 
@@ -107,17 +97,7 @@ def _equivocation(error: float, values: int) -> float:
 
 
 def first_step(designed: MarkovChain, truth: MarkovChain, scheme: str = "auto") -> Leak:
-    """What the first open request after a private one tells, when the private one follows the true initial law.
-
-    Parameters
-    ----------
-    designed
-        The chain that queries are designed for.
-    truth
-        The chain that requests follow.
-    scheme
-        How queries are built.
-    """
+    """What the first open request after a private one tells, when the private one follows the true initial law."""
     return leak_of(true_query_law(_first_table(designed, scheme), designed, truth), truth.initial[truth.initial > 0])
 
 
@@ -133,15 +113,6 @@ def true_query_law(table: QueryTable, designed: MarkovChain, truth: MarkovChain)
     """True law of the query for each possible private request: shape (M, queries + 1).
 
     The last column is "everything", for requests that the designed chain calls impossible.
-
-    Parameters
-    ----------
-    table
-        The table for the first open request.
-    designed
-        The chain that it was designed for.
-    truth
-        The chain that requests follow.
     """
     possible = np.flatnonzero(designed.initial)
     if set(np.flatnonzero(truth.initial).tolist()) != set(possible.tolist()):
@@ -178,17 +149,7 @@ def enumerated(
     scheme: str = "auto",
     memory: str = "last-query",
 ) -> ExactAudit:
-    """The exact audit of a session of `designed` whose requests follow `truth`.
-
-    Parameters
-    ----------
-    designed
-        The chain that queries are designed for.
-    truth
-        The chain that requests follow.
-    pattern, scheme, memory
-        As for `audit_exact`.
-    """
+    """The exact audit of a session of `designed` whose requests follow `truth`."""
     row_errors(designed, truth)
     return audit_exact(truth, scheme, pattern, memory, session=lambda: Session(designed, scheme, memory))  # type: ignore[arg-type]
 
@@ -226,19 +187,7 @@ DIRECTIONS: Mapping[str, Callable[[Floats, np.random.Generator], Floats]] = {
 
 
 def moved(designed: MarkovChain, direction: str, error: float, seed: int = 0) -> MarkovChain:
-    """A chain whose rows are `error` away from the designed ones (less where the direction's end is nearer).
-
-    Parameters
-    ----------
-    designed
-        Where to start.
-    direction
-        One of `DIRECTIONS`.
-    error
-        How far, in total variation.
-    seed
-        Of the random directions.
-    """
+    """A chain whose rows are `error` away from the designed ones (less where the direction's end is nearer)."""
     P = designed.dense()
     rng = np.random.default_rng([seed, list(DIRECTIONS).index(direction)])
     end = DIRECTIONS[direction](P, rng)
@@ -273,17 +222,7 @@ class ErrorCurve:
 
 
 def error_curve(designed: MarkovChain, errors: Sequence[float], scheme: str = "auto") -> ErrorCurve:
-    """First-step leaks over sizes of error, in every direction, beside the bounds.
-
-    Parameters
-    ----------
-    designed
-        The chain that queries are designed for.
-    errors
-        Sizes of error, from 0 to 1, in total variation.
-    scheme
-        How queries are built.
-    """
+    """First-step leaks over sizes of error, in every direction, beside the bounds."""
     table, possible = _first_table(designed, scheme), designed.initial > 0
     if not all(0 <= error <= 1 for error in errors):
         raise InvalidInput("an error of a row is a total variation, from 0 to 1", hint="e.g. --error 0.05")
@@ -324,21 +263,7 @@ class SamplingError:
 def sampling_error(
     designed: MarkovChain, counts: Integers, scheme: str = "auto", confidence: float = 0.95, seed: int = 0
 ) -> SamplingError:
-    """What the sampling error of `designed`, learnt from `counts`, means for privacy.
-
-    Parameters
-    ----------
-    designed
-        The chain that was learnt.
-    counts
-        How often each transition was seen, shape (N, N).
-    scheme
-        How queries are built.
-    confidence
-        With which `high` and `bits_high` hold.
-    seed
-        Of the chains that are resampled.
-    """
+    """What the sampling error of `designed`, learnt from `counts`, means for privacy."""
     if counts.shape != (designed.n, designed.n) or (counts < 0).any():
         raise InvalidInput(f"counts of shape {counts.shape} for {designed.n} sources", hint="one row and column each")
     if designed.n > MAX_SAMPLED_ROWS:

@@ -75,17 +75,6 @@ def channel_of(session: Session, before: Memory, query: Query, *, private: bool)
     """How `query` was drawn by `session`, whose memory was `before`. Reads nothing secret.
 
     Raises InvalidInput where the scheme keeps no table.
-
-    Parameters
-    ----------
-    session
-        After the request.
-    before
-        The session's memory before it.
-    query
-        What was asked.
-    private
-        Whether privacy was ON.
     """
     if private or before.rows.distinct == 1:
         return Channel(query.sources)
@@ -182,17 +171,7 @@ class Observer:
         self.start = View(np.zeros(1, dtype=np.int64), ((),), first)
 
     def after(self, view: View, channel: Channel, *, private: bool) -> View:
-        """The view once a query was seen. Raises InvalidInput where the model calls it impossible.
-
-        Parameters
-        ----------
-        view
-            What was known before.
-        channel
-            How the query was drawn.
-        private
-            Whether the request is one of those to be tracked.
-        """
+        """The view once a query was seen. Raises InvalidInput where the model calls it impossible."""
         asked = np.array(channel.query)
         following, place = np.unique(self.following[view.contexts[:, None], asked], return_inverse=True)
         place = place.reshape(len(view.contexts), len(asked))

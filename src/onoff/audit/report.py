@@ -43,19 +43,7 @@ class Part:
 
 
 def page(title: str, verdict: str, good: bool, parts: Iterable[Part]) -> str:
-    """The whole page.
-
-    Parameters
-    ----------
-    title
-        The heading.
-    verdict
-        What was found, in a sentence.
-    good
-        Whether the verdict is positive, which decides its colour.
-    parts
-        What the page shows below.
-    """
+    """The whole page."""
     body = [
         f"<h1>{escape(title)}</h1>",
         f'<p class="{"good" if good else "bad"}"><strong>{escape(verdict)}</strong></p>',

@@ -125,21 +125,7 @@ def collect(
     sessions: int,
     progress: Callable[[int], None] = lambda done: None,
 ) -> list[Trial]:
-    """`sessions` trials of requests that follow the chain, each by a fresh user.
-
-    Parameters
-    ----------
-    chain
-        What requests follow.
-    pattern
-        Privacy over time, True for ON.
-    user
-        Makes a fresh user.
-    sessions
-        How many trials.
-    progress
-        Called with how many are done.
-    """
+    """`sessions` trials of requests that follow the chain, each by a fresh user."""
     rng, trials = np.random.default_rng(), []
     for done in range(sessions):
         path = chain.sample(len(pattern), rng).tolist()
@@ -164,19 +150,7 @@ def session_user(start: Session) -> NewUser:
 def judge_trials(
     trials: Sequence[Trial], pattern: tuple[bool, ...], *, alpha: float = ALPHA, times: Floats | None = None
 ) -> SampledAudit:
-    """The verdict on trials. times: seconds that each step took, shape (trials, steps), for the attacker alone.
-
-    Parameters
-    ----------
-    trials
-        What was wanted and seen, session by session.
-    pattern
-        Privacy over time, True for ON.
-    alpha
-        The error probability of the whole audit.
-    times
-        Seconds that each step took, shape (trials, steps), for the attacker alone.
-    """
+    """The verdict on trials. times: seconds that each step took, shape (trials, steps), for the attacker alone."""
     if len(trials) < FEWEST_SESSIONS:
         raise InvalidInput(f"{len(trials)} sessions are too few to judge", hint=f"at least {FEWEST_SESSIONS}")
     private = [t for t, status in enumerate(pattern) if status]

@@ -98,18 +98,7 @@ def audit_servers(
 ) -> ExactAudit:
     """The exact audit of the shipped client with several servers.
 
-    Parameters
-    ----------
-    chain, scheme, pattern
-        As for `audit_exact`.
-    servers
-        How many there are.
-    view
-        Which server's view is audited; None: that of all servers together (collusion).
-    faults, faulty
-        What may happen at every request, or nothing, each with the same probability; and at which server.
-    judging
-        Whether a broken rule raises PrivacyBreach; False shows what it leaks.
+    faults, faulty: What may happen at every request, or nothing, each with the same probability; and at which server.
     """
     several = partial(SeveralServers, judging=judging, servers=servers, view=view, faulty=faulty)
     return audit_exact(chain, scheme, pattern, session=lambda: several(chain, scheme, tuple(faults)))

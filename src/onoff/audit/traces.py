@@ -148,26 +148,12 @@ def audit_traces(
 ) -> TraceAudit:
     """Send real requests through sessions and let attackers guess a private one.
 
-    Parameters
-    ----------
-    start
-        A session before its first request; every reader gets a twin of it.
-    cases
-        Readers held out from what the model and the attackers were learnt on. All of them are counted for what is
-        counted; the first `users` are sent through sessions.
-    attackers
-        Models of the readers that Bayes attackers know, by name, at least one; the first is the main one.
-    before
-        What comes before the private request.
-    users, older_users
-        How many readers are sent, and of how many the private request before X is asked about too (`before` is
-        "private" only).
-    counted
-        Judge one and two queries by counting too.
-    entropy
-        Makes the source of randomness of each session.
-    progress
-        Called with how many readers are done.
+    start: A session before its first request; every reader gets a twin of it.
+    cases: Readers held out from what the model and the attackers were learnt on. All of them are counted for what is
+    counted; the first `users` are sent through sessions.
+    attackers: Models of the readers that Bayes attackers know, by name, at least one; the first is the main one.
+    users, older_users: How many readers are sent, and of how many the private request before X is asked about too
+    (`before` is "private" only).
 
     Raises
     ------

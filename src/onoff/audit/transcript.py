@@ -151,17 +151,7 @@ def read_log(path: Path) -> Iterator[LogLine]:
 
 
 def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
-    """One line of a log; `audit_log` decides whether it is sound.
-
-    Parameters
-    ----------
-    raw
-        The line.
-    number
-        Which line it is, from 1.
-    where
-        The name of the log, for errors.
-    """
+    """One line of a log; `audit_log` decides whether it is sound."""
     try:
         fields = json.loads(raw)
     except (ValueError, RecursionError):
@@ -187,17 +177,7 @@ def parse_line(raw: bytes | str, number: int, where: str = "log") -> LogLine:
 
 
 def audit_log(lines: Iterable[LogLine], chain: MarkovChain, scheme: str = "auto", **options: Any) -> LogAudit:
-    """Recompute every line of a log of sessions with memory `last-query`.
-
-    Parameters
-    ----------
-    lines
-        The log.
-    chain
-        The chain of the sessions.
-    scheme, options
-        How their queries were built.
-    """
+    """Recompute every line of a log of sessions with memory `last-query`."""
     judge = _Judge(chain, TableCache(chain, scheme, **options))
     for line in lines:
         judge.see(line)

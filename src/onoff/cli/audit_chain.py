@@ -82,17 +82,7 @@ def chain_command(
 
 
 def against_chain(designed: MarkovChain, truth: MarkovChain, scheme: str, pattern: str | None) -> dict[str, Any]:
-    """The errors of the rows, the bounds they give, and the exact values.
-
-    Parameters
-    ----------
-    designed
-        The chain that queries are designed for.
-    truth
-        The chain that requests follow.
-    scheme, pattern
-        As for `audit_exact`.
-    """
+    """The errors of the rows, the bounds they give, and the exact values."""
     errors = mismatch.row_errors(designed, truth)
     data: dict[str, Any] = {
         "error": float(errors.max()),

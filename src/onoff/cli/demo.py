@@ -152,14 +152,7 @@ def everything_running(
 ) -> Iterator[Address]:
     """Servers whose messages change, and a gateway for them; deleted at the end of the block.
 
-    Parameters
-    ----------
-    chain, scheme, port
-        The reader's chain, how queries are built, and where the gateway listens.
-    servers
-        How many; all but the first follow the first.
-    mirror
-        Whether the gateway has a mirror; without one every request is a query to look at.
+    mirror: Whether the gateway has a mirror; without one every request is a query to look at.
     """
     try:
         from onoff.gateway.engine import Engine

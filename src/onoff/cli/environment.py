@@ -24,17 +24,7 @@ OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "
 
 
 def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds.
-
-    Parameters
-    ----------
-    app
-        The application.
-    commands
-        The words that name the command.
-    arguments
-        What was given, which is added to.
-    """
+    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
     for argument in arguments:
         if argument.tokens or argument.hint is bool:  # a switch of the same name, such as `demo --mirror`
             continue

@@ -27,15 +27,7 @@ MirrorFile = Annotated[
 
 
 def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
-    """The mirror that was given, or the one beside the journal.
-
-    Parameters
-    ----------
-    mirror
-        The path that was given, if any.
-    journal, server
-        Which journal it lies beside; see `journal_path`.
-    """
+    """The mirror that was given, or the one beside the journal."""
     if mirror is not None:
         return mirror
     beside = journal_path(journal, server)

@@ -31,17 +31,7 @@ Json = Annotated[bool, Parameter(name="--json", negative="", help="Print one JSO
 
 
 def emit(data: Any, as_json: bool, text: Callable[[Console], None]) -> None:
-    """Print `data` as one JSON document, or have `text` print it for people.
-
-    Parameters
-    ----------
-    data
-        What the command found.
-    as_json
-        Whether JSON was asked for.
-    text
-        Prints it for people.
-    """
+    """Print `data` as one JSON document, or have `text` print it for people."""
     if as_json:
         print(json_text(data))
     else:
@@ -59,17 +49,7 @@ def json_text(data: Any) -> str:
 
 
 def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | None = None) -> Table:
-    """A table with numbers to the right.
-
-    Parameters
-    ----------
-    columns
-        The headings.
-    lines
-        The cells.
-    title
-        The title above the table.
-    """
+    """A table with numbers to the right."""
     shown = Table(title=title, title_justify="left", header_style="bold")
     listed = [list(line) for line in lines]
     for at, column in enumerate(columns):
@@ -81,15 +61,7 @@ def table(columns: Sequence[str], lines: Iterable[Sequence[Any]], title: str | N
 
 
 def check_writable(*paths: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise InvalidInput where a file cannot be written, before the work that produces its content.
-
-    Parameters
-    ----------
-    paths
-        What is to be written; None is not asked for.
-    inputs
-        What is read, and must not be written over.
-    """
+    """Raise InvalidInput where a file cannot be written, before the work that produces its content."""
     read = [path.resolve() for path in inputs if path is not None]
     for path in paths:
         if path is None:
@@ -140,15 +112,6 @@ def progress(label: str, total: int | None = None, *, late: float | None = None)
         work.now("users", total=users)
         simulate(..., progress=work)  # called with the number done so far
     ```
-
-    Parameters
-    ----------
-    label
-        What is under way, in a few words.
-    total
-        How many there are to do, where that is known.
-    late
-        Seconds after which the first line is printed; `LATE_SECONDS` unless given.
     """
     work = Work(label, total)
     console = Console(stderr=True)

@@ -28,15 +28,6 @@ def fetch_catalogue(
 ) -> wire.Catalogue:
     """The catalogue of a server, fetched once.
 
-    Parameters
-    ----------
-    server
-        The address, such as http://127.0.0.1:8470.
-    transport
-        How to reach it; HTTP unless given.
-    timeout
-        Seconds after which HTTP gives up.
-
     Raises
     ------
     ServerUnreachable

@@ -144,16 +144,8 @@ class Core:
         asked, so no set has to be drawn. The session, its step and the bytes last sent stay, so that the server can
         still tell whether this journal is an old one. In doubt a new session begins, in which nothing was sent yet.
 
-        Parameters
-        ----------
-        wanted
-            The source.
-        private
-            Whether privacy is ON, as it is for what is read from the mirror.
-        pending
-            Whether it waits for an answer.
-        again
-            Whether the memory counts it already, because it was made before and not answered.
+        private: Whether privacy is ON, as it is for what is read from the mirror.
+        again: Whether the memory counts it already, because it was made before and not answered.
         """
         everything = tuple(range(self.chain.n))
         asked = wire.encode_bitmap(everything, self.chain.n)

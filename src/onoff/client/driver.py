@@ -67,15 +67,7 @@ class Driver:
         self._waiting = waiting
 
     def run(self, steps: Steps[Result], perform: Callable[[Command], None] | None = None) -> Result:
-        """What the steps return when all their commands are carried out.
-
-        Parameters
-        ----------
-        steps
-            Yields commands. What it raises is raised.
-        perform
-            Carries out commands that are neither exchanges nor waiting: building and storing.
-        """
+        """What the steps return when all their commands are carried out."""
         started = self._clock.now()
         event: Event = None
         last: tuple[int, Request] | None = None

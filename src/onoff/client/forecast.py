@@ -39,16 +39,8 @@ class Forecast:
 def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str], servers: int = 1) -> Forecast:
     """What requests will cost. Asks the server how much changes in an hour.
 
-    Parameters
-    ----------
-    mirror
-        Knows how long messages are, when they were fetched, and the server.
-    session
-        Its present state; None: in doubt, so that an open request asks for everything.
-    names
-        The sources that can be asked for.
-    servers
-        How many are asked; with several, a private request is one for everything that they sum up.
+    session: Its present state; None: in doubt, so that an open request asks for everything.
+    servers: How many are asked; with several, a private request is one for everything that they sum up.
     """
     newest = mirror.newest()
     per_hour = newest.changed_per_hour
@@ -66,17 +58,7 @@ def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]
 
 
 def sum_bytes(messages: float, longest: int, servers: int) -> float:
-    """The bytes of answers of several servers that come to so many messages.
-
-    Parameters
-    ----------
-    messages
-        Expected; each is K - 1 answers of one chunk.
-    longest
-        Bytes of the longest frame, which all are padded to.
-    servers
-        K, at least two.
-    """
+    """The bytes of answers of several servers that come to so many messages."""
     return messages * (servers - 1) * wire.chunk_length(longest, servers)
 
 
@@ -109,17 +91,7 @@ def cost_of_set(size: int, servers: int) -> float:
 
 
 def expected_messages(session: Session, servers: int, *, private: bool) -> float:
-    """The expected messages that the next request downloads.
-
-    Parameters
-    ----------
-    session
-        The session of the client.
-    servers
-        How many servers it asks.
-    private
-        Whether the request is private.
-    """
+    """The expected messages that the next request downloads."""
     if servers == 1:
         return session.expected_cost(private=private)
     if private or session.memory.blind:

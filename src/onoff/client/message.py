@@ -62,19 +62,7 @@ class Copy(bytes):
 
     @classmethod
     def of(cls, source: str, message: wire.WireMessage, *, edition: int | None = None, age: float = 0.0) -> Self:
-        """The message of a frame, as the answer for `source`.
-
-        Parameters
-        ----------
-        source
-            The name that was asked for.
-        message
-            What the frame held.
-        edition
-            The edition of the mirror that held it.
-        age
-            Seconds since the mirror was refreshed.
-        """
+        """The message of a frame, as the answer for `source`."""
         self = cls(message.body)
         self.source, self.edition, self.age = source, edition, age
         self.version, self.published, self.media_type = message.version, message.published, message.media_type

@@ -22,12 +22,7 @@ LOOKUP_SECONDS: Final = 5.0
 def shared_infrastructure(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> list[str]:
     """What pairs of servers have in common, in words; empty where nothing was found.
 
-    Parameters
-    ----------
-    urls
-        Addresses of servers.
-    seconds
-        How long to wait for a certificate. One that does not arrive is not compared.
+    seconds: How long to wait for a certificate. One that does not arrive is not compared.
     """
     lines = [Http(url, timeout=seconds) for url in urls]
     addresses = [_addresses(line.host, line.port) for line in lines]

@@ -19,17 +19,6 @@ PUBLISH_TIMEOUT: Final = 30.0
 def publish(server: str, token: str, name: str, body: bytes, media_type: str) -> dict[str, Any]:
     """Make `body` the latest message of a source.
 
-    Parameters
-    ----------
-    server
-        The address of the message server.
-    token
-        The publisher's token, as `onoff serve --add-publisher` printed it.
-    name
-        The source.
-    body, media_type
-        The message, and what it is.
-
     Returns
     -------
     dict

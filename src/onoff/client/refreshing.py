@@ -50,13 +50,6 @@ class NoChanges(OnOffError):
 def fetch_changes(retries: Retries, catalogue: Catalogue | None, have: Edition | None) -> Steps[Fetched]:
     """All that changed.
 
-    Parameters
-    ----------
-    retries
-        Which server, and how often it is asked.
-    catalogue, have
-        What the mirror has; None where it has nothing.
-
     Raises
     ------
     NoChanges

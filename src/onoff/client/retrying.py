@@ -36,13 +36,8 @@ class Retries:
     def exchange(self, command: Exchange, check: Callable[[Reply], _Checked]) -> Steps[_Checked]:
         """The checked reply to a command, which is repeated as it is.
 
-        Parameters
-        ----------
-        command
-            What to send.
-        check
-            Makes a result of a reply; raises InvalidWire for a damaged one, which is asked for again, or anything
-            else for one that is final.
+        check: Makes a result of a reply; raises InvalidWire for a damaged one, which is asked for again, or anything
+        else for one that is final.
 
         Raises
         ------

@@ -37,14 +37,7 @@ def transports(
 ) -> tuple[Transport, ...]:
     """How each server is reached.
 
-    Parameters
-    ----------
-    urls
-        The address of each server.
-    transport
-        One for each server, or one for a lone server; HTTP unless given.
-    timeout
-        Seconds that one exchange may take.
+    transport: One for each server, or one for a lone server; HTTP unless given.
     """
     if transport is None:
         return tuple(Http(url, timeout=timeout) for url in urls)

@@ -62,21 +62,7 @@ def walk(
     progress: Callable[[int], None] | None = None,
     **options: Any,
 ) -> Paths:
-    """Take batches through every step of a pattern.
-
-    Parameters
-    ----------
-    model, scheme, memory, hide, everything, options
-        As for a Session.
-    switching
-        When privacy is ON; drawn once for each batch.
-    batches
-        How many paths.
-    rng
-        Where queries come from: an experiment.
-    progress
-        Called after every step with how many were made in all.
-    """
+    """Take batches through every step of a pattern."""
     tables = _tables(model, scheme, BUDGET, options)
     whole = _tables(model, scheme, BUDGET_OF_ALL, options)
     shape = (batches, switching.steps)

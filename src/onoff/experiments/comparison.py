@@ -96,14 +96,8 @@ def compare(
 ) -> Comparison:
     """Simulate `scheme`, compute its expected costs, and those of the baselines.
 
-    Parameters
-    ----------
-    chain, scheme, switching, users, seed, memory, hide, everything, options
-        As for `simulate`.
-    paper
-        Whether to run the paper's scheme as well, for a chain that is not too large for it.
-    progress, phase
-        Called with how many users are through so far; with what is worked out after them.
+    paper: Whether to run the paper's scheme as well, for a chain that is not too large for it.
+    progress, phase: Called with how many users are through so far; with what is worked out after them.
     """
     tell = phase or (lambda label: None)
     if not isinstance(chain, MarkovChain) or shares(chain, scheme, users):
@@ -134,19 +128,6 @@ def paper_costs(
     """The cost of the paper's scheme at every step: exact where its states are few, else by random descents.
 
     None where the chain is too large for it.
-
-    Parameters
-    ----------
-    chain
-        What requests follow.
-    switching
-        Privacy over time.
-    seed
-        Of the random descents.
-    everything
-        Whether private requests ask for all sources.
-    descents
-        How many, where states are many.
     """
     if chain.n > LARGEST_FOR_PAPER:
         return None

@@ -44,17 +44,7 @@ class ExpectedCost:
 def expected_costs(
     states: States, switching: Switching, *, most_states: int = MOST_STATES
 ) -> list[ExpectedCost] | None:
-    """The expected cost of every step, or None where there are too many states or the scheme has no tables.
-
-    Parameters
-    ----------
-    states
-        The public states of a session.
-    switching
-        Privacy over time.
-    most_states
-        More than so many are not followed.
-    """
+    """The expected cost of every step, or None where there are too many states or the scheme has no tables."""
     law: dict[tuple[int, bool | None], float] = {(0, None): 1.0}
     found = []
     for t in range(switching.steps):
@@ -82,19 +72,7 @@ def expected_costs(
 
 
 def sampled_costs(states: States, switching: Switching, descents: int, rng: np.random.Generator) -> list[ExpectedCost]:
-    """The same by random descents through the public states, with standard errors.
-
-    Parameters
-    ----------
-    states
-        The public states of a session.
-    switching
-        Privacy over time.
-    descents
-        How many.
-    rng
-        Chooses them.
-    """
+    """The same by random descents through the public states, with standard errors."""
     runs = sampled_runs(states, switching, descents, rng)
     errors = standard_error(runs)
     return [ExpectedCost(cost, error) for cost, error in zip(runs.mean(axis=0).tolist(), errors.tolist(), strict=True)]
@@ -117,19 +95,6 @@ def sampled_runs(
     Each run shares its descents out systematically: what can follow is lined up by size, each with the expected
     number of descents, and every count is that number rounded up or down. This leaves far less to chance than
     drawing each descent by itself.
-
-    Parameters
-    ----------
-    states
-        The public states of a session.
-    switching
-        Privacy over time.
-    descents
-        How many.
-    rng
-        Chooses them.
-    progress
-        Called with a line after each run.
     """
     count = max(2, min(RUNS, descents // 2))
     runs = np.zeros((count, switching.steps))

@@ -35,51 +35,19 @@ if TYPE_CHECKING:
 
 
 def dirichlet(n: int, alpha: float, rng: np.random.Generator, rows: int | None = None) -> Floats:
-    """`rows` (default n) rows over n sources, each from Dirichlet(alpha, ..., alpha).
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    alpha
-        Small: nearly deterministic rows; large: nearly equal ones.
-    rng
-        Draws the rows.
-    rows
-        How many; n unless given.
-    """
+    """`rows` (default n) rows over n sources, each from Dirichlet(alpha, ..., alpha)."""
     weights = rng.gamma(alpha, size=(n if rows is None else rows, n))
     weights[weights.sum(axis=1) == 0, 0] = 1.0  # a tiny alpha can underflow a whole row
     return _normalised(weights)
 
 
 def sticky(n: int, rng: np.random.Generator, stay: float = 0.5) -> Floats:
-    """Stay with probability `stay`, else move by a row from Dirichlet(1).
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    rng
-        Draws the rows.
-    stay
-        The probability of the same source again.
-    """
+    """Stay with probability `stay`, else move by a row from Dirichlet(1)."""
     return _normalised(stay * np.eye(n) + (1 - stay) * dirichlet(n, 1.0, rng))
 
 
 def zipf(n: int, rng: np.random.Generator, exponent: float = 1.5) -> Floats:
-    """Row u gives the source of rank r in its own random order a probability proportional to r ** -exponent.
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    rng
-        Draws the orders.
-    exponent
-        How steep.
-    """
+    """Row u gives the source of rank r in its own random order a probability proportional to r ** -exponent."""
     law = np.arange(1, n + 1, dtype=np.float64) ** -exponent
     return _normalised(np.stack([law[rng.permutation(n)] for _ in range(n)]))
 
@@ -102,15 +70,7 @@ def ring(n: int, stay: float = 0.5) -> Floats:
 
 
 def grid(height: int, width: int, stay: float = 0.2) -> Floats:
-    """The lazy walk on a rectangle: stay with probability `stay`, else go to any neighbouring cell alike.
-
-    Parameters
-    ----------
-    height, width
-        Of the rectangle, in cells.
-    stay
-        The probability of the same cell again.
-    """
+    """The lazy walk on a rectangle: stay with probability `stay`, else go to any neighbouring cell alike."""
     matrix = np.zeros((height * width, height * width))
     for cell in range(height * width):
         i, j = divmod(cell, width)
@@ -136,17 +96,7 @@ def hypercube(d: int, stay: float = 0.0) -> Floats:
 
 
 def paley(q: int, noise: float = 0.0, rng: np.random.Generator | None = None) -> Floats:
-    """From u to u + any non-zero square modulo the prime q, mixed with a part `noise` of rows from Dirichlet(1).
-
-    Parameters
-    ----------
-    q
-        A prime.
-    noise
-        The share of the random rows.
-    rng
-        Draws them.
-    """
+    """From u to u + any non-zero square modulo the prime q, mixed with a part `noise` of rows from Dirichlet(1)."""
     squares = np.zeros(q, dtype=bool)
     squares[np.arange(1, q) ** 2 % q] = True
     matrix = _normalised(squares[(np.arange(q) - np.arange(q)[:, None]) % q].astype(np.float64))
@@ -160,17 +110,7 @@ def plane(q: int) -> Floats:
 
 
 def equal_masses(n: int, degree: int, rng: np.random.Generator) -> Floats:
-    """`degree` random successors for each source, all alike.
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    degree
-        Successors of each.
-    rng
-        Draws them.
-    """
+    """`degree` random successors for each source, all alike."""
     return _normalised((out_degree(n, degree, rng) > 0).astype(np.float64))
 
 
@@ -178,15 +118,6 @@ def nearest_points(n: int, degree: int, rng: np.random.Generator) -> Floats:
     """From each of n random points on a square to its `degree` nearest others, all alike.
 
     Points are numbered by their distance from the first, so that the first rows are those of one neighbourhood.
-
-    Parameters
-    ----------
-    n
-        How many sources; more than `degree`.
-    degree
-        Successors of each.
-    rng
-        Draws the points.
     """
     points = rng.random((n, 2))
     points = points[np.argsort(np.linalg.norm(points - points[0], axis=1), kind="stable")]
@@ -198,34 +129,14 @@ def nearest_points(n: int, degree: int, rng: np.random.Generator) -> Floats:
 
 
 def small_diagonal(n: int, rng: np.random.Generator, shrink: float = 0.05) -> Floats:
-    """Nearly equal rows (Dirichlet 50) whose diagonal is multiplied by `shrink`.
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    rng
-        Draws the rows.
-    shrink
-        What the diagonal is multiplied by.
-    """
+    """Nearly equal rows (Dirichlet 50) whose diagonal is multiplied by `shrink`."""
     matrix = dirichlet(n, 50.0, rng)
     matrix[np.diag_indices(n)] *= shrink
     return _normalised(matrix)
 
 
 def out_degree(n: int, degree: int, rng: np.random.Generator) -> Floats:
-    """`degree` random successors for each source, with probabilities from Dirichlet(1).
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    degree
-        Successors of each.
-    rng
-        Draws the rows.
-    """
+    """`degree` random successors for each source, with probabilities from Dirichlet(1)."""
     matrix = np.zeros((n, n))
     for u in range(n):
         matrix[u, rng.choice(n, size=min(degree, n), replace=False)] = rng.dirichlet(np.ones(min(degree, n)))
@@ -233,17 +144,7 @@ def out_degree(n: int, degree: int, rng: np.random.Generator) -> Floats:
 
 
 def sparse_out_degree(n: int, degree: int, rng: np.random.Generator) -> csr_array[Any]:
-    """The same as scipy CSR, for n up to millions: successors drawn with replacement, repeated ones added up.
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    degree
-        Successors drawn for each.
-    rng
-        Draws the rows.
-    """
+    """The same as scipy CSR, for n up to millions: successors drawn with replacement, repeated ones added up."""
     from scipy.sparse import coo_array
 
     successors = rng.integers(n, size=(n, degree))

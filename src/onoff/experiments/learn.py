@@ -65,21 +65,7 @@ class Counts:
     triples: Counter[int] = field(default_factory=Counter)
 
     def add(self, sources: Integers, place: Integers, old: Integers, fresh: Integers, triples: bool) -> None:
-        """Add requests laid end to end; `place` is each one's place in its run, `old` how many of it are known.
-
-        Parameters
-        ----------
-        sources
-            The requests, laid end to end.
-        place
-            Of each, its place in its run, from 0.
-        old
-            Of each, how many requests of its run were counted before.
-        fresh
-            Positive where the run is one whose first request counts as such.
-        triples
-            Whether triples are counted too.
-        """
+        """Add requests laid end to end; `place` is each one's place in its run, `old` how many of it are known."""
         new = place >= old
         _tally(self.single, sources[new])
         _tally(self.first, sources[(place == 0) & (fresh > 0) & new])
@@ -121,19 +107,7 @@ class Kept:
         self.share = 1
 
     def add(self, sources: Integers, people: Integers, place: Integers, told: Any) -> None:
-        """Add a batch: for each request its source, person, place in its run, and whether it is new.
-
-        Parameters
-        ----------
-        sources
-            The requests, laid end to end.
-        people
-            Whose each is.
-        place
-            Of each, its place in its run, from 0.
-        told
-            Whether each is new, and not only what came before.
-        """
+        """Add a batch: for each request its source, person, place in its run, and whether it is new."""
         self._parts.append(self._staying((sources.astype(np.int32), people.astype(np.int32), place, told)))
         self._held += len(self._parts[-1][0])
         while self._held > MOST_KEPT:
@@ -212,21 +186,11 @@ def learn(
 ) -> Learnt:
     """The chain or model of a trace.
 
-    Parameters
-    ----------
-    trace
-        A trace that was not read yet.
-    order, types
-        How many requests back, and how many types of people. 1 and 1 is the chain; "auto" chooses on every tenth
-        person, held out.
-    smoothing, structural_zeros
-        As for `MarkovChain.from_counts`; a richer model has its own smoothing and no structural zeros.
-    merge_rare
-        Sources requested less often than this become one, "other".
-    seed
-        Of the first guess of the types.
-    progress, phase
-        Called with the bytes read so far; with a line about what is being fitted.
+    order, types: How many requests back, and how many types of people. 1 and 1 is the chain; "auto" chooses on every
+    tenth person, held out.
+    smoothing, structural_zeros: As for `MarkovChain.from_counts`; a richer model has its own smoothing and no
+    structural zeros.
+    progress, phase: Called with the bytes read so far; with a line about what is being fitted.
 
     Raises
     ------

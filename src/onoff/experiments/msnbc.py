@@ -49,21 +49,7 @@ def section(
     users: int,
     progress: Callable[[str], None] | None = None,
 ) -> Section:
-    """Everything the page says about MSNBC.
-
-    Parameters
-    ----------
-    data
-        The file of the data set.
-    descents, paper_descents
-        Random descents for our schemes, and for the paper's.
-    hours
-        Hours of switching that are simulated.
-    users
-        Readers whose real requests are sent.
-    progress
-        Called with a line now and then.
-    """
+    """Everything the page says about MSNBC."""
     learnt = learn(Trace(data))
     chain = MarkovChain(learnt.chain.transition, learnt.chain.names, learnt.chain.stationary())
     parts = ["## MSNBC: readers of a news site\n", _learnt(learnt), _first(chain)]

@@ -21,19 +21,7 @@ class Section:
 
 
 def shown(name: str, caption: str, command: str, random: bool = True) -> str:
-    """A figure with what it shows and how it was made.
-
-    Parameters
-    ----------
-    name
-        The file of the figure.
-    caption
-        What it shows.
-    command
-        How it was made.
-    random
-        Whether chance is in it.
-    """
+    """A figure with what it shows and how it was made."""
     seed = f"seed {SEED}" if random else "nothing random in it"
     return f"![{caption}](figures/{name}.png)\n\n*{caption}* Made by `{command}`, {seed}.\n"
 

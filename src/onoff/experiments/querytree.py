@@ -175,16 +175,7 @@ def bounds_along(
 
     By the whole tree, or with `samples` random descents drawn from `rng`.
 
-    Parameters
-    ----------
-    chain, pattern, scheme, memory
-        As for `audit_exact`.
-    samples
-        Random descents where the tree is too large; None follows all of it.
-    rng
-        Chooses them.
-    everything
-        Whether private requests ask for all sources.
+    samples: Random descents where the tree is too large; None follows all of it.
     """
     if samples is not None and (samples < 2 or rng is None):
         raise InvalidInput("too few samples, or no generator", hint="give samples from 2 up, and rng")
@@ -206,13 +197,7 @@ def bounds_along(
 def query_law(
     chain: MarkovChain, pattern: Sequence[bool], scheme: str = "greedy", memory: str = "bayes-filter"
 ) -> dict[tuple[Set, ...], Fraction]:
-    """The exact law of the queries q_0, q_1, ... that the server sees.
-
-    Parameters
-    ----------
-    chain, pattern, scheme, memory
-        As for `audit_exact`.
-    """
+    """The exact law of the queries q_0, q_1, ... that the server sees."""
     tree = _Tree(chain, scheme, memory, exact=True, everything=False)
     level: dict[tuple[Set, ...], _Node] = {(): tree.root}
     for private in pattern:

@@ -54,17 +54,7 @@ class Split:
 
 
 def readers_section(data: Path, users: int, say: Callable[[str], None] = lambda line: None) -> Section:
-    """The part of the results page.
-
-    Parameters
-    ----------
-    data
-        The file of the data set.
-    users
-        Readers that are sent.
-    say
-        Called with a line about each audit.
-    """
+    """The part of the results page."""
     split = Split.of(Trace(data))
     models = learn_models(split, say)
     attacker = RequestModel.fit(
@@ -102,23 +92,7 @@ def _at_most(types: int, visits: Sequence[Any]) -> int:
 def audit_model(
     model: Model, attacker: RequestModel, split: Split, before: Before, users: int, say: Callable[[str], None]
 ) -> TraceAudit:
-    """One audit of sessions of `model`; the same readers and the same places for every model.
-
-    Parameters
-    ----------
-    model
-        The sessions' own.
-    attacker
-        What the attackers know of readers.
-    split
-        The readers.
-    before
-        What comes before the private request.
-    users
-        Readers that are sent.
-    say
-        Called with a line about each audit.
-    """
+    """One audit of sessions of `model`; the same readers and the same places for every model."""
     cases = choose_cases(split.judged, AFTER, before, np.random.default_rng(SEED))
     rng = np.random.default_rng(SEED)
     richest = before == "private" and isinstance(model, RequestModel) and model.types > 12

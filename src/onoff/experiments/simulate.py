@@ -109,21 +109,12 @@ def simulate(
 ) -> Simulation:
     """Simulate `users` users under `switching`; the same seed gives the same numbers, as far as tables are the same.
 
-    Parameters
-    ----------
-    chain, scheme, memory, hide, everything, options
-        As for a Session.
-    switching, users, seed
-        When privacy is ON, how many users, and of what they draw from.
-    requests
-        The sources wanted, shape (users, steps), instead of draws from the chain or model.
-    progress
-        Called with how many users are through so far; a user who is half through counts as half.
-    states
-        Public states of an earlier run with the same chain, scheme and memory, whose tables are used again.
-    observe
-        Called at every step of a block with t and, for every user, the number of the state after it, what was wanted,
-        and how many were asked. Only where users go their own ways.
+    switching, users, seed: When privacy is ON, how many users, and of what they draw from.
+    requests: The sources wanted, shape (users, steps), instead of draws from the chain or model.
+    progress: Called with how many users are through so far; a user who is half through counts as half.
+    states: Public states of an earlier run with the same chain, scheme and memory, whose tables are used again.
+    observe: Called at every step of a block with t and, for every user, the number of the state after it, what was
+    wanted, and how many were asked. Only where users go their own ways.
 
     Raises
     ------
@@ -164,17 +155,7 @@ def simulate(
 
 
 def shares(chain: Model, scheme: str, users: int) -> bool:
-    """Whether users share queries in batches: where tables are expensive, or rarely needed by two users.
-
-    Parameters
-    ----------
-    chain
-        What requests follow.
-    scheme
-        How queries are built.
-    users
-        How many are simulated.
-    """
+    """Whether users share queries in batches: where tables are expensive, or rarely needed by two users."""
     return not isinstance(chain, MarkovChain) or (
         chain.n > SHARED_FROM and users > BATCHES and find_scheme(scheme).budget is not None
     )

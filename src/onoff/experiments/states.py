@@ -162,19 +162,7 @@ class States:
         return len(self.listed)
 
     def after(self, state: State, query: Set, *, private: bool, table: QuerySource | None = None) -> int:
-        """The number of the state once `query` was sent from `state`, where it was drawn from `table`.
-
-        Parameters
-        ----------
-        state
-            The state before.
-        query
-            What was asked.
-        private
-            Whether privacy was ON.
-        table
-            What it was drawn from.
-        """
+        """The number of the state once `query` was sent from `state`, where it was drawn from `table`."""
         if self.keeps_query:
             return self._numbers[query] if query in self._numbers else self._add(query, State(self, query))
         # Which of its sources was wanted is secret and changes nothing that is public.

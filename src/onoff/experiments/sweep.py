@@ -335,19 +335,7 @@ def sweep(
     cluster: str | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Swept:
-    """Compute every row that is not there yet, here or on a Dask cluster, and leave one Parquet file at `out`.
-
-    Parameters
-    ----------
-    tasks
-        The rows to compute.
-    out
-        The Parquet file.
-    cluster
-        The address of a Dask scheduler; None computes here.
-    progress
-        Called with how many rows are done.
-    """
+    """Compute every row that is not there yet, here or on a Dask cluster, and leave one Parquet file at `out`."""
     _arrow()  # before anything is computed
     parts = Parts(out)
     done = parts.keys()

@@ -78,21 +78,7 @@ class RandomSwitching:
 def draw_statuses(
     switching: Switching, t: int, before: Booleans | None, users: int, rng: np.random.Generator
 ) -> Booleans:
-    """The status of every user at time t, given the one before.
-
-    Parameters
-    ----------
-    switching
-        Privacy over time.
-    t
-        The time.
-    before
-        The status of every user one time before; None at the first.
-    users
-        How many.
-    rng
-        Draws the statuses.
-    """
+    """The status of every user at time t, given the one before."""
     if before is None:
         chances: npt.NDArray[np.float64] | float = switching.chance(t, None)
     else:

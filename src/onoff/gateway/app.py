@@ -61,17 +61,7 @@ HERE: Final = Path(__file__).parent
 
 
 def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
-    """The application behind its guard.
-
-    Parameters
-    ----------
-    engine
-        Serves the requests of the page and of apps.
-    guard
-        Decides which requests are accepted.
-    streams
-        The event streams that are open.
-    """
+    """The application behind its guard."""
     messages, controls, pages = ForApps(engine), Controls(engine), ForThePage(engine, streams)
     routes = [
         Route("/", pages.home),

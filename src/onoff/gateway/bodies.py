@@ -45,17 +45,7 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
-    """`body` as an object of `kind`. Raises InvalidInput, which names the wrong field.
-
-    Parameters
-    ----------
-    kind
-        The model of the object.
-    body
-        JSON, as it was received.
-    hint
-        An example of a right body, for the error.
-    """
+    """`body` as an object of `kind`. Raises InvalidInput, which names the wrong field."""
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:

@@ -109,14 +109,8 @@ class Engine:
     def request(self, source: str, *, key: str | None = None, expected: bool | None = None) -> Future[Message]:
         """The latest message of `source`, when its turn comes. Where it raises, nothing will be sent.
 
-        Parameters
-        ----------
-        source
-            Its name.
-        key
-            The caller's name for this request: the same key gives the same request.
-        expected
-            The position of the switch that the caller saw; Changed is raised if it is another now.
+        key: The caller's name for this request: the same key gives the same request.
+        expected: The position of the switch that the caller saw; Changed is raised if it is another now.
         """
 
         def private() -> bool:
@@ -129,13 +123,7 @@ class Engine:
         return self.jobs.submit(self.upstream.index(source), key, private)
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn the switch, and refresh the mirror where it was turned ON.
-
-        Parameters
-        ----------
-        private, seconds, until
-            As for `Switch.turn`.
-        """
+        """Turn the switch, and refresh the mirror where it was turned ON."""
         was_private = self.switch.position.private
         position = self.switch.turn(private=private, seconds=seconds, until=until)
         if private and not was_private:

@@ -75,15 +75,7 @@ class Guard:
     app: str = field(default_factory=new_token, repr=False)
 
     def admit(self, method: str, path: str, headers: Iterable[Header]) -> str | None:
-        """The path without its token if the request may go on, or None.
-
-        Parameters
-        ----------
-        method, path
-            Of the request.
-        headers
-            Names and values, as they came.
-        """
+        """The path without its token if the request may go on, or None."""
         found = _Headers(headers)
         host, origin, site = found.one("host"), found.one("origin"), found.one("sec-fetch-site")
         if host not in self.hosts or found.repeated or found.prefetch:

@@ -30,12 +30,7 @@ class EarlierEntries:
     def replaced(self, source: str, old: WireMessage, new: WireMessage) -> None:
         """Keep the entries of `old` that are not in `new`.
 
-        Parameters
-        ----------
-        source
-            Whose messages they are.
-        old, new
-            The message that was in the mirror, and the one that takes its place.
+        old, new: The message that was in the mirror, and the one that takes its place.
         """
         if old.body == new.body:
             return
@@ -54,12 +49,7 @@ class EarlierEntries:
     def with_earlier(self, message: Copy, before: Copy | None = None) -> tuple[ReadableEntry, ...]:
         """The entries of a message and earlier ones, newest first.
 
-        Parameters
-        ----------
-        message
-            The latest message.
-        before
-            One that is older, if there is one that was not replaced in the mirror.
+        before: One that is older, if there is one that was not replaced in the mirror.
         """
         with self._lock:
             earlier = self._entries.get(message.source, ())

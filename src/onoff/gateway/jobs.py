@@ -96,14 +96,7 @@ class JobQueue:
     def submit(self, wanted: int, key: str | None, private: Callable[[], bool]) -> Future[Message]:
         """The message of `wanted`, when its turn comes.
 
-        Parameters
-        ----------
-        wanted
-            The number of the source.
-        key
-            The caller's name for this request, or None.
-        private
-            Whether a new request is private; may raise to refuse it. Not called for a repeated one.
+        private: Whether a new request is private; may raise to refuse it. Not called for a repeated one.
 
         Raises
         ------

@@ -21,17 +21,7 @@ class Marks:
         self.revision = 0
 
     def opened(self, name: str, version: int, when: float) -> None:
-        """Note that a version of a source was opened, at a time in seconds since 1970.
-
-        Parameters
-        ----------
-        name
-            The source.
-        version
-            Of the message that was shown.
-        when
-            Seconds since 1970.
-        """
+        """Note that a version of a source was opened, at a time in seconds since 1970."""
         with self._lock:
             known = self._read.get(name, (0, 0.0))[0]
             self._read[name] = (max(version, known), when)

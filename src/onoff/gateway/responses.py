@@ -41,19 +41,7 @@ def feeds_address(request: Request) -> str:
 
 
 def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, str]) -> Response:
-    """A feed, or 304 where the reader has it already.
-
-    Parameters
-    ----------
-    request
-        Its `If-None-Match` is compared with the ETag.
-    body
-        The feed.
-    kind
-        Its media type.
-    headers
-        More headers.
-    """
+    """A feed, or 304 where the reader has it already."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
     headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
     held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
@@ -104,17 +92,7 @@ def privacy_dict(position: Position, now: float) -> dict[str, Any]:
 
 
 def problem(status: int, title: str, hint: str | None) -> Response:
-    """A refusal as problem+json.
-
-    Parameters
-    ----------
-    status
-        The HTTP status.
-    title
-        What is wrong.
-    hint
-        What to do about it, or None.
-    """
+    """A refusal as problem+json."""
     body = json.dumps({"status": status, "title": title, "hint": hint}, ensure_ascii=False)
     return Response(body, status, media_type="application/problem+json")
 

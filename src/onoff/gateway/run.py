@@ -94,17 +94,7 @@ class GatewayServer(OrderlyServer):
 
 
 def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None:
-    """Serve in this process until SIGINT or SIGTERM, then close the engine.
-
-    Parameters
-    ----------
-    engine
-        Closed at the end.
-    sock
-        A listening socket.
-    address
-        Its addresses, with the guard.
-    """
+    """Serve in this process until SIGINT or SIGTERM, then close the engine."""
     try:
         with contextlib.suppress(KeyboardInterrupt):
             GatewayServer(engine, address).run([sock])
@@ -114,15 +104,7 @@ def serve_gateway(engine: Engine, sock: socket.socket, address: Address) -> None
 
 @contextlib.contextmanager
 def running_gateway(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -> Iterator[Address]:
-    """A gateway in a thread of this process, stopped and its engine closed at the end of the block.
-
-    Parameters
-    ----------
-    engine
-        Closed at the end.
-    host, port
-        Where to listen; port 0 takes a free one.
-    """
+    """A gateway in a thread of this process, stopped and its engine closed at the end of the block."""
     with listen_on_loopback(host, port) as sock:
         address = Address.of(sock, engine)
         server = GatewayServer(engine, address)

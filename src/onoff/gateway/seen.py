@@ -159,12 +159,7 @@ class SeenLog:
     def add(self, step: Step, wanted: int, *, after_reading: bool = False) -> bool:
         """Log a step, or that a step logged before was sent. Returns whether it has still to be weighed.
 
-        Parameters
-        ----------
-        step, wanted
-            The step, and the number of the source that was wanted, which is secret.
-        after_reading
-            Whether something was read from the mirror since the step before.
+        step, wanted: The step, and the number of the source that was wanted, which is secret.
         """
         with self._lock:
             known = self._find(step.sent)

@@ -19,17 +19,7 @@ from onoff.gateway.model_evidence import ModelEvidence
 
 
 def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> list[list[int]]:
-    """What each server saw: its vector's entry for each of `names`; nothing where the catalogue is another one by now.
-
-    Parameters
-    ----------
-    sent
-        The step; its vectors are in the order of the catalogue.
-    names
-        The sources in the order of the page.
-    catalogue
-        That of the servers.
-    """
+    """What each server saw: its vector's entry for each of `names`; nothing if the catalogue is another one by now."""
     if any(len(vector) != catalogue.n for vector in sent.vectors) or any(name not in catalogue.index for name in names):
         return []
     order = [catalogue.index[name] for name in names]
@@ -39,14 +29,7 @@ def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> lis
 def assess_sums(sent: Sent, wanted: int, evidence: Evidence | ModelEvidence | None) -> Assessment:
     """Weigh a step that several servers saw.
 
-    Parameters
-    ----------
-    sent, wanted
-        The step, and what was wanted.
-    evidence
-        Weighs its set as if one server had seen it; None: there is no model, and every set is everything.
-
-    While ON the expected cost is the least that any code can do. While OFF no other bound is claimed than one message.
+    evidence: Weighs its set as if one server had seen it; None: there is no model, and every set is everything.
     """
     expected = cost_of_set(len(sent.sources), len(sent.vectors))
     lower = expected if sent.private else 1.0

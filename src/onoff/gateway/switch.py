@@ -102,17 +102,7 @@ class Switch:
         return position
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn it, for good, for some seconds, or until a time. Raises InvalidInput, JournalWriteFailed.
-
-        Parameters
-        ----------
-        private
-            ON or OFF.
-        seconds
-            How long; for good unless given.
-        until
-            When it turns back instead, in seconds since 1970.
-        """
+        """Turn it, for good, for some seconds, or until a time. Raises InvalidInput, JournalWriteFailed."""
         now = self._clock()
         if seconds is not None and until is not None:
             raise InvalidInput("both a duration and a time", hint="give seconds or until")

@@ -245,17 +245,6 @@ def step_bounds(
     outer and lower are lower bounds for every scheme, if each source of `possible` can be the last private request
     given the queries before it. inner is an upper bound for that one step (see the module).
 
-    Parameters
-    ----------
-    chain
-        A chain, or its transition matrix.
-    steps
-        How many requests; at least 1.
-    possible
-        The sources that can be the last private request; all by default.
-    progress
-        Called after each step with the number done.
-
     Raises
     ------
     InvalidInput
@@ -284,15 +273,6 @@ def outer_bound_2(chain: MarkovChain | Any, k: int, possible: Iterable[int] | No
 
     u runs over `possible`, the sources that can be the last private request given the queries before it. With all
     sources (the default) this is the paper's outer bound 2, which is a bound only where all of them are possible.
-
-    Parameters
-    ----------
-    chain
-        What requests follow.
-    k
-        Requests since the last private one.
-    possible
-        Sources that the private request can have been for; all unless given.
     """
     return step_bounds(chain, k, possible)[-1].outer
 
@@ -301,13 +281,6 @@ def two_source_cost(alpha: Number, beta: Number, k: int) -> Number:
     """The optimal cost k steps after the last private request, for two sources (Theorem 3): both sides at once.
 
     Holds where both sources can be the last private request given the queries before it.
-
-    Parameters
-    ----------
-    alpha, beta
-        The probabilities of leaving the first and the second source.
-    k
-        Requests since the last private one; 0 is that request itself.
     """
     _check_probabilities(alpha=alpha, beta=beta)
     return 1 + abs(1 - alpha - beta) ** k
@@ -319,15 +292,6 @@ def symmetric_cost(n: int, alpha: Number, k: int) -> Number:
     The chain stays with probability alpha and goes to each other source with the same probability. For every
     alpha and k it is 1 + (n - 1) |rho|**k, rho = (n alpha - 1) / (n - 1), under the same condition as above;
     for k = 1 and alpha >= 1/n the paper's n alpha, for alpha < 1/n its inner bound 2 - n alpha.
-
-    Parameters
-    ----------
-    n
-        How many sources.
-    alpha
-        The probability of the same source again.
-    k
-        Requests since the last private one.
     """
     _check_probabilities(alpha=alpha)
     if n < 2:

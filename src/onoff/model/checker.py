@@ -82,17 +82,7 @@ def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
 
 
 def simple_units(rows: Rows, name: str, source: int | None = None) -> int:
-    """The bound of that name, in units of 1/UNIT. See `onoff.model.bounds` for what each says and why it holds.
-
-    Parameters
-    ----------
-    rows
-        What it bounds.
-    name
-        Of the bound.
-    source
-        Where it needs one.
-    """
+    """The bound of that name, in units of 1/UNIT. See `onoff.model.bounds` for what each says and why it holds."""
     if (source is not None) != (name == "pencil"):
         raise InvalidTable(f"the bound {name!r} {'needs a source' if source is None else 'has no source'}")
     if name == "outer":
@@ -245,19 +235,7 @@ def leaf_bound(
     taken: npt.NDArray[np.bool_],
     scale: int,
 ) -> int:
-    """What t - sum of y_A over A that contain S - |S| is at most, for every S of a leaf (see the module).
-
-    Parameters
-    ----------
-    t, y, w
-        In units of 1/scale; w no larger than y.
-    inside
-        Which columns each A holds.
-    free, taken
-        The columns that are undecided, and those that are in S.
-    scale
-        How many units are one.
-    """
+    """What t - sum of y_A over A that contain S - |S| is at most, for every S of a leaf (see the module)."""
     alive = inside[:, taken].all(axis=1)
     y, w, outside = y[alive], w[alive], ~inside[alive][:, free]
     may_go = outside.any(axis=1)
@@ -345,15 +323,6 @@ def group_excess(phi: Integers, able: npt.NDArray[np.bool_], shares: Integers) -
     """The largest sum of phi_u(x_u) less the shares of the different x_u, where every row takes what it is able to.
 
     Raises InvalidTable where there are too many rows to look at all.
-
-    Parameters
-    ----------
-    phi
-        A line for each row.
-    able
-        Which sources each row can take; one at least.
-    shares
-        What each source costs.
     """
     m = len(phi)
     if m > MOST_CERTIFIED_ROWS:

@@ -64,16 +64,8 @@ def choose(
 ) -> Chosen:
     """Fit a model, choosing what is "auto" on people held out.
 
-    Parameters
-    ----------
-    tokens
-        What people requested.
-    order, types
-        How many requests back, and how many types of people; "auto" tries several.
-    seed
-        Of the first guess of the types.
-    progress
-        Called with one line about each model that is tried, and about the last fit.
+    order, types: How many requests back, and how many types of people; "auto" tries several.
+    progress: Called with one line about each model that is tried, and about the last fit.
 
     Raises
     ------

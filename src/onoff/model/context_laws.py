@@ -64,10 +64,7 @@ class ContextLaws:
     def beliefs(self, data: Floats, states: Integers, indptr: npt.NDArray[Any]) -> csr_matrix:
         """A CSR matrix of weights of states, a row for each mixture.
 
-        Parameters
-        ----------
-        data, states, indptr
-            The weights, the states they belong to and where each row starts, as in CSR.
+        data, states, indptr: The weights, the states they belong to and where each row starts, as in CSR.
         """
         from scipy.sparse import csr_matrix
 

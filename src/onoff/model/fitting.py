@@ -104,16 +104,7 @@ def fit(
 ) -> Fitted:
     """The model of that order and number of types.
 
-    Parameters
-    ----------
-    tokens
-        What people requested.
-    order, types
-        How many requests back, and how many types of people.
-    seed
-        Of the first guess of who belongs to which type.
-    progress
-        Called after every round of EM with its number and the bits per request.
+    progress: Called after every round of EM with its number and the bits per request.
 
     Raises
     ------

@@ -32,15 +32,6 @@ MOST_BRANCHES = 5 * 10**7
 def no_fewer_than(supports: npt.NDArray[np.bool_], least: int, most_steps: int = MOST_BRANCHES) -> bool | None:
     """Whether every set that meets all of `supports` (one per line) holds `least` sources or more; None: too many.
 
-    Parameters
-    ----------
-    supports
-        The sets to meet, a row of flags for each.
-    least
-        How many sources a meeting set must hold.
-    most_steps
-        Steps of the search after which it gives up.
-
     >>> no_fewer_than(np.eye(3, dtype=bool) | np.eye(3, k=1, dtype=bool), 2), no_fewer_than(np.eye(3, dtype=bool), 4)
     (True, False)
     """

@@ -29,17 +29,6 @@ MOST_NOTEBOOK_CELLS = 12
 def html_table(caption: str, head: Sequence[str], lines: Iterable[Sequence[Any]], rest: str = "") -> str:
     """An HTML table: the first cell of each line is its heading, numbers have six digits at most.
 
-    Parameters
-    ----------
-    caption
-        The caption above the table.
-    head
-        The headings.
-    lines
-        The cells.
-    rest
-        A note below the table, where not all rows are shown.
-
     >>> html_table("costs", ["", "messages"], [["<all>", 3.0]])
     '<table><caption>costs</caption><tr><th></th><th>messages</th></tr><tr><th>&lt;all&gt;</th><td>3</td></tr></table>'
     """

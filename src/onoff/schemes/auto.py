@@ -40,19 +40,7 @@ def build(
     progress: Report | None = None,
     stop: Stop = never,
 ) -> QueryTable | Race:
-    """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits.
-
-    Parameters
-    ----------
-    rows
-        What the table is for.
-    budget
-        Seconds of processor time.
-    seed
-        Of the search.
-    future, progress, stop
-        As for `optimal`.
-    """
+    """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits."""
     if isinstance(rows, SparseRows) or not _is_moderate(rows, budget):
         return race.build(rows, seed=seed)
     table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)

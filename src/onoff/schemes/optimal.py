@@ -49,23 +49,9 @@ def build(
 ) -> QueryTable:
     """The cheapest table for `rows` that the budget can find, with a certificate of a lower bound on every table.
 
-    Parameters
-    ----------
-    rows
-        p(x|u).
-    budget
-        Seconds of processor time that the search may take.
-    gap
-        Stop where cost / lower bound - 1 is at most this.
-    seed
-        Of the search; it decides nothing but speed and ties.
-    future
-        The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
-        successors.
-    progress
-        Called now and then with a line about the progress of the search.
-    stop
-        Called now and then; returns True to give up.
+    future: The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
+    successors.
+    progress: Called now and then with a line about the progress of the search.
 
     Raises
     ------

@@ -77,15 +77,6 @@ class Race:
         """A query, drawn given that the hidden value is u (an original row) and that x is wanted.
 
         Raises InvalidTable where the rows say that x cannot be wanted given u.
-
-        Parameters
-        ----------
-        u
-            The hidden value, an original row.
-        x
-            The source that is wanted.
-        entropy
-            Where randomness comes from.
         """
         arrival, place = self._arrivals(u, x, entropy)
         hit = self._hit(arrival)
@@ -93,13 +84,7 @@ class Race:
         return tuple(self.rows.columns[hit].tolist())
 
     def draw_winners(self, u: int, x: int, entropy: Entropy) -> Winners:
-        """As `draw`, with the winner of every row: the query is the set of them.
-
-        Parameters
-        ----------
-        u, x, entropy
-            As for `draw`.
-        """
+        """As `draw`, with the winner of every row: the query is the set of them."""
         arrival, place = self._arrivals(u, x, entropy)
         if self.slowness.ndim == 2:
             rows = range(0, self.slowness.shape[1], ROWS_AT_ONCE)

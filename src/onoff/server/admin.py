@@ -20,12 +20,7 @@ Padding = Literal["fixed", "none"]
 async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -> AsyncIterator[Store]:
     """The store at `where`, closed at the end of the block.
 
-    Parameters
-    ----------
-    where
-        The path of a file, or the address of a Valkey or Redis.
-    frame_size, limit
-        How a new store frames messages; see `Catalogue`.
+    where: The path of a file, or the address of a Valkey or Redis.
     """
     store = await open_store(where, frame_size=frame_size, limit=limit)
     try:
@@ -36,13 +31,6 @@ async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -
 
 async def open_store(where: str, *, frame_size: int | None = None, limit: int = 0) -> Store:
     """The store at a file path, or at a redis://, rediss://, valkey:// or unix:// address.
-
-    Parameters
-    ----------
-    where
-        The path or address.
-    frame_size, limit
-        How a store that is new frames messages, as for `Catalogue`.
 
     Raises
     ------
@@ -71,17 +59,6 @@ def reframed(
     old: Catalogue, *, padding: Padding | None = None, frame_size: int | None = None, limit: int | None = None
 ) -> Catalogue:
     """The same names with other framing.
-
-    Parameters
-    ----------
-    old
-        The present catalogue; values that are not given are taken from it.
-    padding
-        `fixed`: all frames equally long. `none`: each message at its own length.
-    frame_size
-        The bytes of a frame; implies `fixed`.
-    limit
-        The bytes of the longest message; implies `none`.
 
     Raises
     ------
@@ -113,17 +90,6 @@ async def edit_catalogue(
 ) -> Catalogue:
     """Change names and framing of a store.
 
-    Parameters
-    ----------
-    store
-        The store to change.
-    add
-        Names to append, unless they are there.
-    drop
-        Names to take out, with their messages.
-    padding, frame_size, limit
-        How messages are framed, as for `reframed`; as before where None.
-
     Returns
     -------
     Catalogue
@@ -149,15 +115,6 @@ async def edit_catalogue(
 
 async def new_publisher(store: Store, name: str, sources: Sequence[str] = ()) -> str:
     """A fresh token for a publisher, in place of any it had. It is shown once and not kept.
-
-    Parameters
-    ----------
-    store
-        The store that is to know the publisher.
-    name
-        The publisher, under the rule for names of sources.
-    sources
-        What it may write; everything if empty.
 
     Raises
     ------

@@ -108,13 +108,7 @@ class MessageServer:
             self._in_flight -= 1
 
     async def query(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one query.
-
-        Parameters
-        ----------
-        scope, receive, send
-            As ASGI has them.
-        """
+        """Answer one query."""
         body = await self._read_query(scope, receive, send, check_query_headers)
         if body is None:
             return
@@ -126,13 +120,7 @@ class MessageServer:
             await send_answer(send, outcome)
 
     async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one sum query.
-
-        Parameters
-        ----------
-        scope, receive, send
-            As ASGI has them.
-        """
+        """Answer one sum query."""
         body = await self._read_query(scope, receive, send, check_sum_headers)
         if body is None:
             return
@@ -177,15 +165,7 @@ class MessageServer:
             return None
 
     async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the body the latest message of a source.
-
-        Parameters
-        ----------
-        name
-            As in the path, percent-encoded.
-        scope, receive, send
-            As ASGI has them.
-        """
+        """Make the body the latest message of a source."""
         try:
             check_method(scope, "PUT")
             if self._leader is not None:

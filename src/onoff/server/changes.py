@@ -70,12 +70,7 @@ class ChangesBuilder:
     async def reply(self, since: Since, *, gzip: bool) -> ChangesReply:
         """All that changed since, or everything if the store does not know that edition.
 
-        Parameters
-        ----------
-        since
-            What the reader has.
-        gzip
-            Whether it takes a compressed reply; it gets one if that is shorter.
+        gzip: Whether it takes a compressed reply; it gets one if that is shorter.
 
         Raises
         ------

@@ -26,12 +26,7 @@ def current_hour() -> int:
 def changed_per_hour(hours: Mapping[int, int], born: int) -> int:
     """The mean of the bytes that changed in an hour, over the last day or the age of the store.
 
-    Parameters
-    ----------
-    hours
-        Bytes by hour since 1970; hours without a change may be left out.
-    born
-        The hour in which counting began.
+    hours: Bytes by hour since 1970; hours without a change may be left out.
     """
     now = current_hour()
     span = max(1, min(HOURS, now - born + 1))
@@ -51,15 +46,6 @@ def check_message(catalogue: Catalogue, body: bytes) -> None:
 
 def check_total(catalogue: Catalogue, others: int, body: bytes) -> None:
     """Refuse a message that would make an answer with all sources too long.
-
-    Parameters
-    ----------
-    catalogue
-        The catalogue that holds.
-    others
-        The bytes of the messages of all other sources.
-    body
-        The message.
 
     Raises
     ------

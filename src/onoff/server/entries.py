@@ -123,13 +123,6 @@ def _time(entry: Any) -> int | None:
 def encode_entries(entries: Iterable[dict[str, Any]], room: int) -> bytes:
     """The message of a feed: its newest entry, and as many older ones as fit.
 
-    Parameters
-    ----------
-    entries
-        At least one, newest first.
-    room
-        The bytes of the longest message.
-
     Raises
     ------
     BadFeed

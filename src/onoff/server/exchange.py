@@ -124,19 +124,7 @@ def json_headers(length: int, kind: str = "application/json") -> list[tuple[byte
 def problem_headers(
     problem: Problem, length: int, *, close: bool = False, allow: str = ""
 ) -> list[tuple[bytes, bytes]]:
-    """The headers of a refusal.
-
-    Parameters
-    ----------
-    problem
-        What is wrong.
-    length
-        Bytes of the body.
-    close
-        Whether the connection ends.
-    allow
-        The methods that would do, for 405.
-    """
+    """The headers of a refusal."""
     headers = json_headers(length, PROBLEM_TYPE)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
@@ -150,15 +138,7 @@ def problem_headers(
 
 
 async def send_problem(send: Send, problem: Problem, *, close: bool = False, allow: str = "") -> None:
-    """Refuse a request.
-
-    Parameters
-    ----------
-    send
-        As ASGI has it.
-    problem, close, allow
-        As for `problem_headers`.
-    """
+    """Refuse a request."""
     body = encode_problem(problem)
     headers = problem_headers(problem, len(body), close=close, allow=allow)
     await send({"type": "http.response.start", "status": problem.status, "headers": headers})

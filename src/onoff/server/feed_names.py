@@ -29,14 +29,7 @@ async def name_feeds(
 ) -> tuple[Feed, ...]:
     """The feeds with their names, which the store keeps from now on.
 
-    Parameters
-    ----------
-    store
-        Keeps the names.
-    listed
-        What is to be named.
-    progress
-        Called with how many feeds were asked for their titles, and how many are to be.
+    progress: Called with how many feeds were asked for their titles, and how many are to be.
     """
     catalogue = await store.catalogue()
     kept = {url: name for url, name in (await store.feed_names()).items() if name in catalogue.index}

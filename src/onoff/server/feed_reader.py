@@ -60,15 +60,6 @@ class FeedReader:
     async def read(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         """The message of a feed, and when its newest entry was written, in milliseconds.
 
-        Parameters
-        ----------
-        data
-            The feed.
-        headers
-            Of the response that it came in.
-        room
-            The bytes of the longest message.
-
         Raises
         ------
         BadFeed

@@ -83,19 +83,7 @@ class FirstRound:
 
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
-    """Poll all feeds until cancelled, each with its own interval.
-
-    Parameters
-    ----------
-    store
-        Where messages are published.
-    feeds
-        What to poll; their names are in the catalogue.
-    metrics
-        Where polls and failures are counted.
-    seconds
-        Between two polls of a feed that answers.
-    """
+    """Poll all feeds until cancelled, each with its own interval."""
     import httpx2
 
     known = await _published(store)

@@ -27,15 +27,6 @@ class BadFeed(Exception):
 async def fetch(client: Any, url: str, conditions: Mapping[str, str]) -> tuple[bytes, dict[str, str]] | None:
     """The feed at `url` and its headers; None if it has not changed.
 
-    Parameters
-    ----------
-    client
-        An `httpx2.AsyncClient`.
-    url
-        The address that the operator wrote.
-    conditions
-        Headers that make the request conditional; empty the first time.
-
     Raises
     ------
     BadFeed

@@ -58,17 +58,6 @@ class BrokenHistory(Exception):
 def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions: Mapping[str, int]) -> None:
     """Raise BrokenHistory for a step that does not continue the edition `have`, whose versions are `versions`.
 
-    Parameters
-    ----------
-    catalogue
-        Of the leader.
-    have
-        The edition that this server has.
-    step
-        What the leader sent.
-    versions
-        Of the messages that this server has.
-
     Raises
     ------
     BrokenHistory

@@ -22,17 +22,7 @@ Admit = Callable[[bytes, int, bytes], LastStep | None]  # session, step, digest:
 
 
 def judge(body: bytes, shelf: Shelf, admit: Admit) -> Answer | Problem:
-    """The frames that the query in `body` asks for; or why it is refused.
-
-    Parameters
-    ----------
-    body
-        The query.
-    shelf
-        What is answered from, up to date.
-    admit
-        Admits a step or returns a conflict; called only for well-formed queries.
-    """
+    """The frames that the query in `body` asks for; or why it is refused."""
     try:
         epoch, session, step = wire.decode_query_head(body)
         if epoch != shelf.epoch:

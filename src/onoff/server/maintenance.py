@@ -21,17 +21,7 @@ async def prepare(
     frame_size: int | None = None,
     limit: int | None = None,
 ) -> Catalogue:
-    """Create the store if needed, add these names to its catalogue, and return the catalogue.
-
-    Parameters
-    ----------
-    where
-        The store.
-    names
-        Sources to add.
-    padding, frame_size, limit
-        How messages are framed; as they are unless given.
-    """
+    """Create the store if needed, add these names to its catalogue, and return the catalogue."""
     async with opened(where) as store:
         return await edit_catalogue(store, add=names, padding=padding, frame_size=frame_size, limit=limit)
 
@@ -39,17 +29,7 @@ async def prepare(
 async def name_listed(
     where: str, listed: Sequence[ListedFeed], progress: Callable[[int, int], None]
 ) -> tuple[Feed, ...]:
-    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`.
-
-    Parameters
-    ----------
-    where
-        The store.
-    listed
-        The feeds.
-    progress
-        Called with how many are named, and of how many.
-    """
+    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`."""
     async with opened(where) as store:
         return await name_feeds(store, listed, progress)
 
@@ -75,16 +55,6 @@ async def prepare_to_follow(where: str, leader: str) -> Catalogue:
 
 
 async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
-    """A fresh token for a publisher of the store at `where`.
-
-    Parameters
-    ----------
-    where
-        The store.
-    name
-        The publisher.
-    sources
-        What it may publish; everything if empty.
-    """
+    """A fresh token for a publisher of the store at `where`."""
     async with opened(where) as store:
         return await new_publisher(store, name, sources)

@@ -71,15 +71,7 @@ class Settings:
 
 
 def listen_for_workers(host: str, port: int, *, workers: int = 1) -> socket.socket:
-    """A listening socket for so many workers; port 0 takes a free one.
-
-    Parameters
-    ----------
-    host, port
-        The address.
-    workers
-        How many processes will listen there.
-    """
+    """A listening socket for so many workers; port 0 takes a free one."""
     return listening.listen(host, port, backlog=BACKLOG, shared=workers > 1)
 
 
@@ -95,21 +87,7 @@ async def serve(
     first: bool = True,
     ready: Callable[[uvicorn.Server], None] = lambda server: None,
 ) -> None:
-    """Serve until shutdown. The first worker also polls the feeds, or follows the leader.
-
-    Parameters
-    ----------
-    settings
-        What the server is.
-    sock
-        A listening socket.
-    metrics
-        Where it counts.
-    first
-        Whether this is the first worker.
-    ready
-        Called once it answers.
-    """
+    """Serve until shutdown. The first worker also polls the feeds, or follows the leader."""
     async with opened(settings.store) as store:
         app = MessageServer(
             store,
@@ -262,17 +240,7 @@ class Running:
     metrics: Metrics = field(repr=False)
 
     def publish(self, name: str, body: bytes, media_type: str = "text/plain; charset=utf-8") -> int:
-        """Publish over HTTP as any publisher would; return the version.
-
-        Parameters
-        ----------
-        name
-            The source.
-        body
-            The message.
-        media_type
-            Of the message.
-        """
+        """Publish over HTTP as any publisher would; return the version."""
         headers = {"authorization": f"Bearer {self.token}", "content-type": media_type}
         path = f"/v1/sources/{quote(name, safe='')}/message"
         with urlopen(UrlRequest(self.url + path, body, headers, method="PUT"), timeout=30) as reply:
@@ -295,23 +263,6 @@ def running(
 
     `sources` are names, or names and their first messages. Without `store` everything is thrown away at the end. A
     server that is to `follow` another one gets sources and messages from there; it may take a moment to have them.
-
-    Parameters
-    ----------
-    sources
-        Names, or names and their first messages.
-    store
-        The store; without one everything is thrown away at the end.
-    frame_size
-        Of a new store.
-    host, port
-        Where to listen.
-    feeds
-        What to poll.
-    follow
-        The address of a leader, whose copy it becomes.
-    settings
-        Further ones; see `Settings`.
     """
     with contextlib.ExitStack() as stack:
         if store is None:

@@ -53,15 +53,7 @@ _FEEDS = "CREATE TABLE IF NOT EXISTS feeds (url TEXT PRIMARY KEY, name TEXT NOT 
 
 
 def check_owner(db: sqlite3.Connection, path: Path) -> None:
-    """Raise StoreUnavailable where the file has tables, and they are not those of a store.
-
-    Parameters
-    ----------
-    db
-        A connection, which only reads.
-    path
-        Of the file, for errors.
-    """
+    """Raise StoreUnavailable where the file has tables, and they are not those of a store."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
     if tables and not {"meta", "messages", "publishers"} <= tables:
         raise StoreUnavailable(f"{path} is a database of something else", hint="give another path")
@@ -69,15 +61,6 @@ def check_owner(db: sqlite3.Connection, path: Path) -> None:
 
 def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
     """Make the tables, or bring them up to date, within the transaction that `db` is in.
-
-    Parameters
-    ----------
-    db
-        A connection in a transaction.
-    path
-        Of the file, for errors.
-    empty
-        The catalogue of a store that is new.
 
     Raises
     ------
@@ -123,17 +106,7 @@ def set_meta(db: sqlite3.Connection, **values: object) -> None:
 
 
 def begin_life(db: sqlite3.Connection, catalogue: Catalogue, number: int) -> None:
-    """Let the content as it is be the first edition of a new life.
-
-    Parameters
-    ----------
-    db
-        A connection in a transaction.
-    catalogue
-        The catalogue that now holds.
-    number
-        Of the edition.
-    """
+    """Let the content as it is be the first edition of a new life."""
     life = new_life()
     set_edition(db, Edition(catalogue.epoch, life, number, first_digest(catalogue.epoch, life)))
 
@@ -146,17 +119,7 @@ def set_edition(db: sqlite3.Connection, edition: Edition) -> None:
 
 
 def advance(db: sqlite3.Connection, number: int, digest: bytes, size: int) -> None:
-    """Make the next edition of the same life.
-
-    Parameters
-    ----------
-    db
-        A connection in a transaction.
-    number, digest
-        Of the edition.
-    size
-        The bytes of the frame that was published.
-    """
+    """Make the next edition of the same life."""
     hour = current_hour()
     set_meta(db, count=number, digest=digest)
     db.execute("INSERT INTO digests VALUES (?, ?)", (number, digest))

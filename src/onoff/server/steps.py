@@ -80,13 +80,7 @@ class StepTable:
         self._map[:_GENERATION_BYTES] = os.urandom(_GENERATION_BYTES)
 
     def admit(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """None if the step is admitted, which makes it the last one; else the last step that conflicts with it.
-
-        Parameters
-        ----------
-        session, step, digest
-            As for `Store.admit`.
-        """
+        """None if the step is admitted, which makes it the last one; else the last step that conflicts with it."""
         if self._alone:
             return self._admit(session, step, digest)
         return self._locked(session, lambda: self._admit(session, step, digest))

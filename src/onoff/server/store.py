@@ -135,13 +135,7 @@ class LocalStore(Protocol):
         ...
 
     def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """The step that conflicts with this one; None if it is admitted.
-
-        Parameters
-        ----------
-        session, step, digest
-            As for `Store.admit`.
-        """
+        """The step that conflicts with this one; None if it is admitted."""
         ...
 
 

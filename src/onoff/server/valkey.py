@@ -102,13 +102,6 @@ class ValkeyStore:
     async def open(cls, url: str, *, frame_size: int | None = None, limit: int = 0) -> ValkeyStore:
         """Connect; an empty store gets an empty catalogue, one of version 0.1 its first edition.
 
-        Parameters
-        ----------
-        url
-            A redis://, rediss://, valkey:// or unix:// address.
-        frame_size, limit
-            How a store that is new frames messages, as for `Catalogue`.
-
         Raises
         ------
         StoreUnavailable

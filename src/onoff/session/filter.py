@@ -90,17 +90,7 @@ class ModelFilter:
 
     @classmethod
     def after_everything(cls, model: RequestModel, wanted: int, hide: int = 1) -> ModelFilter:
-        """After everything was asked and nothing older is known: a session that starts with a private request.
-
-        Parameters
-        ----------
-        model
-            What requests follow.
-        wanted
-            The private request.
-        hide
-            How many of the last private requests stay hidden.
-        """
+        """After everything was asked and nothing older is known: a session that starts with a private request."""
         every = np.arange(model.n, dtype=np.int64)
         first = np.stack([weight * model.law(z, 0) for z, weight in enumerate(model.weights.tolist())])
         law = first.sum(axis=0)

@@ -69,17 +69,6 @@ class Memory(Protocol):
 
         private: `wanted` is itself to be hidden from now on. table: where the query was drawn from, None where it
         was the plain request, or everything, which was asked whatever was wanted.
-
-        Parameters
-        ----------
-        query
-            What was asked.
-        wanted
-            The source that was wanted.
-        private
-            Whether privacy was ON.
-        table
-            What the query was drawn from; None where it was not drawn.
         """
         ...
 
@@ -100,17 +89,7 @@ class Memory(Protocol):
         ...
 
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> Memory | None:
-        """The state that was `stored` after `asked` for `wanted`, in a session like this one; None where it is not.
-
-        Parameters
-        ----------
-        asked
-            The last query.
-        wanted
-            The last source that was wanted.
-        stored
-            What `stored` returned.
-        """
+        """The state that was `stored` after `asked` for `wanted`, in a session like this one; None where it is not."""
         ...
 
 
@@ -126,15 +105,6 @@ def start(name: str | None, model: Model, hide: int = 1) -> Memory:
     """The memory of that name (default: the one that suits the model), before the first request.
 
     hide: how many of the last private requests a filter hides. Raises UnknownScheme or InvalidInput.
-
-    Parameters
-    ----------
-    name
-        Of the memory; None takes the one that suits the model.
-    model
-        What requests follow.
-    hide
-        How many of the last private requests stay hidden.
     """
     name = default_memory(model) if name is None else name
     if name not in MEMORIES:

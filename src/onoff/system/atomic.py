@@ -14,17 +14,7 @@ from onoff.errors import JournalWriteFailed
 
 @contextmanager
 def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Iterator[BinaryIO]:
-    """A new file beside `path` that replaces it when the block ends; if the block raises, `path` stays as it was.
-
-    Parameters
-    ----------
-    path
-        The file.
-    mode
-        Its permissions, where it is new.
-    durable
-        Whether the change survives a power failure once the block has ended.
-    """
+    """A new file beside `path` that replaces it when the block ends; if the block raises, `path` stays as it was."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), "wb") as file:
@@ -43,15 +33,6 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
 
 def write_private(path: Path, content: bytes, consequence: str) -> None:
     """Write a file that only the user can read, in such a folder, durably.
-
-    Parameters
-    ----------
-    path
-        Its place; the folder is made where it is missing.
-    content
-        The whole content.
-    consequence
-        What a failure leads to, for the message of the error.
 
     Raises
     ------

@@ -77,14 +77,8 @@ def held_back() -> Iterator[None]:
 def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTERRUPT_SECONDS) -> None:
     """From now on Ctrl-C ends this process within `grace` seconds. Call it once, from the main thread.
 
-    Parameters
-    ----------
-    code
-        The exit code, if the process has to be ended from outside of its main thread.
-    farewell
-        Called before that, to tell the user.
-    grace
-        Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
+    code: The exit code, if the process has to be ended from outside of its main thread.
+    grace: Seconds between the signal and that end; until then KeyboardInterrupt may do it in order.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         return  # started in the background, or SIGINT is handled elsewhere

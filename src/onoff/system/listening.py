@@ -18,15 +18,8 @@ def check_port(port: int) -> None:
 def listen(host: str, port: int, *, backlog: int, shared: bool = False) -> socket.socket:
     """A listening socket; port 0 takes a free one.
 
-    Parameters
-    ----------
-    host, port
-        The address to listen on.
-    backlog
-        Connections that may wait to be accepted.
-    shared
-        Whether `listen_beside` may open more sockets on the same port; a port in use by another program is an error all
-        the same.
+    shared: Whether `listen_beside` may open more sockets on the same port; a port in use by another program is an
+    error all the same.
 
     >>> with listen("127.0.0.1", 0, backlog=1) as sock:
     ...     authority(sock).startswith("127.0.0.1:")

@@ -12,15 +12,7 @@ _PIECE = 1 << 20
 
 
 def read_limited(path: Path, largest: int = LARGEST_LIST) -> bytes:
-    """The content of a file, pipe or device. Raises InvalidInput past `largest` bytes, and OSError.
-
-    Parameters
-    ----------
-    path
-        Where it is.
-    largest
-        The most bytes that are read.
-    """
+    """The content of a file, pipe or device. Raises InvalidInput past `largest` bytes, and OSError."""
     pieces, size = [], 0
     with path.open("rb") as file:
         while piece := file.read(_PIECE):

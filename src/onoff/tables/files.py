@@ -42,17 +42,7 @@ def default_table_folder() -> Path:
 
 
 def table_path(store: Path, digest: str, scheme: str, options: dict[str, Any]) -> Path:
-    """The file for the table of everything of the chain with that digest, built in this way by this version.
-
-    Parameters
-    ----------
-    store
-        The folder of tables.
-    digest
-        Of the chain.
-    scheme, options
-        How the table is built.
-    """
+    """The file for the table of everything of the chain with that digest, built in this way by this version."""
     made = json.dumps(
         [TABLE_FILE_VERSION, __version__, digest, scheme, sorted((k, repr(v)) for k, v in options.items())]
     )

@@ -27,17 +27,7 @@ MOST_QUERIES = 120
 
 
 def draw_table(path: Path, built: Any, names: Sequence[str]) -> None:
-    """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format.
-
-    Parameters
-    ----------
-    path
-        Where to; the suffix says which format.
-    built
-        A table, or a race.
-    names
-        Of the sources.
-    """
+    """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format."""
     check_picture(path)
     figures.save(_figure(built, names), path)
 

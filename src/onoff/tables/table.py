@@ -60,17 +60,7 @@ class QuerySource(Protocol):
         ...
 
     def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
-        """A query for x, drawn given that the hidden value is u.
-
-        Parameters
-        ----------
-        u
-            The hidden value, an original row.
-        x
-            The source that is wanted.
-        entropy
-            Where randomness comes from.
-        """
+        """A query for x, drawn given that the hidden value is u."""
         ...
 
 

@@ -84,19 +84,6 @@ def encode_frame(
 ) -> bytes:
     """The frame of `message`.
 
-    Parameters
-    ----------
-    source
-        Its index in the catalogue.
-    message
-        The message.
-    epoch
-        The epoch of the catalogue.
-    frame_size
-        The bytes of the frame; None: as many as the message needs.
-    limit
-        The bytes of the longest message in an unpadded frame.
-
     Raises
     ------
     InvalidWire
@@ -116,15 +103,6 @@ def decode_frame(
     data: bytes, source: int, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
 ) -> WireMessage:
     """The message in a frame.
-
-    Parameters
-    ----------
-    data
-        The whole frame.
-    source
-        The source that it must be of.
-    epoch, frame_size, limit
-        As for `encode_frame`.
 
     Raises
     ------
@@ -182,15 +160,6 @@ def decode_answer(
     body: bytes, sources: Sequence[int], *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
 ) -> tuple[WireMessage, ...]:
     """The messages of all asked `sources`, in their order; the whole body is checked first.
-
-    Parameters
-    ----------
-    body
-        The whole answer.
-    sources
-        The asked sources, ascending.
-    epoch, frame_size, limit
-        Those of the catalogue.
 
     Raises
     ------

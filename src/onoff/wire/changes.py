@@ -99,17 +99,7 @@ def first_digest(epoch: int, life: bytes) -> bytes:
 
 
 def next_digest(digest: bytes, source: int, message: WireMessage) -> bytes:
-    """The digest of the next edition.
-
-    Parameters
-    ----------
-    digest
-        Of the edition before.
-    source
-        The index of the source that published.
-    message
-        What it published, with its version.
-    """
+    """The digest of the next edition."""
     content = hashlib.sha256(_DIGEST.pack(message.published, message.media_type.encode("ascii")))
     content.update(message.body)
     return hashlib.sha256(digest + struct.pack(">IQ", source, message.version) + content.digest()).digest()
@@ -189,17 +179,7 @@ def encode_changes_head(edition: Edition, since: int) -> bytes:
 
 
 def encode_changes_trailer(edition: Edition, since: int, frames: Sequence[bytes]) -> bytes:
-    """The fields after the frames.
-
-    Parameters
-    ----------
-    edition
-        The edition that the frames lead to.
-    since
-        As in the head.
-    frames
-        In the order in which they were sent.
-    """
+    """The fields after the frames."""
     fields = _TRAILER.pack(_TRAILER_MARK, len(frames), edition.number, edition.digest)
     digest = hashlib.sha256(encode_changes_head(edition, since))
     for frame in frames:

@@ -124,18 +124,8 @@ def draw_vectors(
 ) -> tuple[bytes, ...]:
     """The vectors of all servers, in their order, that get `wanted` out of the set `sources`.
 
-    Parameters
-    ----------
-    sources
-        The set, strictly ascending; `wanted` is one of it.
-    wanted
-        The source whose message is to come.
-    n
-        The number of sources of the catalogue.
-    servers
-        How many servers there are.
-    randbelow
-        Uniform on 0..k-1 for its argument k; called once for each source of the set but one. `secrets.randbelow`.
+    randbelow: Uniform on 0..k-1 for its argument k; called once for each source of the set but one.
+    `secrets.randbelow`.
     """
     _check_servers(servers)
     if wanted not in sources or any(not 0 <= s < n for s in sources) or len(set(sources)) != len(sources):
@@ -154,15 +144,6 @@ def draw_vectors(
 
 def decode_sums(answers: Sequence[bytes], vectors: Sequence[bytes], wanted: int) -> bytes:
     """The padded frame of `wanted` out of the answers of all servers, in their order.
-
-    Parameters
-    ----------
-    answers
-        Of all servers, in their order.
-    vectors
-        What each was asked.
-    wanted
-        The source.
 
     Raises
     ------
@@ -183,17 +164,7 @@ def decode_sums(answers: Sequence[bytes], vectors: Sequence[bytes], wanted: int)
 
 
 def decode_padded_frame(padded: bytes, source: int, *, epoch: int, limit: int) -> WireMessage:
-    """The message in a frame at its own length with zeros after it.
-
-    Parameters
-    ----------
-    padded
-        The frame.
-    source
-        Whose message it is.
-    epoch, limit
-        Of the catalogue.
-    """
+    """The message in a frame at its own length with zeros after it."""
     length = frame_length(padded) if len(padded) >= FRAME_OVERHEAD else len(padded) + 1
     if length > len(padded) or any(padded[length:]):
         raise InvalidWire(
@@ -203,17 +174,7 @@ def decode_padded_frame(padded: bytes, source: int, *, epoch: int, limit: int) -
 
 
 def sum_answer(frames: Sequence[bytes], vector: bytes, servers: int) -> bytes:
-    """The answer to a vector over these frames, in plain steps. The server computes the same in one pass.
-
-    Parameters
-    ----------
-    frames
-        Of all sources.
-    vector
-        An entry for each.
-    servers
-        How many there are.
-    """
+    """The answer to a vector over these frames, in plain steps. The server computes the same in one pass."""
     if not any(vector):
         return b""
     length = chunk_length(max(map(len, frames)), servers)
@@ -238,17 +199,7 @@ def encode_vector(vector: bytes, servers: int) -> bytes:
 
 
 def decode_vector(data: bytes, n: int, servers: int) -> bytes:
-    """The entries of a vector over n sources, a byte each.
-
-    Parameters
-    ----------
-    data
-        The bytes.
-    n
-        How many sources.
-    servers
-        How many there are.
-    """
+    """The entries of a vector over n sources, a byte each."""
     bits = entry_bits(servers)
     if n < 1 or len(data) != vector_length(n, servers):
         raise InvalidWire(
@@ -301,17 +252,7 @@ def decode_sum_head(data: bytes) -> SumHead:
 
 
 def decode_sum_vector(data: bytes, head: SumHead, n: int) -> bytes:
-    """The vector of the query in `data`, whose head was read and whose catalogue has n sources; a byte each.
-
-    Parameters
-    ----------
-    data
-        The query.
-    head
-        Its head.
-    n
-        Sources of the catalogue.
-    """
+    """The vector of the query in `data`, whose head was read and whose catalogue has n sources; a byte each."""
     vector = decode_vector(data[SUM_HEAD_BYTES:], n, head.servers)
     _check_residue(vector, head.servers, head.place)
     return vector
@@ -330,15 +271,7 @@ def _check_residue(vector: bytes, servers: int, place: int) -> None:
 
 
 def with_edition(data: bytes, edition: int, digest: bytes) -> bytes:
-    """The same query, asked of another edition.
-
-    Parameters
-    ----------
-    data
-        The query.
-    edition, digest
-        The number and digest of the other edition.
-    """
+    """The same query, asked of another edition."""
     if not 0 <= edition < EDITION_LIMIT or len(digest) != DIGEST_BYTES:
         raise InvalidWire("an edition or digest out of range", hint="take both from the edition")
     return data[:_EDITION_AT] + edition.to_bytes(8) + digest + data[_PLACE_AT:]

@@ -59,34 +59,12 @@ class Claims:
 
 
 def same(expected: Any, got: Any, tolerance: float = PRINTED) -> tuple[Any, Any, bool]:
-    """Both, and whether they agree: numbers to `tolerance`, anything else exactly, collections element by element.
-
-    Parameters
-    ----------
-    expected
-        What the paper says.
-    got
-        What was computed.
-    tolerance
-        How far numbers may be apart.
-    """
+    """Both, and whether they agree: numbers to `tolerance`, anything else exactly, collections element by element."""
     return expected, got, _agree(expected, got, tolerance)
 
 
 def wrong_and_right(printed: Any, corrected: Any, measured: Any, tolerance: float = PRINTED) -> tuple[Any, Any, bool]:
-    """An erratum: what is printed must differ from what was measured, what it is corrected to must not.
-
-    Parameters
-    ----------
-    printed
-        What the paper prints.
-    corrected
-        What it should print.
-    measured
-        What was computed.
-    tolerance
-        How far numbers may be apart.
-    """
+    """An erratum: what is printed must differ from what was measured, what it is corrected to must not."""
     ok = _agree(corrected, measured, tolerance) and not _agree(printed, measured, tolerance)
     return {"printed": printed, "corrected": corrected}, measured, ok
 

@@ -26,19 +26,7 @@ def two_source_chain(alpha: float, beta: float) -> MarkovChain:
 
 
 def alone(chain: MarkovChain, case: str, x_tau: int, x: int) -> Fraction:
-    """Table 3: the probability of asking for x alone, given x_tau and x, when the table applies.
-
-    Parameters
-    ----------
-    chain
-        Of two sources.
-    case
-        The table: "a", "b" or "c".
-    x_tau
-        The last private request.
-    x
-        The present one.
-    """
+    """Table 3: the probability of asking for x alone, given x_tau and x, when the table applies."""
     p = chain.rows()
     stay = [p.weight(u, u) for u in BOTH]
     leave = [p.weight(u, 1 - u) for u in BOTH]

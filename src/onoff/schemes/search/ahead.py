@@ -39,17 +39,7 @@ DEEPEST = 4
 
 
 def look_ahead(search: Search, table: QueryTable, chain: Rows) -> QueryTable:
-    """`table`, or one as cheap whose queries have cheaper successors, as far as the time allows.
-
-    Parameters
-    ----------
-    search
-        That found the table, and its clock.
-    table
-        What was found.
-    chain
-        The row P_x of every source x.
-    """
+    """`table`, or one as cheap whose queries have cheaper successors, as far as the time allows."""
     if search.best is None or search.best.value > table.cost * (1 + SAME_COST):
         return table
     program, future = search.program, SuccessorCost(search.rows, chain)

@@ -27,17 +27,7 @@ CLEARLY_MORE = 1.05
 
 
 def table_of(rows: Rows, sets: Sets, masses: Floats) -> QueryTable:
-    """The exact table nearest to some masses, repaired.
-
-    Parameters
-    ----------
-    rows
-        What the table is for.
-    sets
-        Queries as flags over the columns of the rows.
-    masses
-        The probability of each, in floats.
-    """
+    """The exact table nearest to some masses, repaired."""
     return repaired(rebuild_sets(rows, sets, masses))
 
 

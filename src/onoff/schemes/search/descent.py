@@ -26,16 +26,7 @@ def descend(
 ) -> Floats:
     """Where at most `steps` steps from `start` lead; fewer where it `is_over` or nothing is gained.
 
-    Parameters
-    ----------
-    function
-        The value and the gradient at a point; it may remember the points that it was asked about.
-    start
-        A point.
-    steps
-        At most.
-    is_over
-        Asked before each step.
+    function: The value and the gradient at a point; it may remember the points that it was asked about.
     """
     x = start.copy()
     value, gradient = function(x)

@@ -71,17 +71,7 @@ class Horizon:
         return _horizons[chain]
 
     def values(self, columns: Asked, bounds: Floats, requests: int, depth: int) -> Floats:
-        """V of every set of `columns` by the number whose bits are its members; the bound where it is not known.
-
-        Parameters
-        ----------
-        columns
-            Sources.
-        bounds
-            V(S, requests, 0) of the sets.
-        requests, depth
-            t and d.
-        """
+        """V of every set of `columns` by the number whose bits are its members; the bound where it is not known."""
         found = bounds.copy()
         bit = {x: 1 << at for at, x in enumerate(columns)}
         for chosen, value in self._known.get((requests, depth), {}).items():
@@ -90,30 +80,12 @@ class Horizon:
         return found
 
     def missing(self, sets: list[Asked], requests: int, depth: int) -> list[Asked]:
-        """Those of the sets whose V is not known.
-
-        Parameters
-        ----------
-        sets
-            Of sources.
-        requests, depth
-            t and d.
-        """
+        """Those of the sets whose V is not known."""
         known = self._known.get((requests, depth), {})
         return [] if depth == 0 else [chosen for chosen in sets if chosen not in known]
 
     def value(self, chosen: Asked, requests: int, depth: int, is_over: Callable[[], bool]) -> bool:
-        """Find V of one set, and of all others that this takes; False where it `is_over` before.
-
-        Parameters
-        ----------
-        chosen
-            Sources.
-        requests, depth
-            t and d, both at least 1.
-        is_over
-            Asked before every program.
-        """
+        """Find V of one set, and of all others that this takes; False where it `is_over` before."""
         if not self.missing([chosen], requests, depth):
             return True  # by now, through an image of it
         rows = sorted(set(self._group[list(chosen)].tolist()))
@@ -185,14 +157,7 @@ def solve_to_the_end(
 ) -> tuple[Sets, Floats] | None:
     """Solve, cut and price until nothing is new: the last sets that all rows can follow, with masses.
 
-    Parameters
-    ----------
-    program
-        With its sets and costs.
-    price
-        Sets that the present duals call cheap.
-    is_over
-        Whether to stop before: then the last masses that all rows could follow, if any.
+    is_over: Whether to stop before: then the last masses that all rows could follow, if any.
     """
     found = None
     for _ in range(MOST_LOOKS):

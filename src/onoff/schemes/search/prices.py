@@ -49,15 +49,7 @@ def steps_for(p: Floats) -> int:
 
 
 def priced_sets(p: Floats, is_over: Callable[[], bool]) -> Sets | None:
-    """Sets that nearly gain the most at prices at which the rows are met on average; None where it `is_over` before.
-
-    Parameters
-    ----------
-    p
-        The rows.
-    is_over
-        Asked now and then.
-    """
+    """Sets that nearly gain the most at prices at which the rows are met on average; None where it `is_over` before."""
     market = _Market(p)
     for pace, steps in PACES:
         for _ in range(steps // AT_A_TIME):

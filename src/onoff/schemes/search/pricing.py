@@ -39,15 +39,7 @@ class Duals:
 
     @classmethod
     def of(cls, t: float, y: Floats, cuts: Sets) -> Duals:
-        """The duals of cuts, without those that say nothing.
-
-        Parameters
-        ----------
-        t, y
-            Of the program: the constant, and one for each cut.
-        cuts
-            The sets.
-        """
+        """The duals of cuts, without those that say nothing."""
         used = y > 0
         return cls(t, y[used], ~cuts[: len(y)][used])
 
@@ -63,19 +55,7 @@ class Duals:
 
 
 def by_climbing(duals: Duals, starts: Sets, noise: float, rng: np.random.Generator) -> tuple[Sets, Floats]:
-    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken.
-
-    Parameters
-    ----------
-    duals
-        What sets are worth.
-    starts
-        Sets to climb from, as flags.
-    noise
-        How much each start's values are shaken.
-    rng
-        Shakes them.
-    """
+    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken."""
     columns = duals.inside.shape[1]
     shaken = np.tile(duals.y, (len(starts) if noise else 1, 1))
     if noise:

@@ -28,17 +28,7 @@ LARGEST = 2**50
 
 
 def from_duals(rows: Rows, duals: Duals, most: float) -> SetCertificate:
-    """For few sources, where no tree is needed: t lowered by `most`, the largest gain of any set.
-
-    Parameters
-    ----------
-    rows
-        What is bounded.
-    duals
-        In floats.
-    most
-        The largest gain of any set.
-    """
+    """For few sources, where no tree is needed: t lowered by `most`, the largest gain of any set."""
     units = np.floor(duals.y * SCALE).astype(np.int64)
     kept = np.flatnonzero(units)
     sets = tuple(tuple(rows.columns[duals.inside[a]].tolist()) for a in kept)
@@ -48,17 +38,7 @@ def from_duals(rows: Rows, duals: Duals, most: float) -> SetCertificate:
 
 
 def from_tree(rows: Rows, duals: Duals, tree: Tree) -> SetCertificate:
-    """The certificate of duals whose gains `tree` has bounded.
-
-    Parameters
-    ----------
-    rows
-        What is bounded.
-    duals
-        In floats.
-    tree
-        The branches.
-    """
+    """The certificate of duals whose gains `tree` has bounded."""
     y = np.floor(duals.y * SCALE).astype(np.int64)
     kept = np.flatnonzero(y)
     y, inside = y[kept], duals.inside[kept]

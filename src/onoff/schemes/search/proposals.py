@@ -24,17 +24,7 @@ MOST_RACED_ENTRIES = 4 * 10**8
 
 
 def systematic(p: Floats, orders: int, rng: np.random.Generator) -> Sets:
-    """The sets of `orders` systematic samples with inclusion probabilities max_u p_u(x).
-
-    Parameters
-    ----------
-    p
-        The rows.
-    orders
-        How many samples.
-    rng
-        Draws the orders.
-    """
+    """The sets of `orders` systematic samples with inclusion probabilities max_u p_u(x)."""
     rows, columns = p.shape
     largest: Floats = p.max(axis=0)
     home = np.argmax(p, axis=0)
@@ -59,17 +49,7 @@ def affordable(p: Floats, count: int) -> int:
 
 
 def races(p: Floats, count: int, rng: np.random.Generator) -> Sets:
-    """The sets that `count` exponential races hit.
-
-    Parameters
-    ----------
-    p
-        The rows.
-    count
-        How many races.
-    rng
-        Runs them.
-    """
+    """The sets that `count` exponential races hit."""
     chosen = np.zeros((count, p.shape[1]), dtype=bool)
     with np.errstate(divide="ignore"):
         slowness = 1 / p

@@ -44,15 +44,7 @@ class BestProof:
             self.offer(found)
 
     def offer_groups(self, cost: float, is_over: Callable[[], bool]) -> None:
-        """Offer the bound by groups of rows.
-
-        Parameters
-        ----------
-        cost
-            Of a table: what the bound climbs towards.
-        is_over
-            Asked before each step.
-        """
+        """Offer the bound by groups of rows."""
         sharing = groups.Sharing(self.rows)
         sharing.climb(cost, is_over)
         if sharing.bound > self.lower:
@@ -61,12 +53,7 @@ class BestProof:
     def offer_duals(self, duals: Duals, is_over: Callable[[], bool]) -> Sets:
         """Offer the bound that the duals prove; returns sets that gain by them.
 
-        Parameters
-        ----------
-        duals
-            Of the master program.
-        is_over
-            Asked before each branch of a tree; where it ends early the bound is a lower one.
+        is_over: Asked before each branch of a tree; where it ends early the bound is a lower one.
         """
         if len(self.rows.columns) <= FEW_SOURCES:
             sets, gains = by_all_subsets(duals)

@@ -41,15 +41,6 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
 
     Equal queries are added up, sources that no row can reach are left out of them; masses that are negative or
     not numbers count as zero. `labels` go to the table (scheme, lower_bound, details).
-
-    Parameters
-    ----------
-    rows
-        What the table is for.
-    queries
-        Sets of sources.
-    masses
-        Of each set, a float from 0 to 1.
     """
     position = {source: at for at, source in enumerate(rows.columns.tolist())}
     sets = np.zeros((len(queries), len(position)), dtype=bool)
@@ -59,17 +50,7 @@ def rebuild(rows: Rows, queries: Sequence[Sequence[int]], masses: npt.ArrayLike,
 
 
 def rebuild_sets(rows: Rows, sets: Sets, masses: npt.ArrayLike, **labels: Any) -> QueryTable:
-    """`rebuild` for sets of columns as flags.
-
-    Parameters
-    ----------
-    rows
-        What the table is for.
-    sets
-        A line for each set: whether it holds each of the columns.
-    masses
-        Of each set, a float from 0 to 1.
-    """
+    """`rebuild` for sets of columns as flags."""
     reach = len(rows.columns)
     sets, units = _distinct(sets, np.asarray(masses, dtype=np.float64))
     owner, items = np.nonzero(sets)

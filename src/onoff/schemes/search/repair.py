@@ -40,15 +40,7 @@ def everything_left(table: QueryTable) -> Rows | None:
 
 
 def laid_together(rows: Rows, *tables: QueryTable) -> QueryTable:
-    """One table of several, each for what the rows place in the last query, for everything, of the one before.
-
-    Parameters
-    ----------
-    rows
-        What the first table is for.
-    tables
-        In this order.
-    """
+    """One table of several, each for what the rows place in the last query, for everything, of the one before."""
     cells, before = [], 0
     for at, table in enumerate(tables):
         query, row, source, weight = _cells(table)

@@ -47,17 +47,6 @@ def swapped(
     """The sets of couplings after so many exchanges for each row and coupling, and their masses.
 
     None where it `is_over` before.
-
-    Parameters
-    ----------
-    p
-        The rows.
-    sweeps
-        Exchanges for each row and coupling.
-    rng
-        Chooses them.
-    is_over
-        Asked now and then; the search ends where it is.
     """
     left, mass = p, 1.0
     sets: list[Sets] = []

@@ -41,17 +41,7 @@ class Transported:
 
 
 def raced_sets(p: Floats, rng: np.random.Generator, most: int = MOST_RACED) -> Sets:
-    """The sets of some races, each once.
-
-    Parameters
-    ----------
-    p
-        The rows.
-    rng
-        Runs the races.
-    most
-        Races at most.
-    """
+    """The sets of some races, each once."""
     return each_once(races(p, affordable(p, min(RACED * p.shape[1], most)), rng))
 
 
@@ -68,16 +58,7 @@ def raced(p: Floats, sets: Sets) -> Transported:
 def leaning(p: Floats, sets: Sets, tilt: float, scalings: int) -> Transported:
     """Masses for the given sets, those with fewer sources preferred.
 
-    Parameters
-    ----------
-    p
-        The rows.
-    sets
-        As flags, each once.
-    tilt
-        How much small sets are preferred: each source more divides the mass that a set begins with by e to this.
-    scalings
-        At most; fewer where each takes long (MOST_WORK).
+    tilt: How much small sets are preferred: each source more divides the mass that a set begins with by e to this.
     """
     sizes = sets.sum(axis=1)
     lean = np.exp(-tilt * np.minimum(sizes - sizes.min(), 100))
