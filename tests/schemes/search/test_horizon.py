@@ -5,11 +5,17 @@ from itertools import combinations
 import numpy as np
 import pytest
 from benchmarks.over_sets import OverSets
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 from onoff.experiments import families
+from onoff.model.chain import MarkovChain
 from onoff.model.rows import Rows
 from onoff.schemes.search.horizon import Horizon
 from onoff.schemes.search.successors import SuccessorCost
+from onoff.session.memory import MEMORIES
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import Session
 
 CHAINS = {
     "ring 6": lambda: families.ring(6),
@@ -66,3 +72,57 @@ def test_it_ends_where_the_time_is_over():
     rows = Rows.of(families.ring(6))
     assert not Horizon.of(rows).value((0, 2, 4), 5, 2, lambda: True)
     assert Horizon.of(rows).missing([(0, 2, 4)], 5, 2) == [(0, 2, 4)]
+
+
+def with_start_pages(rng, reached, start_pages, symmetric):
+    """A random chain with zeros whose start pages are reached from nowhere, turned by a permutation where symmetric."""
+    n = reached + start_pages
+    p = np.zeros((n, n))
+    p[:, :reached] = rng.dirichlet(np.full(reached, 0.5), size=n) * (rng.random((n, reached)) < 0.7)
+    p[np.arange(n), np.arange(n) % reached] += 0.1
+    if symmetric:
+        turn = np.concatenate([rng.permutation(reached), reached + rng.permutation(start_pages)])
+        turned, total, power = np.arange(n), np.zeros_like(p), turn
+        while True:
+            total += p[np.ix_(power, power)]
+            if (power == turned).all():
+                break
+            power = turn[power]
+        p = total
+    p /= p.sum(axis=1, keepdims=True)
+    renamed = rng.permutation(n)  # start pages stand anywhere
+    return p[np.ix_(renamed, renamed)]
+
+
+@given(
+    seed=st.integers(0, 2**32),
+    reached=st.integers(2, 6),
+    start_pages=st.integers(0, 3),
+    symmetric=st.booleans(),
+    memory=st.sampled_from(MEMORIES),
+)
+@example(seed=0, reached=4, start_pages=1, symmetric=True, memory="last-query")
+@example(seed=0, reached=4, start_pages=1, symmetric=True, memory="bayes-filter")
+@settings(max_examples=30, deadline=None)
+def test_a_default_session_answers_whatever_sources_are_reached_from_nowhere(
+    seed, reached, start_pages, symmetric, memory
+):
+    rng = np.random.default_rng(seed)
+    chain = MarkovChain(with_start_pages(rng, reached, start_pages, symmetric))
+    session = Session(chain, memory=memory, entropy=SeededEntropy(rng))
+    wanted = int(rng.integers(chain.n))
+    session.request(wanted, private=True)
+    for _ in range(2):
+        wanted = int(rng.choice(chain.n, p=chain.dense()[wanted]))
+        assert wanted in session.request(wanted, private=False)
+
+
+def test_symmetries_of_sources_are_found_beside_a_start_page():
+    """The page stands first, so that the number of a source and that of its column differ."""
+    matrix = np.zeros((7, 7))
+    matrix[0, 1:] = 1 / 6
+    matrix[1:, 1:] = families.ring(6)
+    horizon = Horizon.of(Rows.of(matrix))
+    assert horizon.value((1, 2, 4), 4, 1, never)
+    turned = [tuple(sorted((x + k) % 6 + 1 for x in (0, 1, 3))) for k in range(6)]
+    assert horizon.missing(turned, 4, 1) == []

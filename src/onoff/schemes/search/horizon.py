@@ -55,8 +55,10 @@ class Horizon:
         self._known: dict[tuple[int, int], dict[Asked, float]] = {}
         self._steps: dict[Asked, _Step] = {}
         found = symmetries(chain.probabilities(), lambda: False) if chain.distinct == chain.n else None
-        both = [] if found is None else found.of_columns[(found.of_rows == found.of_columns).all(axis=1)].tolist()
-        self._maps: list[list[int]] = both
+        self._maps: list[list[int]] = []
+        if found is not None:  # a row for each source, a column for each that is reached: both are to go the same way
+            same = (found.of_rows[:, chain.columns] == chain.columns[found.of_columns]).all(axis=1)
+            self._maps = found.of_rows[same].tolist()
 
     @property
     def tells_more(self) -> bool:
