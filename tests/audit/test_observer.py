@@ -19,9 +19,9 @@ from onoff.session.seeded import SeededEntropy
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
 
-def model_of(n, order, types, seed):
+def model_of(n, order, types, seed, contexts=None):
     rng = np.random.default_rng(seed)
-    contexts = all_contexts(n, order)
+    contexts = all_contexts(n, order) if contexts is None else contexts
     laws = rng.dirichlet(np.ones(n), size=(types, len(contexts)))
     return RequestModel(laws, contexts, weights=rng.dirichlet(5 * np.ones(types)))
 
@@ -81,11 +81,22 @@ def path_law(model, path):
     return total
 
 
-@pytest.mark.parametrize("name", SESSIONS)
+ATTACKERS = {
+    "more types, a longer memory": model_of(3, 2, 3, 9),
+    # (0, 1) and what is not told apart from (1,) lead to the same contexts
+    "some contexts missing": model_of(3, 2, 2, 9, [(), (0,), (1,), (2,), (0, 1), (2, 1)]),
+}
+
+
+PAIRS = [pair for pair in product(SESSIONS, ATTACKERS) if pair != ("last two queries", "some contexts missing")]
+"""Without that one: an attacker who forgets what the session hides is refused."""
+
+
+@pytest.mark.parametrize(("name", "attacker"), PAIRS)
 @pytest.mark.parametrize("pattern", [(True, True, False, False), (False, True, False, False)])
-def test_the_posterior_is_that_of_all_paths(name, pattern):
-    """The attacker's model is another one than the session's, with more types and a longer memory."""
-    start, model, rng = SESSIONS[name](), model_of(3, 2, 3, 9), np.random.default_rng(4)
+def test_the_posterior_is_that_of_all_paths(name, pattern, attacker):
+    """The attacker's model is another one than the session's."""
+    start, model, rng = SESSIONS[name](), ATTACKERS[attacker], np.random.default_rng(4)
     observer = Observer(model)
     for _ in range(3):
         path = model.sample(len(pattern), rng).tolist()

@@ -142,7 +142,7 @@ class _Moves:
     def __rmatmul__(self, law: Floats) -> Floats:
         after = np.zeros((*law.shape[:-1], self._width))
         for members, move, place in self._parts:
-            after[..., place] = law[..., members] @ move
+            after[..., place] += law[..., members] @ move  # several contexts may lead to the same one
         return after
 
 
