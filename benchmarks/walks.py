@@ -17,7 +17,8 @@ Every walk is run three times, and what is in all three counts: timers and threa
 off      `Client.get` while OFF, and what is done in other threads after it
 design   `onoff design CHAIN`, in this process
 server   the same request, in the process of `onoff serve`
-click    the same request by way of `onoff gateway`, in its process; those in `gateway` and the others apart
+click    a source opened on the page of `onoff gateway`, in its process; those in `gateway` and the others apart,
+         and the threads of that process (those of a pool count as one)
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import io
 import json
 import mmap
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -38,7 +40,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 ROUNDS = 3
@@ -52,8 +54,13 @@ CHAIN = {
 DESIGNED = {"transition": [[(3 + 7 * x * y + x * x + y) % 11 + 1 for y in range(8)] for x in range(8)]}
 Function = tuple[str, str]
 """The file in the package, and the name."""
-Walk = list[tuple[str, str, bool]]
-"""The functions of a walk, each with whether it is a hop."""
+
+
+class Walk(NamedTuple):
+    """The functions of a walk, each with whether it is a hop, and the threads of the process that it went through."""
+
+    functions: list[tuple[str, str, bool]]
+    threads: list[str]
 
 
 class Tracer:
@@ -95,7 +102,8 @@ class Tracer:
         sys.setprofile(None)
         threading.setprofile(None)
         functions, hops = (set.intersection(*noted[1:]) for noted in (self.functions, self.hops))
-        return [(*function, function in hops) for function in sorted(functions)]
+        threads = {re.sub(r"[-_]\d+\b.*", "", thread.name) for thread in threading.enumerate()}
+        return Walk([(*function, function in hops) for function in sorted(functions)], sorted(threads))
 
 
 @contextlib.contextmanager
@@ -157,7 +165,7 @@ def written(flag: Any, out: Path, walk: Callable[[int], object]) -> Walk:
     for step in range(100):
         walk(step)
         if out.exists():
-            return [(file, name, hop) for file, name, hop in json.loads(out.read_text())]
+            return Walk(*json.loads(out.read_text()))
         time.sleep(0.1)
     raise TimeoutError(out)
 
@@ -205,7 +213,8 @@ def walk_design(folder: Path) -> Walk:
     sys.argv = ["onoff", "design", str(path)]
 
     def design(_: int) -> None:
-        with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        # A stream of bytes below, as a program's own: the command sets how what cannot be encoded is written.
+        with contextlib.redirect_stdout(io.TextIOWrapper(io.BytesIO())), contextlib.suppress(SystemExit):
             main()
 
     flag = [0]
@@ -221,16 +230,17 @@ def walk_click(folder: Path) -> Walk:
             origin = "{0.scheme}://{0.netloc}".format(urlsplit(said["page"]))
             headers = {"Authorization": f"Bearer {said['token']}", "Content-Type": "application/json"}
 
-            def send(method: str, path: str, body: bytes | None = None) -> None:
-                request = urllib.request.Request(origin + path, body, headers, method=method)
+            def send(method: str, path: str, body: bytes | None = None, **more: str) -> None:
+                request = urllib.request.Request(origin + path, body, {**headers, **more}, method=method)
                 with urllib.request.urlopen(request, timeout=60) as answer:
                     answer.read()
 
-            send("GET", "/v1/sources/alpha")
+            send("GET", "/v1/entries/alpha")
             send("PUT", "/v1/privacy", b'{"private": false}')
 
-            def ask(step: int) -> None:
-                send("GET", f"/v1/sources/{source_at(step)}")
+            def ask(step: int) -> None:  # as `open` in static/reader.js
+                once = {"Idempotency-Key": f"click-{step}-{time.monotonic_ns()}", "X-Privacy-Expected": "off"}
+                send("GET", f"/v1/entries/{source_at(step)}", **once)
 
             rounds(flag, ask)
             return written(flag, out, ask)
@@ -255,7 +265,22 @@ def walk_through(walk: str, source: Path) -> Walk:
     command = [sys.executable, __file__, "--walk", walk]
     environment = {**os.environ, "PYTHONPATH": str(source)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=environment, timeout=300)
-    return [(file, name, hop) for file, name, hop in json.loads(done.stdout)]
+    return Walk(*json.loads(done.stdout))
+
+
+def count(walked: dict[str, Walk]) -> dict[str, dict[str, int]]:
+    """The figures of each walk."""
+    counted = {}
+    for walk, (functions, threads) in walked.items():
+        inside = [function for function in functions if function[0].startswith("gateway")]
+        outside = [function for function in functions if function not in inside]
+        groups = {"click: gateway": inside, "click: others": outside} if walk == "click" else {walk: functions}
+        for name, group in groups.items():
+            hops = sum(hop for *_, hop in group)
+            counted[name] = {"hops": hops, "functions": len(group), "files": len({file for file, *_ in group})}
+        if walk == "click":
+            counted["click: gateway"]["threads"] = len(threads)
+    return counted
 
 
 def main() -> None:
@@ -270,19 +295,12 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             print(json.dumps(WALKS[given.walk](Path(folder))))
         return None
-    counted: dict[str, Any] = {}
-    for walk in WALKS:
-        walked = walk_through(walk, given.source.absolute())
-        inside = [function for function in walked if function[0].startswith("gateway")]
-        outside = [function for function in walked if function not in inside]
-        groups = {"click: gateway": inside, "click: others": outside} if walk == "click" else {walk: walked}
-        for name, group in groups.items():
-            hops = sum(hop for *_, hop in group)
-            counted[name] = {"hops": hops, "functions": len(group), "files": len({file for file, *_ in group})}
-        if given.list:
-            for file, name, hop in walked:
+    walked = {walk: walk_through(walk, given.source.absolute()) for walk in WALKS}
+    if given.list:
+        for walk, (functions, _) in walked.items():
+            for file, name, hop in functions:
                 print(f"{walk:8} {'->' if hop else '  '} {file} {name}", file=sys.stderr)
-    print(json.dumps(counted))
+    print(json.dumps(count(walked)))
     return None
 
 
