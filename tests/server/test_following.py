@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gzip
 import itertools
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 from functools import partial
 from pathlib import Path
 
+import httpx2
 import pytest
 from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, get_json, metrics, query
@@ -20,10 +22,11 @@ from tests.support.typed import present
 from tests.support.waiting import until
 
 from onoff import wire
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, InvalidWire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.following import MAX_ORDERS, BrokenHistory, check_address, check_goes_on
+from onoff.server.following import MAX_ORDERS, BrokenHistory, Follower, check_address, check_goes_on
+from onoff.server.metrics import Metrics
 from onoff.server.store import Adoption, Stamp
 from onoff.wire import Catalogue, Edition, WireMessage, next_digest
 
@@ -161,6 +164,76 @@ def test_many_changes_at_once_are_checked_by_their_numbers():
 def test_what_is_no_address_is_refused(leader):
     with pytest.raises(InvalidInput, match="address"):
         check_address(leader)
+
+
+# What a leader may not send.
+
+
+def changes_of(known, message):
+    """Everything of a leader whose first source has this message, before it is packed."""
+    end = Edition(known.epoch, LIFE, 1, b"e" * 32)
+    frames = [wire.encode_frame(0, message, epoch=known.epoch, frame_size=None)]
+    return b"".join([wire.encode_changes_head(end, 0), *frames, wire.encode_changes_trailer(end, 0, frames)])
+
+
+class Sent(httpx2.AsyncByteStream):
+    """A body that counts how many of its pieces were asked for."""
+
+    def __init__(self, pieces):
+        self.pieces, self.taken = pieces, 0
+
+    async def __aiter__(self):
+        for piece in self.pieces:
+            self.taken += 1
+            yield piece
+
+
+def from_leader(known, body):
+    """A line to a leader that sends this packed reply to a request for changes."""
+
+    def leader(request):
+        if request.url.path == wire.CATALOGUE_PATH:
+            return httpx2.Response(200, stream=Sent([wire.encode_catalogue(known)]))
+        return httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=body)
+
+    return httpx2.AsyncClient(transport=httpx2.MockTransport(leader))
+
+
+def test_a_follower_takes_nothing_after_the_end_of_the_packed_reply(tmp_path):
+    packed = gzip.compress(changes_of(KNOWN, WireMessage(1, 1, "a/b", b"A")))
+
+    async def caught_up(body):
+        async with from_leader(KNOWN, body) as http, opened(str(tmp_path / "f.db")) as store:
+            await Follower(store, "http://leader", Metrics()).catch_up(http)
+            return (await store.latest(Stamp())).messages["a"].body
+
+    more = Sent([packed, *[bytes(1000)] * 500])
+    with pytest.raises(InvalidWire, match="after their end"):
+        asyncio.run(caught_up(more))
+    assert more.taken == 1 + 2  # one to see that the catalogue is another one
+    assert asyncio.run(caught_up(Sent([packed]))) == b"A"
+
+
+def test_others_have_their_turn_while_a_small_reply_is_unpacked_into_much():
+    known = Catalogue(("a",), None, 4_000_000)
+    plain = changes_of(known, WireMessage(1, 1, "a/b", bytes(4_000_000)))
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def ask():
+        async with from_leader(known, Sent([gzip.compress(plain)])) as http:
+            other = asyncio.create_task(count())
+            step = await Follower(None, "http://leader", Metrics())._ask(http, known, None)
+            other.cancel()
+            return step
+
+    assert len(asyncio.run(ask()).messages["a"].body) == 4_000_000
+    assert turns > len(plain) // wire.UNPACKED_PIECE
 
 
 # Servers.

@@ -1,9 +1,11 @@
 """Editions and changes: digests, one form for every reply, a reader that holds one frame at most."""
 
+import gzip
 import hashlib
 import json
 import random
 import struct
+import zlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,7 +14,7 @@ from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire
-from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, Since, WireMessage
+from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, Since, Unpacker, WireMessage
 from onoff.wire.answer import _checksum as checksum
 from onoff.wire.changes import CHANGES_HEAD_BYTES, CHANGES_TRAILER_BYTES
 
@@ -236,6 +238,53 @@ def test_a_reader_holds_one_frame_at_most_and_refuses_an_endless_one_at_its_head
         for at in range(0, len(data), 100):
             decoder.feed(data[at : at + 100])
             assert len(decoder._held) <= len(data)
+
+
+# Packed.
+
+PLAIN = random.Random(5).randbytes(2_500_000) + bytes(2_500_000)
+PACKED = gzip.compress(PLAIN)
+
+
+def unpack(packed: bytes, piece: int) -> bytes:
+    unpacker = Unpacker()
+    pieces = [p for at in range(0, len(packed), piece) for p in unpacker.feed(packed[at : at + piece])]
+    unpacker.finish()
+    assert max(map(len, pieces)) <= wire.UNPACKED_PIECE
+    return b"".join(pieces)
+
+
+@pytest.mark.parametrize("piece", [997, 65_536, len(PACKED)])
+def test_a_packed_reply_is_one_member_and_ends_with_it(piece):
+    assert unpack(PACKED, piece) == PLAIN
+    for after in (b"x", PACKED):
+        with pytest.raises(InvalidWire, match="after their end"):
+            unpack(PACKED + after, piece)
+    with pytest.raises(InvalidWire, match="end too early"):
+        unpack(PACKED[:-1], piece)
+    with pytest.raises(InvalidWire, match="cannot be decompressed"):
+        unpack(PLAIN, piece)
+
+
+def test_unpacking_reads_each_byte_a_few_times_and_not_once_for_every_piece(monkeypatch):
+    read = 0
+    real = zlib.decompressobj
+
+    class Counting:
+        def __init__(self, bits):
+            self.member = real(bits)
+
+        def __getattr__(self, name):
+            return getattr(self.member, name)
+
+        def decompress(self, data, most):
+            nonlocal read
+            read += len(data)
+            return self.member.decompress(data, most)
+
+    monkeypatch.setattr("zlib.decompressobj", Counting)
+    assert unpack(PACKED, len(PACKED)) == PLAIN
+    assert len(PACKED) <= read <= len(PACKED) + len(PLAIN)
 
 
 # Fuzz.

@@ -6,7 +6,6 @@ catalogue is another one is asked for it, and then for everything.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,13 +17,12 @@ from onoff.client.commands import Changes, Fetch, Newest, Steps
 from onoff.client.exchange import Reply
 from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, InvalidWire, OnOffError
-from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport
+from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, EditionReport, Unpacker
 
 LARGEST_CHANGES: Final = wire.MAX_ANSWER + 64 * 1024
 """Bytes of a reply that are read at most; the decoder allows `MAX_ANSWER` bytes of frames."""
 CATALOGUE_CHANGES: Final = 2
 """How often the catalogue may change while it is asked for changes."""
-_PIECE: Final = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -116,20 +114,10 @@ def _decompressed(reply: Reply) -> Iterator[bytes]:
     """The body in pieces of bounded size; one gzip member, or as it is."""
     encodings = [value for name, value in reply.headers if name == "content-encoding"]
     if not encodings:
-        yield from (reply.body[at : at + _PIECE] for at in range(0, len(reply.body), _PIECE))
+        yield from (reply.body[at : at + UNPACKED_PIECE] for at in range(0, len(reply.body), UNPACKED_PIECE))
         return
     if encodings != ["gzip"]:
         raise InvalidWire("changes in an encoding that was not asked for", hint=NOT_A_SERVER)
-    unzip = zlib.decompressobj(31)
-    left = reply.body
-    try:
-        while not unzip.eof:
-            piece = unzip.decompress(left, _PIECE)
-            left = unzip.unconsumed_tail
-            if not piece and not left and not unzip.eof:
-                raise InvalidWire("changes that end too early", hint="ask again")
-            yield piece
-    except zlib.error:
-        raise InvalidWire("changes that cannot be decompressed", hint="ask again") from None
-    if unzip.unused_data:
-        raise InvalidWire("changes with bytes after their end", hint="the server is faulty")
+    unpacker = Unpacker()
+    yield from unpacker.feed(reply.body)
+    unpacker.finish()

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import zlib
 from collections.abc import AsyncIterator, Mapping
 from itertools import permutations
 from typing import Any
@@ -36,6 +35,7 @@ from onoff.wire import (
     Catalogue,
     ChangesDecoder,
     Edition,
+    Unpacker,
     WireMessage,
     changes_target,
     decode_catalogue,
@@ -48,7 +48,6 @@ FOLLOW_SECONDS = 0.25
 FOLLOW_RETRY_SECONDS = (0.25, 0.5, 1.0)  # after failures in a row; the last for all further ones
 LEADER_SECONDS = 60.0
 MAX_ORDERS = 6
-FOLLOWING_PIECE_BYTES = 1024 * 1024
 
 
 class BrokenHistory(Exception):
@@ -195,17 +194,14 @@ class Follower:
                     raise ServerUnreachable(
                         f"{self._leader} answers with status {response.status_code}", hint="is it a message server?"
                     )
-                unpacking = zlib.decompressobj(31) if response.headers.get("content-encoding") == "gzip" else None
-                async for packed in response.aiter_raw(FOLLOWING_PIECE_BYTES):
-                    if unpacking is None:
-                        yield packed
-                        continue
-                    while piece := unpacking.decompress(packed, FOLLOWING_PIECE_BYTES):
+                unpacker = Unpacker() if response.headers.get("content-encoding") == "gzip" else None
+                async for received in response.aiter_raw():
+                    for piece in [received] if unpacker is None else unpacker.feed(received):
                         yield piece
-                        packed = unpacking.unconsumed_tail
-                if unpacking is not None and not unpacking.eof:
-                    raise InvalidWire("changes that end too early", hint="ask again")
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError, zlib.error) as error:
+                        await asyncio.sleep(0)  # a little that is received may hold very much: readers come between
+                if unpacker is not None:
+                    unpacker.finish()
+        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError) as error:
             raise ServerUnreachable(
                 f"{self._leader} does not answer: {type(error).__name__}", hint="is it running?"
             ) from None

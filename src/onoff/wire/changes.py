@@ -25,7 +25,8 @@ import hashlib
 import json
 import re
 import struct
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -53,6 +54,7 @@ _DIGEST = struct.Struct(f">Q{MEDIA_TYPE_BYTES}s")
 _SINCE = re.compile(r"since=(0|[1-9][0-9]{0,15})(?:&life=([0-9a-f]{32}))?(?:&digest=([0-9a-f]{64}))?", re.ASCII)
 CHANGES_HEAD_BYTES: Final = _HEAD.size
 CHANGES_TRAILER_BYTES: Final = _TRAILER.size + CHECKSUM_BYTES
+UNPACKED_PIECE: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,40 @@ def encode_changes_trailer(edition: Edition, since: int, frames: Sequence[bytes]
         digest.update(frame[-CHECKSUM_BYTES:])
     digest.update(fields)
     return fields + digest.digest()[:CHECKSUM_BYTES]
+
+
+class Unpacker:
+    """Unpacks a reply as it comes: one gzip member and nothing after it."""
+
+    def __init__(self) -> None:
+        self._member = zlib.decompressobj(31)
+
+    def feed(self, packed: bytes) -> Iterator[bytes]:
+        """Take the next packed bytes; give what they hold, in pieces of at most `UNPACKED_PIECE` bytes.
+
+        Raises
+        ------
+        InvalidWire
+            If they are no gzip, or go on after its end.
+        """
+        view = memoryview(packed)
+        for at in range(0, len(view), UNPACKED_PIECE):  # zlib copies what is left for every piece: let that be little
+            left: bytes | memoryview = view[at : at + UNPACKED_PIECE]
+            while left:
+                if self._member.eof:
+                    raise InvalidWire("changes with bytes after their end", hint="the server is faulty")
+                try:
+                    piece = self._member.decompress(left, UNPACKED_PIECE)
+                except zlib.error:
+                    raise InvalidWire("changes that cannot be decompressed", hint="ask again") from None
+                left = self._member.unconsumed_tail or self._member.unused_data
+                if piece:
+                    yield piece
+
+    def finish(self) -> None:
+        """Raise InvalidWire if the reply ended before the member did."""
+        if not self._member.eof:
+            raise InvalidWire("changes that end too early", hint="ask again")
 
 
 class ChangesDecoder:
