@@ -9,7 +9,7 @@ from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.model.certificate import HittingBound, PartsBound, SimpleBound
 from onoff.model.checker import check_certificate
-from onoff.model.hitting import _smaller_set, no_fewer_than
+from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Rows
 
 
@@ -33,17 +33,6 @@ def test_out_of_steps_it_says_nothing():
     assert no_fewer_than(supports, 8) is True
     assert no_fewer_than(supports, 9) is False
     assert no_fewer_than(supports, 8, most_steps=50) is None
-
-
-def test_compiled_and_plain_agree():
-    supports = families.paley(13) > 0
-    row, of_row = np.nonzero(supports)
-    first = np.searchsorted(row, np.arange(14))
-    column, of_column = np.nonzero(supports.T)
-    start = np.searchsorted(column, np.arange(14))
-    for least in (3, 4, 5):
-        given = first, of_row, start, of_column, least, 10**5
-        assert _smaller_set.python(*given) == _smaller_set.compiled(*given) == (least > 4)
 
 
 def test_the_checker_counts_for_itself():

@@ -63,14 +63,9 @@ def test_a_large_chain_has_the_rows_that_its_sources_have_one_by_one():
 
 
 @pytest.mark.parametrize("name", ["peaked", "sums a little off", "tiny entries", "equal entries", "few successors"])
-def test_the_compiled_and_the_plain_rounding_are_the_same(name):
+def test_where_the_compiled_rounding_is_sure_it_is_that_of_whole_numbers(name):
     matrix = np.ascontiguousarray(MATRICES[name](np.random.default_rng(5))[:20])
-    found = []
-    for form in (rounding._round_rows.python, rounding._round_rows.compiled):
-        units, sure = np.zeros(matrix.shape, dtype=np.int64), np.zeros(len(matrix), dtype=bool)
-        form(matrix, units, sure)
-        found.append((units[sure], sure))
-    assert np.array_equal(found[0][1], found[1][1])
-    assert np.array_equal(found[0][0], found[1][0])
-    for row, units in zip(matrix[found[0][1]], found[0][0], strict=True):
-        assert np.array_equal(units, to_units(row.tolist()))
+    units, sure = np.zeros(matrix.shape, dtype=np.int64), np.zeros(len(matrix), dtype=bool)
+    rounding._round_rows(matrix, units, sure)
+    for row, found in zip(matrix[sure], units[sure], strict=True):
+        assert np.array_equal(found, to_units(row.tolist()))

@@ -13,7 +13,7 @@ from tests.support.matrices import KINDS, many
 from onoff.model.bounds import bounds, lambda_units, lower_bound, theta_units
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
-from onoff.schemes.greedy import _atoms, _cells, atoms
+from onoff.schemes.greedy import _cells, atoms
 
 EXAMPLE = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 
@@ -153,22 +153,12 @@ def test_a_level_of_no_mass_is_skipped():
     design(rows, "greedy").verify()
 
 
-def test_plain_and_compiled_kernels_agree(monkeypatch):
-    for rows in many(41, 15, 9):
-        tables = []
-        for form in ("python", "compiled"):
-            monkeypatch.setattr(greedy, "_atoms", lambda *args, form=form, effort: getattr(_atoms, form)(*args))
-            monkeypatch.setattr(greedy, "_cells", lambda *args, form=form, effort: getattr(_cells, form)(*args))
-            tables.append(greedy.build(rows).as_dict())
-        assert tables[0] == tables[1]
-
-
 def test_its_kernel_is_compiled_once(monkeypatch):
     """For one kind of arrays: processes that compile another kind at the same moment may mix up what numba keeps."""
 
-    def cells(*arrays, effort):
+    def cells(*arrays):
         assert all(array.flags.c_contiguous for array in arrays)
-        _cells.python(*arrays)
+        _cells(*arrays)
 
     monkeypatch.setattr(greedy, "_cells", cells)
     for rows in many(42, 15, 9):

@@ -1,16 +1,18 @@
 """Sums over the matrix are those of the plain definition, for any number of servers, rows and waiting queries."""
 
 import random
+import subprocess
+import sys
+import threading
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.server import matrix
 from onoff.server.matrix import Matrix, Wanted
-from onoff.system.kernels import can_compile
 
 
 def frames_of(rng, n, longest):
@@ -30,8 +32,7 @@ def plain(frames, query, servers):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
-    assert can_compile()
-    until(lambda: Matrix([bytes(matrix.KERNEL_BYTES)])._compiled() is not None, 5 * PATIENCE)
+    assert matrix._compiled().wait(5 * PATIENCE)
 
 
 def go(patch, way):
@@ -106,7 +107,7 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
     rng = random.Random(5)
     frames = [rng.randbytes(3 * matrix.CHUNK_BYTES + 17) for _ in range(21)]
     made = Matrix(frames)
-    assert made._compiled() is not None
+    assert made._for_kernel
     queries = [wanted_of(rng, 21, servers, len(frames[0])) for servers in (2, 3, 5)]
     assert made.sums(queries) == [plain(frames, query, query.servers) for query in queries]
 
@@ -114,18 +115,36 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
 def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
     rng = random.Random(6)
     frames = frames_of(rng, 30, 100_000)
-    monkeypatch.setattr(matrix._xor_blocks, "if_ready", lambda *example: None)
+    monkeypatch.setattr(matrix, "_compiled", threading.Event)
+    monkeypatch.setattr(matrix, "_xor_blocks", None)
     made = Matrix(frames)
-    assert (made._compiled(), made._subsets) == (None, 1)
+    assert made._for_kernel
     query = wanted_of(rng, 30, 3, max(map(len, frames)))
     assert made.sums([query]) == [plain(frames, query, 3)]
 
 
-def test_where_nothing_can_be_compiled_numpy_does_it(monkeypatch):
-    monkeypatch.setattr(matrix, "can_compile", lambda: False)
-    made = Matrix([bytes(4000)] * 1000)
-    assert made._compiled() is None
-    assert made._rows.shape[0] == 250 * 16
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux to refuse memory that is executed")
+def test_where_no_memory_may_be_executed_numpy_does_it():
+    """As under `MemoryDenyWriteExecute` of the unit in `deploy`; in a process of its own, which cannot take it back."""
+    program = """
+import ctypes
+import threading
+from onoff.server import matrix
+if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, refuse gaining
+    raise SystemExit("skipped")
+made = matrix.Matrix([bytes([at]) * matrix.KERNEL_BYTES for at in range(3)])
+query = matrix.Wanted(bytes([1, 0, 1]), 2, matrix.KERNEL_BYTES, {})
+for _ in range(2):
+    assert made.sums([query]) == [bytes([0 ^ 2]) * matrix.KERNEL_BYTES]
+    for thread in threading.enumerate():
+        if thread.name == "onoff-kernel":
+            thread.join()
+assert not matrix._compiled().is_set()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    if done.stderr == "skipped\n":
+        pytest.skip("this kernel does not know PR_SET_MDWE")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_long_rows_are_kept_alone_and_short_ones_in_groups():

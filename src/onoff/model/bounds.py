@@ -47,7 +47,7 @@ from onoff.model.certificate import Certificate, SetCertificate, SimpleBound
 from onoff.model.chain import MarkovChain
 from onoff.model.checker import check_certificate, pair_units
 from onoff.model.rows import MANY_UNITS, UNIT, Rows, SparseRows, exact_sum, from_halves, units_of
-from onoff.system.kernels import can_compile, kernel
+from onoff.system.kernels import kernel
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -173,10 +173,10 @@ def simplest(rows: Rows) -> Certificate:
 def lambda_units(rows: Rows, distinct: bool = False) -> list[int]:
     """lam_1, ..., lam_M in units of 1/UNIT; with `distinct`, of the distinct rows only."""
     table = rows.weights if distinct or rows.distinct == rows.m else rows.weights[rows.group]
-    if table.size < MANY_UNITS or not can_compile():
+    if table.size < MANY_UNITS:
         return exact_sum(np.sort(table, axis=0), axis=1)
     low, high = np.zeros((2, len(table)), dtype=np.int64)
-    _add_ordered(table, low, high, effort=table.size)
+    _add_ordered(table, low, high)
     return from_halves(high, low)
 
 

@@ -101,7 +101,7 @@ def simple_units(rows: Rows, name: str, source: int | None = None) -> int:
 
 def pair_units(rows: Rows) -> list[int]:
     """For each reached column x the sum over z != x of low({x, z}), in units."""
-    low, high = _pair_sums(np.ascontiguousarray(rows.weights.T), effort=rows.weights.size * len(rows.columns))
+    low, high = _pair_sums(np.ascontiguousarray(rows.weights.T))
     return from_halves(high, low)
 
 
@@ -327,8 +327,7 @@ def group_excess(phi: Integers, able: npt.NDArray[np.bool_], shares: Integers) -
     m = len(phi)
     if m > MOST_CERTIFIED_ROWS:
         raise InvalidTable(f"the certificate is for {m} rows, too many to check", hint=f"{MOST_CERTIFIED_ROWS} at most")
-    effort = int((1 << able.sum(axis=0)).sum()) << m // 2
-    return int(_best_partition(phi, able, shares, effort=effort))
+    return int(_best_partition(phi, able, shares))
 
 
 @kernel

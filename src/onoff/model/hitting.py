@@ -39,8 +39,7 @@ def no_fewer_than(supports: npt.NDArray[np.bool_], least: int, most_steps: int =
     column, of_column = np.nonzero(supports.T)
     first = np.searchsorted(row, np.arange(len(supports) + 1)).astype(np.int64)
     start = np.searchsorted(column, np.arange(supports.shape[1] + 1)).astype(np.int64)
-    effort = most_steps if least > len(supports) / max(int(supports.sum(axis=0).max()), 1) + 1 else 0
-    found = _smaller_set(first, of_row, start, of_column, least, most_steps, effort=effort)
+    found = _smaller_set(first, of_row, start, of_column, least, most_steps)
     return None if found < 0 else found == 0
 
 

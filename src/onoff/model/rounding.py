@@ -35,7 +35,7 @@ def matrix_units(rows: Floats) -> Integers:
     given = np.ascontiguousarray(rows, dtype=np.float64)
     units = np.empty(given.shape, dtype=np.int64)
     sure = np.zeros(len(given), dtype=np.bool_)
-    _round_rows(given, units, sure, effort=given.size)
+    _round_rows(given, units, sure)
     for u in np.flatnonzero(~sure):
         positive = np.flatnonzero(given[u])
         units[u] = 0

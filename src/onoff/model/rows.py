@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidChain
-from onoff.system.kernels import can_compile, kernel
+from onoff.system.kernels import kernel
 
 UNIT = 2**60
 SUM_TOLERANCE = 1e-9
@@ -96,9 +96,9 @@ class Rows:
             )
         mixed = np.zeros(len(table), dtype=np.int64)
         reached: npt.NDArray[np.bool_] = np.zeros(table.shape[1], dtype=np.bool_)
-        many = table.size >= MANY_UNITS and can_compile()
+        many = table.size >= MANY_UNITS
         factors = (2 * np.arange(table.shape[1]) + 1) ** 3  # they mix a row into one number, whatever overflows
-        if not many or not _looked_over(table, UNIT, factors, mixed, reached, effort=table.size):
+        if not many or not _looked_over(table, UNIT, factors, mixed, reached):
             _check_units(table)
             mixed, reached = table @ factors, np.asarray(table.any(axis=0))
         distinct, group = _merge_equal(table, mixed)

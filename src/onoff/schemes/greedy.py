@@ -98,7 +98,7 @@ def build(rows: Rows, unit: int = UNIT) -> QueryTable:
     starts = np.zeros(rows.distinct + 1, dtype=np.int64)
     slots, weights = np.empty((2, taken.size), dtype=np.int64)
     ends = np.append(first, len(found))
-    _cells(taken, found.mass[by_set], ends, offsets, items, starts, slots, weights, effort=taken.size)
+    _cells(taken, found.mass[by_set], ends, offsets, items, starts, slots, weights)
     slots, weights = slots[: starts[-1]].copy(), weights[: starts[-1]].copy()
     mass = np.add.reduceat(found.mass[by_set], first)
     return QueryTable(rows, offsets, rows.columns[items], mass, starts, slots, weights, scheme=NAME)
@@ -108,7 +108,7 @@ def costs_less(rows: Rows, cost: float) -> bool:
     """Whether the table of Algorithm 1 costs less than that: atoms are counted and not kept, until it is known."""
     order, ranked, sigma, delta, budget = _prepared(rows, UNIT)
     most = cost * UNIT
-    return bool(_total(order, ranked, sigma, delta, budget, most, effort=rows.weights.size * sigma) < most)
+    return bool(_total(order, ranked, sigma, delta, budget, most) < most)
 
 
 def atoms(rows: Rows, unit: int = UNIT) -> Atoms:
@@ -119,7 +119,7 @@ def atoms(rows: Rows, unit: int = UNIT) -> Atoms:
     most = ranked.shape[1] * min(sigma + 1, len(ranked)) + np.count_nonzero(budget)
     size, source, mass = np.empty((3, most), dtype=np.int64)
     taken = np.empty((most, len(weights)), dtype=np.int32)
-    found = _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken, effort=weights.size * sigma)
+    found = _atoms(order, ranked, sigma, delta, budget, size, source, mass, taken)
     return Atoms(order, sigma, delta, size[:found], source[:found], mass[:found], taken[:found], budget)
 
 

@@ -122,7 +122,7 @@ class Race:
             for first in range(0, self.slowness.shape[1], ROWS_AT_ONCE):
                 self._race(self.slowness[:, first : first + ROWS_AT_ONCE], arrival, hit)
         else:
-            _winners(self.starts, self.at, self.slowness, arrival, hit, effort=len(self.at))
+            _winners(self.starts, self.at, self.slowness, arrival, hit)
         return hit
 
     def _race(self, slowness: Floats, arrival: Floats, hit: npt.NDArray[np.bool_]) -> None:

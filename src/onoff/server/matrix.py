@@ -4,23 +4,26 @@ An answer to a vector (`wire.sums`) is the XOR of chunks of the asked rows. The 
 time, and every waiting query takes what it asked for while the block is in the cache. A compiled kernel does all of a
 pass in one call, during which other threads run; it adds eight rows at a time to a total, where they lie.
 
-Where nothing can be compiled, or there is too little to pay for it, numpy does it, which has to copy the asked rows
-together first. Short rows are then kept in groups of four, each group with the sums of all its subsets: a query reads
-one row for a group instead of two on the average. That takes four times the memory, so long rows, where reading is all
-the work, are kept alone.
+Until it is compiled, which a thread does meanwhile, or where there is too little to pay for it, numpy does it, which
+has to copy the asked rows together first. Few short rows are kept in groups of four, each group with the sums of all
+its subsets: a query reads one row for a group instead of two on the average. That takes four times the memory, so long
+rows, where reading is all the work, are kept alone.
 
 One thread uses a matrix at a time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from onoff.system.kernels import can_compile, kernel
+from onoff.system.kernels import kernel
 from onoff.wire import MAX_SERVERS, MIN_SERVERS
 
 KERNEL_BYTES = 1024 * 1024  # bytes of all rows from which a compiled kernel is used
@@ -64,7 +67,7 @@ class Matrix:
         self._n = len(rows)
         self._stride = _stride(max(map(len, rows), default=0))
         size = len(rows) * self._stride
-        self._for_kernel = size >= KERNEL_BYTES and can_compile()
+        self._for_kernel = size >= KERNEL_BYTES
         grouped = not self._for_kernel and self._stride <= MAX_GROUPED_ROW and size * GROUP <= MAX_GROUPED
         self._group = GROUP if grouped else 1
         self._groups = -(-self._n // self._group)
@@ -111,20 +114,16 @@ class Matrix:
         """All of these sums, in one pass over the rows."""
         if not wanted:
             return []
-        add = self._compiled()
-        totals = self._add_by_numpy(wanted) if add is None else self._add_compiled(add, wanted)
+        compiled = self._for_kernel and _compiled().is_set()
+        totals = self._add_compiled(wanted) if compiled else self._add_by_numpy(wanted)
         for total, query in zip(totals, wanted, strict=True):
             self._put_back(total, query)
         return [total.tobytes() for total in totals]
 
-    def _compiled(self) -> Callable[..., None] | None:
-        """The kernel, if it is to be used and once it is compiled."""
-        return _xor_blocks.if_ready(*_EXAMPLE) if self._for_kernel else None
-
-    def _add_compiled(self, add: Callable[..., None], wanted: Sequence[Wanted]) -> list[Bytes]:
+    def _add_compiled(self, wanted: Sequence[Wanted]) -> list[Bytes]:
         """The sums over today's rows, in one call, during which other threads run."""
         arrays = _as_arrays(wanted)
-        add(self._rows, self._per_block, *arrays)
+        _xor_blocks(self._rows, self._per_block, *arrays)
         return [total[: query.length] for total, query in zip(arrays.totals, wanted, strict=True)]
 
     def _add_by_numpy(self, wanted: Sequence[Wanted]) -> list[Bytes]:
@@ -194,7 +193,18 @@ def _as_arrays(wanted: Sequence[Wanted]) -> _Arrays:
     return _Arrays(vectors, np.array([query.servers for query in wanted]), np.array(lengths), totals)
 
 
-_EXAMPLE = (np.zeros((1, 1), np.uint8), 1, *_as_arrays([Wanted(b"\0", MIN_SERVERS, 1, {})]))
+@cache
+def _compiled() -> threading.Event:
+    """Set once the kernel is compiled, which a thread begins at the first call: no reader waits for it."""
+    ready = threading.Event()
+
+    def compile_it() -> None:
+        with suppress(PermissionError):  # the unit in `deploy` lets no memory be executed: numpy goes on
+            _xor_blocks(np.zeros((1, 1), np.uint8), 1, *_as_arrays([Wanted(b"\0", MIN_SERVERS, 1, {})]))
+            ready.set()
+
+    threading.Thread(target=compile_it, name="onoff-kernel").start()
+    return ready
 
 
 @kernel

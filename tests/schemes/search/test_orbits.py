@@ -76,18 +76,12 @@ def follows(matrix, program, found):
     assert int(table.mass.sum()) == UNIT
 
 
-def test_annealing_is_the_same_compiled_and_plain():
+def test_annealing_leaves_sets_that_meet_every_row():
     matrix = families.torus(4, 0.2)
     program = OrbitProgram(matrix, symmetries(matrix, lambda: False), np.random.default_rng(0))
     found = program.found
     worth = np.full(len(found.row), 0.25)
-    lines = []
-    for settle in (_settle.python, _settle.compiled):
-        begin, heat = np.zeros((2, 16), dtype=bool), np.array([0.3, 0.1])
-        settle(
-            program.first, found.column, program.start, program.edge, found.row, worth, begin, heat, 0.05, 400, 3.0, 7
-        )
-        lines.append(begin)
-    assert np.array_equal(*lines)
-    assert (lines[0].sum(axis=1) <= 6).all()
-    assert all((matrix[:, line] > 0).any(axis=1).all() for line in lines[0])  # every row has a source in the set
+    sets, heat = np.zeros((2, 16), dtype=bool), np.array([0.3, 0.1])
+    _settle(program.first, found.column, program.start, program.edge, found.row, worth, sets, heat, 0.05, 400, 3.0, 7)
+    assert (sets.sum(axis=1) <= 6).all()
+    assert all((matrix[:, line] > 0).any(axis=1).all() for line in sets)  # every row has a source in the set

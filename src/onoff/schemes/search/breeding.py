@@ -84,8 +84,7 @@ class Breeding:
         masses = self._masses
         parents = self._slots[self.rng.choice(len(masses), size=self._size // 2, p=masses / masses.sum())]
         chances = self.rng.random((len(parents), MOVES, 3))
-        effort = chances.size * len(self.p)
-        _vary(parents, self._first, self._of_home, np.ascontiguousarray(self._a.T), chances, effort=effort)
+        _vary(parents, self._first, self._of_home, np.ascontiguousarray(self._a.T), chances)
         best = np.argsort(-masses, kind="stable")[: 2 * self._size // 3]
         merged = np.vstack([self._slots[best], parents])
         _, first = np.unique(merged, axis=0, return_index=True)
@@ -106,7 +105,7 @@ class Breeding:
             nonlocal nearest
             f = begin + moved.reshape(p.shape) / unit
             a = np.exp(np.minimum(f, 300.0))
-            total = _dual(a, p, offsets, items, self.home, gradient, masses, effort=len(self.p) * len(items))
+            total = _dual(a, p, offsets, items, self.home, gradient, masses)
             off = float(np.abs(gradient).sum()) / len(self.p)
             if off < nearest:
                 nearest, self._a, self._masses = off, np.ascontiguousarray(a.T), masses.copy()

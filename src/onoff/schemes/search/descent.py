@@ -35,7 +35,7 @@ def descend(
     for _ in range(steps):
         if is_over():
             break
-        direction = _direction(gradient, moved, changed, known, effort=4 * MEMORY * len(x))
+        direction = _direction(gradient, moved, changed, known)
         slope = float(_dot(gradient, direction))
         if not slope < 0:  # by rounding only: nothing is left to gain
             break

@@ -166,8 +166,7 @@ class _Blocks:
         """The sum over the groups of the largest excess of a way; and the blocks of these ways."""
         worth = self._holds @ phi - shares[self.column]
         chosen = np.zeros(len(worth), dtype=np.bool_)
-        effort = len(worth) << int(self._sizes.max())
-        return float(_worst_ways(self._sizes, self._first, self.mask, worth, chosen, effort=effort)), chosen
+        return float(_worst_ways(self._sizes, self._first, self.mask, worth, chosen)), chosen
 
     def entries_of(self, chosen: npt.NDArray[np.bool_]) -> Floats:
         """1 for each entry of the chosen blocks, which have no row in common."""

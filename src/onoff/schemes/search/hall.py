@@ -256,8 +256,7 @@ class HallProgram:
         owner, items = np.nonzero(self.sets[used])
         offsets = np.searchsorted(owner, np.arange(len(used) + 1)).astype(np.int64)
         units: Integers = np.floor(self.masses[used] * UNIT).astype(np.int64)
-        effort = len(self.weights) * len(items)
-        *_, missing, violated = flows(self.weights, offsets, items.astype(np.int64), units, False, effort=effort)
+        *_, missing, violated = flows(self.weights, offsets, items.astype(np.int64), units, False)
         return missing / UNIT, violated
 
 

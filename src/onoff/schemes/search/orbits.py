@@ -209,7 +209,7 @@ class OrbitProgram:
         fine = float(np.abs(worth).max()) + 2.0
         seed = int(self.rng.integers(2**31))
         given = self.first, found.column, self.start, self.edge, found.row, worth, begin, heat, COLD, steps, fine, seed
-        _settle(*given, effort=ANNEALINGS * steps)
+        _settle(*given)
         gained = 0.0
         for chosen in begin:
             offered = np.where(chosen[found.column], worth, -np.inf)

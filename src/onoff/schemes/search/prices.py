@@ -82,8 +82,7 @@ class _Market:
     def trade(self, pace: float, taken: Sets) -> None:
         """A step of prices for each line of `taken`, where the set of the step is put."""
         net = self._first, self._column, self._start, self._of_column, self._row
-        effort = len(taken) * len(self._row)
-        _trade(*net, self._p, self._phi, self._inside, pace, taken, effort=effort)
+        _trade(*net, self._p, self._phi, self._inside, pace, taken)
 
 
 @kernel

@@ -55,7 +55,7 @@ def rebuild_sets(rows: Rows, sets: Sets, masses: npt.ArrayLike, **labels: Any) -
     sets, units = _distinct(sets, np.asarray(masses, dtype=np.float64))
     owner, items = np.nonzero(sets)
     offsets = np.searchsorted(owner, np.arange(len(sets) + 1)).astype(np.int64)
-    row, edge, weight, _, _ = flows(rows.weights, offsets, items, units, True, effort=rows.distinct * len(items))
+    row, edge, weight, _, _ = flows(rows.weights, offsets, items, units, True)
 
     left = rows.weights.copy()
     np.subtract.at(left, (row, items[edge]), weight)

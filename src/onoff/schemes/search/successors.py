@@ -44,8 +44,7 @@ class SuccessorCost:
         owner, items = np.nonzero(sets)
         offsets = np.searchsorted(owner, np.arange(len(sets) + 1)).astype(np.int64)
         found = np.empty(len(sets))
-        effort = len(items) * self._following.shape[0] * self._following.shape[2]
-        _values(self._following, offsets, items.astype(np.int64), found, effort=effort)
+        _values(self._following, offsets, items.astype(np.int64), found)
         return found
 
     def of_all(self) -> Floats:

@@ -104,7 +104,7 @@ def _cooled(
             return None
         warmth = WARM * (COOL / WARM) ** (sweep / sweeps)
         chances = np.minimum(np.exp(-np.arange(3) / warmth), 1.0)
-        state = int(_exchange(taken, held, chances, taken.size, state, effort=taken.size))
+        state = int(_exchange(taken, held, chances, taken.size, state))
     return held > 0
 
 

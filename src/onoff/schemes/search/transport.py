@@ -87,7 +87,7 @@ class Pool:
     def scale(self, times: int) -> float:
         """Scale; the mass that is off, over rows on average."""
         given = self.p, self.offsets, self.items, self.forced, self.masses, self.b, self.a, times
-        return float(_scale(*given, effort=times * len(self.p) * len(self.items)))
+        return float(_scale(*given))
 
 
 @kernel
