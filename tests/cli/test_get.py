@@ -2,6 +2,7 @@
 
 import io
 import json
+import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -12,6 +13,7 @@ from tests.support.world import NAMES, P4, World, listening
 import onoff
 from onoff import wire
 from onoff.cli import run
+from onoff.client.journal import JOURNAL_ID
 
 
 @contextmanager
@@ -251,3 +253,28 @@ def test_reset_asks_first(capfd, tmp_path, monkeypatch):
 def test_a_timeout_that_is_none_is_refused_before_anything_is_sent(capfd, tmp_path, seconds):
     assert "--timeout" in out_of(capfd, "get", "gamma", "--timeout", seconds, code=2).err
     assert not (tmp_path / "journal").exists()
+
+
+@pytest.mark.parametrize("option", ["--journal", "--mirror"])
+def test_a_document_in_place_of_a_file_is_refused_in_one_line_before_anything_is_sent(
+    capfd, tmp_path, world, option, monkeypatch
+):
+    monkeypatch.delenv("ONOFF_JOURNAL")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    thesis = others.document(tmp_path / "mine" / "thesis.docx")
+    before = others.all_of(thesis.parent)
+    said = out_of(capfd, "get", "beta", option, str(thesis), code=1)
+    assert said.out == ""
+    assert said.err.startswith(f"onoff: {thesis}: not a {option[2:]}")
+    assert others.all_of(thesis.parent) == before
+    assert world.requests == []
+
+
+def test_a_journal_that_was_put_aside_is_said_to_be(tmp_path):
+    """In a process of its own, where nobody has set up logging."""
+    path = tmp_path / "journal"
+    path.write_bytes(bytes(68) + JOURNAL_ID.to_bytes(4) + bytes(4000))
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", "get", "beta"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert f"it is now {path}.damaged" in done.stderr

@@ -184,13 +184,33 @@ def test_another_machine_is_recognised(path, monkeypatch):
     assert reopened(path) == (RECORD, Doubt.COPIED)
 
 
-@pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + bytes(4080), os.urandom(8192)])
-def test_a_damaged_journal_is_put_aside(path, content):
+def damage(path):
+    """Our mark, and nothing else, of a journal."""
+    content = bytes(68) + journals.JOURNAL_ID.to_bytes(4) + os.urandom(4024)
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(content)
+    return content
+
+
+def test_a_damaged_journal_is_put_aside_and_said_to_be(path, caplog):
+    content = damage(path)
+    assert reopened(path) == (None, Doubt.DAMAGED)
+    aside = path.with_name(path.name + ".damaged")
+    assert aside.read_bytes() == content
+    assert [str(aside) in record.getMessage() for record in caplog.records] == [True]
+    assert reopened(path) == (None, Doubt.NEW)
+
+
+@pytest.mark.parametrize("content", [b"garbage", b"SQLite format 3\0" + bytes(4080), bytes(68) + b"onog" + bytes(9)])
+def test_what_has_not_our_mark_is_left_as_it_is(path, content):
     path.parent.mkdir()
     path.write_bytes(content)
-    assert reopened(path) == (None, Doubt.DAMAGED)
-    assert path.with_name(path.name + ".damaged").read_bytes() == content
-    assert reopened(path) == (None, Doubt.NEW)
+    path.chmod(0o644)
+    before = others.all_of(path.parent)
+    for repair in (True, False):
+        with pytest.raises(JournalUnusable, match="not a journal"):
+            Journal(path, repair=repair)
+    assert others.all_of(path.parent) == before
 
 
 @pytest.mark.parametrize(
@@ -317,12 +337,11 @@ def test_settling_twice_changes_nothing(path):
 
 
 def test_damage_that_cannot_be_put_aside_is_named(path):
-    path.parent.mkdir()
-    path.write_bytes(b"damaged")
+    content = damage(path)
     (path.parent / f"{path.name}.damaged" / "in the way").mkdir(parents=True)
     with pytest.raises(JournalWriteFailed, match="cannot be put aside"):
         Journal(path)
-    assert path.read_bytes() == b"damaged"
+    assert path.read_bytes() == content
 
 
 def test_a_machine_without_an_id_is_known_by_its_name(path, monkeypatch):

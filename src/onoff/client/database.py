@@ -1,7 +1,7 @@
 """An SQLite file with one writer: readable by its owner only, locked while it is open, checked when it is opened.
 
 open     made by another program       `errors.unusable`: nothing of it is changed, not even who may read it
-         not a database at all         `Damaged`, and not `ours`: nothing of it is changed either
+         without our mark              `Damaged`, and not `ours`: nothing of it is changed either, whatever it is
          of a newer version            `errors.unusable`
          of an older version           migrated, one transaction per step
          pages that do not fit         `Damaged`; the owner of the file decides what becomes of it
@@ -11,6 +11,7 @@ write    WAL, synchronous=FULL: what is committed is on disk; secure_delete: wha
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 import stat
@@ -20,6 +21,8 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from onoff.errors import OnOffError
+
+log = logging.getLogger("onoff.client")
 
 Migration = Callable[[sqlite3.Connection], None]
 
@@ -33,6 +36,8 @@ _SETTINGS: Final = (
     ("cell_size_check", "ON", None),
     ("wal_autocheckpoint", "0", 0),  # the owner of the file decides when
 )
+_MARK_AT: Final = 68
+"""Where the header of an SQLite file has its application id."""
 
 
 class FileErrors(NamedTuple):
@@ -48,7 +53,7 @@ class FileErrors(NamedTuple):
     def foreign(self, path: Path) -> OnOffError:
         """The error to raise where a file may be a document of the user's, whose path was given by mistake."""
         return self.unusable(
-            f"{path}: not a {self.name}, or its beginning is damaged",
+            f"{path}: not a {self.name}, or its beginning is damaged; it was left as it is",
             hint="give another path, or look at the file and delete it yourself",
         )
 
@@ -79,6 +84,7 @@ class PrivateDatabase:
     def __init__(self, path: Path, *, application_id: int, migrations: Sequence[Migration], errors: FileErrors) -> None:
         self.path = path
         self._errors = errors
+        self._application_id = application_id
         self._ours = False  # until its header says so
         self._create()
         try:
@@ -181,7 +187,7 @@ class PrivateDatabase:
                     hint=f"a {self._errors.name} has one writer; end the other, or wait",
                 )
             case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_ERROR | sqlite3.SQLITE_MISMATCH:
-                return Damaged(str(error), ours=self._ours)
+                return Damaged(str(error), ours=self._ours or _has_mark(self.path, self._application_id))
             case _:
                 return self.write_failed(error)
 
@@ -205,8 +211,18 @@ class _Closing:
             raise Damaged("its schema is not text") from None
 
 
+def _has_mark(path: Path, application_id: int) -> bool:
+    """Whether the header names our program, in a file too damaged for SQLite to tell.
+
+    Never of a file that SQLite may have open in this process: to close it here would end the locks there.
+    """
+    with suppress(OSError), open(path, "rb") as file:
+        return file.read(_MARK_AT + 4)[_MARK_AT:] == application_id.to_bytes(4)
+    return False
+
+
 def put_aside(path: Path, errors: FileErrors) -> None:
-    """Rename a damaged file, and its log, to NAME.damaged."""
+    """Rename a damaged file of ours, and its log, to NAME.damaged, and say so."""
     try:
         os.replace(path, f"{path}.damaged")
         with suppress(FileNotFoundError):
@@ -215,3 +231,4 @@ def put_aside(path: Path, errors: FileErrors) -> None:
         raise errors.write_failed(
             f"{path}: damaged, and cannot be put aside: {error.strerror}", hint="make its directory writable"
         ) from None
+    log.warning("%s: the %s was damaged; it is now %s.damaged, and a new one was begun", path, errors.name, path)

@@ -14,7 +14,7 @@ later in its session; but its session is not the live one.
              a copy, an earlier journal    `found` is what there is, `doubt` says why it must not be relied on
              that was put back, a new one
              damaged                       put aside as NAME.damaged, and a new journal
-             another program's file        JournalUnusable: it is not changed
+             a file without our mark       JournalUnusable: it is not changed
     lock     held until it is closed: a second opener gets JournalBusy
 
 An older row of the live session looks valid here; only the server can tell, and is asked (see `core`).
@@ -106,7 +106,7 @@ class Journal:
         try:
             self._open()
         except Damaged as damage:
-            if not repair and not damage.ours:
+            if not damage.ours:
                 raise JOURNAL_ERRORS.foreign(self.path) from None
             if not repair:
                 raise JournalUnusable(

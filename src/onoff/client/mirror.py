@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onoff import wire
-from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase, put_aside
+from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase
 from onoff.client.refreshing import Fetched
 from onoff.errors import InvalidWire, MirrorEmpty, MirrorError, UnknownSource
 from onoff.wire import NOTHING, Catalogue, Edition
@@ -132,8 +132,8 @@ class MemoryMirror:
 class Mirror(MemoryMirror):
     """The mirror in the file `path`, locked until it is closed. Raises MirrorError where that fails.
 
-    A damaged mirror is deleted, as all of it can be fetched again; a file that is none is put aside as NAME.damaged.
-    With `repair=False` both are errors, and the file stays as it is.
+    A damaged mirror is deleted, as all of it can be fetched again; with `repair=False` it is an error and stays as it
+    is. A file without our mark may be a document whose path was given by mistake: always an error.
     """
 
     def __init__(self, path: str | Path, *, repair: bool = True) -> None:
@@ -142,16 +142,13 @@ class Mirror(MemoryMirror):
         try:
             self._open()
         except Damaged as damage:
-            if not repair and not damage.ours:
+            if not damage.ours:
                 raise MIRROR_ERRORS.foreign(self.path) from None
             if not repair:
                 raise MirrorError(
                     f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
                 ) from None
-            if damage.ours:
-                delete_mirror(self.path)
-            else:  # perhaps a document of the user's, whose path was given by mistake
-                put_aside(self.path, MIRROR_ERRORS)
+            delete_mirror(self.path)
             self._open()
 
     def close(self) -> None:
