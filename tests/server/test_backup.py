@@ -7,7 +7,8 @@ import pytest
 
 from onoff.errors import InvalidInput
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.backup import read_backup, restore_backup, write_backup
+from onoff.server.backup import read_backup, write_backup
+from onoff.server.maintenance import restore
 from onoff.server.store import Stamp
 
 
@@ -26,7 +27,7 @@ def test_what_is_restored_is_what_was_saved_in_another_life(where, tmp_path):
             assert await write_backup(store, tmp_path / "backup") == 3
             await store.publish("a", "a/b", b"later", 0)
             await edit_catalogue(store, drop=["b"], add=["d"])
-            assert await restore_backup(store, tmp_path / "backup") == saved.catalogue
+            assert await restore(where, tmp_path / "backup") == saved.catalogue
             restored = await store.latest(Stamp())
             assert (restored.catalogue, restored.messages) == (saved.catalogue, saved.messages)
             assert restored.edition.life != saved.edition.life
@@ -44,7 +45,7 @@ def test_a_backup_moves_a_store_to_another_kind(tmp_path, shared_redis):
         async with opened(str(tmp_path / "m.db")) as store:
             await write_backup(store, tmp_path / "backup")
         async with opened(shared_redis.url) as store:
-            await restore_backup(store, tmp_path / "backup")
+            await restore(shared_redis.url, tmp_path / "backup")
             assert (await store.latest(Stamp())).messages == saved.messages
 
     asyncio.run(body())
@@ -86,7 +87,7 @@ def test_every_truncation_and_damage_is_refused_and_changes_nothing(tmp_path):
             for data in bad:
                 (tmp_path / "bad").write_bytes(data)
                 with pytest.raises(InvalidInput, match="cannot restore"):
-                    await restore_backup(store, tmp_path / "bad")
+                    await restore(where, tmp_path / "bad")
             assert await store.latest(Stamp()) == before
 
     asyncio.run(body())

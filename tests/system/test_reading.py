@@ -1,13 +1,13 @@
-"""Files that somebody named: read whole up to a limit, whatever the path leads to, and refused past it."""
+"""Files that somebody named: ordinary ones are read up to a limit, and whatever else a path leads to is refused."""
 
 import os
-import threading
 from pathlib import Path
 
 import pytest
 
 from onoff.cli import run
 from onoff.errors import InvalidInput
+from onoff.model.chain import MarkovChain
 from onoff.system import reading
 from onoff.system.reading import read_limited
 
@@ -21,35 +21,32 @@ def test_a_file_is_read_up_to_the_limit_and_no_further(tmp_path, monkeypatch):
         read_limited(path, 99)
 
 
-def test_a_pipe_is_read_to_its_end(tmp_path):
-    path = tmp_path / "pipe"
-    os.mkfifo(path)
-    writer = threading.Thread(target=path.write_bytes, args=(b"through a pipe",))
-    writer.start()
-    assert read_limited(path) == b"through a pipe"
-    writer.join()
-
-
 @pytest.mark.parametrize(
     "command",
     [
-        "bounds /dev/zero",
-        "plot /dev/zero",
-        "sweep /dev/zero --output new.parquet",
-        "publish a /dev/zero --token t --server http://127.0.0.1:1",
-        "serve --store m.db --sources /dev/zero",
-        "serve --store m.db --feeds /dev/zero",
-        "serve --store m.db --source a --metrics-token-file /dev/zero",
+        "bounds FILE",
+        "plot FILE",
+        "plot FILE.parquet",
+        "sweep FILE --output new.parquet",
+        "learn FILE --format csv --output new.json",
+        "audit log FILE --chain chain.json",
+        "audit traces chain.json FILE --format csv",
+        "publish a FILE --token t --server http://127.0.0.1:1",
+        "serve --store m.db --sources FILE",
+        "serve --store m.db --feeds FILE",
+        "serve --store m.db --restore FILE",
+        "serve --store m.db --source a --metrics-token-file FILE",
+        "gateway --server http://127.0.0.1:1 --chain FILE",
     ],
 )
-def test_a_device_without_an_end_is_refused(command, tmp_path, monkeypatch, capsys):
+def test_what_is_not_an_ordinary_file_is_refused_at_once(command, tmp_path, monkeypatch, capsys):
+    """A pipe that nobody writes to would be waited for, a device without an end read for ever."""
     monkeypatch.chdir(tmp_path)
-    for limit in (
-        "onoff.model.chain.LARGEST_FILE",
-        "onoff.experiments.plots.LARGEST_FILE",
-        "onoff.cli.publish.MAX_LIMIT",
-    ):
-        monkeypatch.setattr(limit, 1 << 20)
-    assert run(command.split()) == 3
-    assert "/dev/zero: longer than the" in capsys.readouterr().err
-    assert list(Path.cwd().iterdir()) == []
+    MarkovChain([[0.5, 0.5], [0.5, 0.5]], names=["a", "b"]).save("chain.json")
+    os.mkfifo("pipe")
+    os.mkfifo("pipe.parquet")
+    before = set(Path.cwd().iterdir())
+    for file in ("pipe", "/dev/zero") if "parquet" not in command else ("pipe",):
+        assert run(command.replace("FILE", file).split()) == 3
+        assert "not an ordinary file" in capsys.readouterr().err
+    assert set(Path.cwd().iterdir()) == before

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
+from onoff.model.chain import LARGEST_FILE
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.origin import about_of
 from onoff.system.atomic import atomic_write
+from onoff.system.reading import read_limited
 
 if TYPE_CHECKING:
     from onoff.audit.traces import TraceAudit
@@ -48,7 +50,7 @@ def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
         RequestModel(**{**model.parts(), "about": {**model.about, "measured": dict(measured)}}).save(path)
         return
     try:
-        document = json.loads(path.read_text(encoding="utf-8-sig"))
+        document = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
         document["about"] = {**(document.get("about") or {}), "measured": dict(measured)}
     except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError):
         raise InvalidInput(f"{path}: this format cannot hold measurements", hint="use a .json or .npz model") from None

@@ -58,6 +58,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session.cache import TableCache
 from onoff.session.last_query import LastQuery
+from onoff.system.reading import open_ordinary
 from onoff.tables.table import QueryTable
 
 LONGEST_LOG_LINE = 4 * 2**20
@@ -136,7 +137,7 @@ class LogAudit:
 def read_log(path: Path) -> Iterator[LogLine]:
     """The lines of a log file. Raises InvalidInput with the number of the line that cannot be read."""
     try:
-        with path.open("rb") as file:
+        with open_ordinary(path) as file:
             number = 0
             while raw := file.readline(LONGEST_LOG_LINE + 1):
                 number += 1

@@ -50,7 +50,7 @@ from onoff.schemes import find_scheme
 from onoff.session import Session
 from onoff.session.memory import MEMORIES, default_memory
 from onoff.system.atomic import atomic_write
-from onoff.system.reading import read_limited
+from onoff.system.reading import open_ordinary, read_limited
 
 SPEC_KEYS = ("chain", "schemes", "memories", "horizons", "seeds", "descents", "budget")
 DESCENTS = 200
@@ -301,7 +301,8 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     """The rows of a result of a sweep."""
     arrow = _arrow()
     try:
-        rows: list[dict[str, Any]] = arrow.parquet.read_table(path).to_pylist()
+        with open_ordinary(path) as file:
+            rows: list[dict[str, Any]] = arrow.parquet.read_table(file).to_pylist()
     except (OSError, arrow.ArrowInvalid) as error:
         raise InvalidInput(f"{path}: {error}", hint="not a result of `onoff sweep`") from None
     if rows and not {"key", "scheme", "first_cost"} <= rows[0].keys():

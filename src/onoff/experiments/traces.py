@@ -21,6 +21,7 @@ import gzip
 import io
 import json
 import math
+import os
 import unicodedata
 import zipfile
 import zlib
@@ -33,6 +34,7 @@ from typing import IO, Any
 
 from onoff.errors import InvalidChain, InvalidInput, nearest
 from onoff.model.sources import check_model_name
+from onoff.system.reading import open_ordinary
 
 FORMATS = ("text", "csv", "jsonl", "msnbc")
 SUFFIXES = {
@@ -332,24 +334,33 @@ def size_of(path: Path) -> int | None:
     """Bytes that will be read, where that is known beforehand."""
     if path.suffix.lower() == ".gz":
         return None
-    if path.suffix.lower() == ".zip":
-        with zipfile.ZipFile(path) as packed:
-            return _member(packed, path).file_size
-    return path.stat().st_size
+    with _opened_file(path) as file:
+        if path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(file) as packed:
+                return _member(packed, path).file_size
+        return os.fstat(file.fileno()).st_size
 
 
 @contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    try:
+    """What a trace holds, unpacked."""
+    with _opened_file(path) as file:
         if path.suffix.lower() == ".zip":
-            with zipfile.ZipFile(path) as packed, packed.open(_member(packed, path)) as member:
+            with zipfile.ZipFile(file) as packed, packed.open(_member(packed, path)) as member:
                 yield io.BufferedReader(member)  # type: ignore[type-var]
         elif path.suffix.lower() == ".gz":
-            with gzip.open(path) as unpacked:
+            with gzip.open(file) as unpacked:
                 yield unpacked  # type: ignore[misc]
         else:
-            with path.open("rb") as stream:
-                yield stream
+            yield file
+
+
+@contextmanager
+def _opened_file(path: Path) -> Iterator[IO[bytes]]:
+    """The file of a trace, and InvalidInput for whatever is wrong with it."""
+    try:
+        with open_ordinary(path) as file:
+            yield file
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as error:
         raise InvalidInput(f"{path}: damaged: {error}", hint="fetch the file again") from None
     except OSError as error:

@@ -27,6 +27,7 @@ from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
 from onoff.gateway.schedule import Schedule
 from onoff.system.atomic import write_private
+from onoff.system.reading import read_limited
 
 SWITCH_FILE_VERSION: Final = 1
 LONGEST_TIMER: Final = 366 * 86400.0
@@ -137,7 +138,7 @@ class Switch:
 
     def _load(self) -> tuple[Position, SwitchTokens]:
         try:
-            kept = json.loads(self.path.read_bytes())
+            kept = json.loads(read_limited(self.path))
             position, tokens = _position(kept), SwitchTokens(_token(kept, "page_token"), _token(kept, "app_token"))
             self.schedule = Schedule.parse(kept["schedule"]) if kept.get("schedule") else None
             self._turned = float(kept.get("turned", 0.0))

@@ -8,6 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from onoff.model.chain import LARGEST_FILE
+from onoff.system.reading import read_limited
+
 OWN: Final = "own"
 """As "whose" in what a file says of its trace: learnt from the open requests of the person who uses it."""
 
@@ -19,7 +22,7 @@ def about_of(path: Path) -> dict[str, Any]:
 
         return dict(getattr(load_model(path), "about", {}))
     try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
+        found = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError):  # a matrix
         return {}
     about = found.get("about") if isinstance(found, dict) else None

@@ -17,6 +17,7 @@ from onoff.server.changes import ChangesBuilder
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
 from onoff.system.atomic import atomic_write
+from onoff.system.reading import open_ordinary
 from onoff.wire import (
     MAX_CATALOGUE,
     Catalogue,
@@ -53,24 +54,17 @@ async def write_backup(store: Store, path: Path) -> int:
     return sum(changed > 0 for changed in shelf.changed)
 
 
-async def restore_backup(store: Store, path: Path) -> Catalogue:
-    """Replace catalogue and messages of the store by those of a backup; return the catalogue.
+def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
+    """Catalogue and messages of a backup, all checked.
 
     Raises
     ------
     InvalidInput
-        If the file is not a backup, or not whole; the store is then as it was.
+        If the file is not a backup, or not whole.
     """
-    catalogue, messages = read_backup(path)
-    await store.restore(catalogue, messages)
-    return catalogue
-
-
-def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
-    """Catalogue and messages of a backup, all checked."""
     messages: dict[str, WireMessage] = {}
     try:
-        with gzip.open(path, "rb") as file:
+        with open_ordinary(path) as packed, gzip.open(packed, "rb") as file:
             catalogue = decode_catalogue(file.readline(MAX_CATALOGUE + 1).removesuffix(b"\n"))
             decoder = ChangesDecoder(catalogue)
             while piece := file.read(READ_BYTES):

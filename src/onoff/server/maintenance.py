@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from onoff.server.admin import Padding, edit_catalogue, new_publisher, opened
-from onoff.server.backup import restore_backup, write_backup
+from onoff.server.backup import read_backup, write_backup
 from onoff.server.feed_list import Feed, ListedFeed
 from onoff.server.feed_names import name_feeds
 from onoff.server.following import check_address, check_may_follow
@@ -42,8 +42,10 @@ async def backup(where: str, path: Path) -> int:
 
 async def restore(where: str, path: Path) -> Catalogue:
     """Put a backup in place of what is in the store at `where`; return its catalogue."""
+    catalogue, messages = read_backup(path)  # before a store is made for it
     async with opened(where) as store:
-        return await restore_backup(store, path)
+        await store.restore(catalogue, messages)
+    return catalogue
 
 
 async def prepare_to_follow(where: str, leader: str) -> Catalogue:

@@ -1,8 +1,12 @@
-"""Reading a file that somebody named: no more of it than makes sense, whatever the path leads to."""
+"""Reading a file that somebody named: an ordinary one, and no more of it than makes sense."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 from pathlib import Path
+from typing import IO
 
 from onoff.errors import InvalidInput
 
@@ -11,10 +15,25 @@ LARGEST_LIST = 1 << 26
 _PIECE = 1 << 20
 
 
+def open_ordinary(path: Path) -> IO[bytes]:
+    """The file, for reading. Raises OSError, also for a pipe or device: one would be waited for, or never end."""
+    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is opened without waiting for its writer
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "not an ordinary file", str(path))
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
 def read_limited(path: Path, largest: int = LARGEST_LIST) -> bytes:
-    """The content of a file, pipe or device. Raises InvalidInput past `largest` bytes, and OSError."""
+    """The content of a file. Raises InvalidInput past `largest` bytes, and OSError."""
     pieces, size = [], 0
-    with path.open("rb") as file:
+    with open_ordinary(path) as file:
         while piece := file.read(_PIECE):
             pieces.append(piece)
             size += len(piece)

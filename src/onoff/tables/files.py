@@ -28,6 +28,7 @@ from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.model.certificate_json import from_json, to_json
 from onoff.model.rows import Rows
 from onoff.system.atomic import atomic_write
+from onoff.system.reading import open_ordinary
 from onoff.tables.table import QueryTable
 
 TABLE_FILE_VERSION = 2
@@ -70,7 +71,7 @@ def read_table(path: Path, rows: Rows) -> QueryTable:
     the file says; PrivacyBreach where its table is not private.
     """
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
+        with open_ordinary(path) as file, np.load(file, allow_pickle=False) as stored:
             label = json.loads(str(stored["label"]))
             arrays = {name: stored[name].astype(np.int64) for name in ARRAYS}
         version, scheme = label["version"], str(label["scheme"])
