@@ -107,13 +107,13 @@ def test_a_publisher_is_made_and_its_token_shown_once(tmp_path, capsys):
         (["serve", "--store", "{}/m.db", "--backup", "{}/no/backup"], 3, "no directory"),
         (["serve", "--nonsense"], 2, "nonsense"),
         (["publish", "news", "{}/none", "--token", "x"], 3, "cannot read"),
-        (["publish", "news", "/dev/null"], 3, "token"),
-        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://127.0.0.1:1"], 4, "connection refused"),
-        (["publish", "news", "/dev/null", "--token", "x", "--server", "nonsense"], 3, "not the address of a server"),
-        (["publish", "news", "/dev/null", "--token", "x", "--server", "http://["], 3, "not the address of a server"),
+        (["publish", "news", __file__], 3, "token"),
+        (["publish", "news", __file__, "--token", "x", "--server", "http://127.0.0.1:1"], 4, "connection refused"),
+        (["publish", "news", __file__, "--token", "x", "--server", "nonsense"], 3, "not the address of a server"),
+        (["publish", "news", __file__, "--token", "x", "--server", "http://["], 3, "not the address of a server"),
         (["catalogue", "--server", "http://["], 3, "not the address of a server"),
-        (["publish", "a/b", "/dev/null", "--token", "x"], 3, "path"),
-        (["publish", "a", "/dev/null", "--token", "x", "--media-type", "y"], 3, "media type"),
+        (["publish", "a/b", __file__, "--token", "x"], 3, "path"),
+        (["publish", "a", __file__, "--token", "x", "--media-type", "y"], 3, "media type"),
         (["catalogue", "--server", "http://127.0.0.1:1"], 4, "connection refused"),
         (["catalogue", "--add", "x"], 3, "--store"),
     ],
@@ -132,8 +132,8 @@ def test_refusals_of_the_server_are_handed_on(server, capsys, tmp_path):
     where = ["--server", server.url]
     for arguments, says in [
         (["news", str(tmp_path / "long"), "--token", server.token], "1000 bytes"),
-        (["news", "/dev/null", "--token", "wrong"], "no publisher"),
-        (["sports", "/dev/null", "--token", server.token], "no source"),
+        (["news", __file__, "--token", "wrong"], "no publisher"),
+        (["sports", __file__, "--token", server.token], "no source"),
     ]:
         code, _, err = command(capsys, "publish", *arguments, *where)
         assert code == 3

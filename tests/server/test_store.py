@@ -5,9 +5,11 @@ import contextlib
 import hashlib
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
+from onoff.server.shelf import Shelf
 from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import LastStep, Publisher, Readiness, Stamp, token_digest
 from onoff.wire import Catalogue, WireMessage, capacity
@@ -464,3 +467,126 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
             assert (readiness.answers, readiness.keeps) == (False, False)
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("happened", ["deleted", "moved", "replaced by a copy", "without its log"])
+def test_a_store_whose_file_is_gone_keeps_no_publish_and_is_not_ready_until_it_is_back(tmp_path, monkeypatch, happened):
+    """SQLite goes on writing to a file that no path leads to: what it acknowledges there is lost."""
+    monkeypatch.setattr("onoff.server.store.PROBE_SECONDS", 0.0)
+    path, away = tmp_path / "m.db", tmp_path / "away"
+
+    def happen():
+        gone = Path(f"{path}-wal") if happened == "without its log" else path
+        if happened == "deleted":
+            os.link(gone, away)  # so that it can be put back
+            gone.unlink()
+        else:
+            gone.rename(away)
+        if happened == "replaced by a copy":
+            shutil.copyfile(away, path)
+        return gone
+
+    async def body():
+        async with opened(str(path)) as store:
+            await edit_catalogue(store, add=["a"])
+            await store.publish("a", "a/b", b"kept", 0)
+            assert await store.readiness() == Readiness()
+            gone = happen()
+            with pytest.raises(StoreUnavailable, match="deleted, moved or replaced"):
+                await store.publish("a", "a/b", b"lost", 0)
+            readiness = await store.readiness()
+            assert (readiness.answers, readiness.keeps) == (True, False)
+            assert "deleted, moved or replaced" in readiness.reason
+            assert (await store.latest(Stamp())).messages["a"].body == b"kept"  # readers are served as before
+            away.rename(gone)
+            assert await store.readiness() == Readiness()
+            await store.publish("a", "a/b", b"kept as well", 0)
+        async with opened(str(path)) as store:
+            assert (await store.latest(Stamp())).messages["a"].body == b"kept as well"
+
+    asyncio.run(body())
+
+
+async def look_at_everything(where):
+    """Whatever a server does with a store."""
+    async with opened(where) as store:
+        await Shelf().refresh(store)
+        for name in ("a", "b"):
+            await store.publish(name, "a/b", b"new", 1)
+        await store.publishers()
+        await store.feed_names()
+        await store.changed_per_hour()
+        await store.digest_of(1)
+        await store.leader()
+        await store.readiness()
+        await edit_catalogue(store, add=["c"])
+        await Shelf().refresh(store)
+
+
+def made_store(where):
+    async def body():
+        async with opened(where) as store:
+            await edit_catalogue(store, add=["a", "b"])
+            await store.publish("a", "a/b", b"A" * 3000, 0)
+            await store.add_publisher(Publisher("p", b"d" * 32, ("a",)))
+            await store.replace_feed_names({"http://x": "a"})
+
+    asyncio.run(body())
+    asyncio.run(look_at_everything(where))
+
+
+DAMAGES = [
+    *(f"DELETE FROM meta WHERE key = '{key}'" for key in ("catalogue", "count", "life", "digest", "born", "bytes")),
+    *(
+        f"UPDATE meta SET value = {value} WHERE key = '{key}'"
+        for key in ("catalogue", "count", "life", "digest", "born", "bytes")
+        for value in ("NULL", "'text'", "x'00'", "-1", "1.5")
+    ),
+    *(
+        f"UPDATE messages SET {column} = {value}"
+        for column in ("version", "published", "media_type", "body")
+        for value in ("'text'", "x'ff'", "-1", "1.5")
+    ),
+    *(
+        f"UPDATE publishers SET {column} = {value}"
+        for column in ("digest", "sources")
+        for value in ("'text'", "x'ff'", "1.5")
+    ),
+    "UPDATE hours SET bytes = 'text'",
+    *(f"DROP TABLE {table}" for table in ("messages", "publishers", "digests", "hours", "meta")),
+]
+
+
+def test_a_damaged_store_says_so_and_nothing_else_goes_wrong(tmp_path):
+    original = tmp_path / "original"
+    made_store(str(original))
+    refused = 0
+    for damage in DAMAGES:
+        path = tmp_path / "m.db"
+        shutil.copyfile(original, path)
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute(damage)
+            db.commit()
+        try:
+            asyncio.run(look_at_everything(str(path)))
+        except StoreUnavailable:
+            refused += 1
+    assert refused > len(DAMAGES) * 0.8  # some other form of the same value does no harm
+
+
+@pytest.mark.parametrize("count", [150, pytest.param(5000, marks=pytest.mark.deep)])
+def test_a_store_with_injured_bytes_says_so_and_nothing_else_goes_wrong(tmp_path, count):
+    original = tmp_path / "original"
+    made_store(str(original))
+    whole, rng, refused = original.read_bytes(), random.Random(6), 0
+    for _ in range(count):
+        data = bytearray(whole)
+        for _ in range(rng.choice((1, 4, 64))):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        path = tmp_path / "m.db"
+        path.write_bytes(data)
+        try:
+            asyncio.run(look_at_everything(str(path)))
+        except StoreUnavailable:
+            refused += 1
+    assert refused

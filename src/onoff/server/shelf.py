@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from onoff.server.store import Latest, LocalStore, Stamp, Store
+from onoff.server.store import Latest, LocalStore, Stamp, Store, readable
 from onoff.wire import NOTHING, Catalogue, Edition, WireMessage, encode_frame
 
 
@@ -65,4 +65,6 @@ class Shelf:
 
     def _frame(self, source: int, message: WireMessage) -> bytes:
         known = self.catalogue
-        return encode_frame(source, message, epoch=self.epoch, frame_size=known.frame_size, limit=known.limit)
+        return readable(
+            lambda: encode_frame(source, message, epoch=self.epoch, frame_size=known.frame_size, limit=known.limit)
+        )

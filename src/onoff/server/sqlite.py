@@ -36,6 +36,7 @@ from onoff.server.store import (
     Readiness,
     Stamp,
     check_fits,
+    readable,
 )
 from onoff.wire import (
     FRAME_OVERHEAD,
@@ -49,6 +50,7 @@ from onoff.wire import (
 
 _T = TypeVar("_T")
 
+_FILES = ("", "-wal", "-shm", "-steps")  # that a store consists of while it is open
 ROOM_MESSAGES = 2  # of the longest length: the disk counts as full without room for these
 
 # One statement: all that it reads is of the same moment.
@@ -57,6 +59,7 @@ SELECT NULL, key, value, NULL, NULL, NULL FROM meta
 UNION ALL SELECT name, version, published, media_type, body, count FROM messages
 WHERE count > CASE WHEN (SELECT value FROM meta WHERE key = 'life') = ? THEN ? ELSE -1 END
 """
+_FAULTS = (sqlite3.Error, UnicodeDecodeError)  # the latter where a message of SQLite quotes damaged text
 _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_SHMSIZE}
 
 
@@ -75,13 +78,15 @@ class SQLiteStore:
                 self._reader = opened.enter_context(contextlib.closing(self._connect()))
                 self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
                 self._steps.change_generation()  # for a process that died between the two
-            except (sqlite3.Error, OSError) as error:
+                self._reader.execute("SELECT 1 FROM meta").fetchall()
+                self._files = self._files_now()
+            except (*_FAULTS, OSError) as error:
                 raise StoreUnavailable(
                     f"cannot open the store {self._path}: {error}",
                     hint="is it a writable SQLite file of onoff, and its disk not full?",
                 ) from error
             opened.pop_all()
-        self._writer = GroupCommit(writer, self._steps.change_generation)
+        self._writer = GroupCommit(writer, self._check_in_place, self._steps.change_generation)
         self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
@@ -94,6 +99,20 @@ class SQLiteStore:
         address = f"{self._path.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(address, timeout=BUSY_SECONDS, uri=True)) as db:
             schema.check_owner(db, self._path)
+
+    def _files_now(self) -> list[tuple[int, int]]:
+        """Which files are at the paths of the store. Raises OSError where one is missing."""
+        found = [os.stat(f"{self._path}{suffix}") for suffix in _FILES]
+        return [(status.st_dev, status.st_ino) for status in found]
+
+    def _check_in_place(self) -> None:
+        """Raise StoreUnavailable where a file is no longer what was opened: what is written to it would be lost."""
+        with contextlib.suppress(OSError):
+            if self._files_now() == self._files:
+                return
+        raise StoreUnavailable(
+            f"the store at {self._path} was deleted, moved or replaced", hint="put it back, or start the server again"
+        )
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
@@ -126,7 +145,7 @@ class SQLiteStore:
         """The outcome of `work`, durable."""
         try:
             return await self._writer.write(work)
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             raise _unavailable(error) from error
 
     # Reading, on the event loop's own connection.
@@ -142,7 +161,7 @@ class SQLiteStore:
     def _read_catalogue(self, text: bytes) -> tuple[bytes, Catalogue]:
         """The catalogue of `text`; reading a long one takes milliseconds, so the last is remembered."""
         known = self._known
-        return known if known[0] == text else (text, decode_catalogue(text))
+        return known if known[0] == text else (text, readable(lambda: decode_catalogue(text)))
 
     def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
@@ -154,13 +173,14 @@ class SQLiteStore:
     def _read(self, statement: str, *values: object) -> list[Any]:
         try:
             return self._reader.execute(statement, values).fetchall()
-        except sqlite3.Error as error:
+        except _FAULTS as error:
             raise _unavailable(error) from error
 
     def _note(self, meta: dict[str, Any], generation: bytes) -> None:
         """Remember stamp and catalogue, and the generation before they were read."""
-        self._known = self._read_catalogue(meta["catalogue"])
-        self._stamp, self._generation = Stamp(meta["life"], meta["count"]), generation
+        text, life, count = schema.checked_meta(meta, "catalogue", "life", "count")
+        self._known = self._read_catalogue(text)
+        self._stamp, self._generation = Stamp(life, count), generation
 
     async def latest(self, after: Stamp) -> Latest:
         return self._latest(after)
@@ -178,12 +198,13 @@ class SQLiteStore:
         self._note(meta, generation)
         changed = [row for row in rows if row[0] is not None]
         catalogue = self._known[1]
+        life, count, digest = schema.checked_meta(meta, "life", "count", "digest")
         return Latest(
             self._stamp,
             catalogue,
             {row[0]: WireMessage(*row[1:5]) for row in changed},
-            whole=after.life != meta["life"] or after.changes < 0,
-            edition=Edition(catalogue.epoch, meta["life"], meta["count"], meta["digest"]),
+            whole=after.life != life or after.changes < 0,
+            edition=readable(lambda: Edition(catalogue.epoch, life, count, digest)),
             changed={row[0]: row[5] for row in changed},
         )
 
@@ -199,7 +220,9 @@ class SQLiteStore:
 
     async def publishers(self) -> Sequence[Publisher]:
         rows = self._read("SELECT name, digest, sources FROM publishers")
-        return [Publisher(name, digest, tuple(json.loads(sources))) for name, digest, sources in rows]
+        return readable(
+            lambda: [Publisher(name, bytes(digest), tuple(json.loads(sources))) for name, digest, sources in rows]
+        )
 
     async def feed_names(self) -> Mapping[str, str]:
         return dict(self._read("SELECT url, name FROM feeds"))
@@ -213,8 +236,9 @@ class SQLiteStore:
         return rows[0][0] if rows else None
 
     async def changed_per_hour(self) -> int:
-        ((born,),) = self._read("SELECT value FROM meta WHERE key = 'born'")
-        return changed_per_hour(dict(self._read("SELECT hour, bytes FROM hours")), born)
+        meta, hours = dict(self._read("SELECT key, value FROM meta")), dict(self._read("SELECT hour, bytes FROM hours"))
+        (born,) = schema.checked_meta(meta, "born")
+        return readable(lambda: changed_per_hour(hours, born))
 
     async def readiness(self) -> Readiness:
         return await self._readiness()
@@ -226,6 +250,7 @@ class SQLiteStore:
         except StoreUnavailable as error:
             return Readiness(answers=False, keeps=False, reason=error.message)
         try:
+            self._check_in_place()
             disk = os.statvfs(self._path)
             if disk.f_bavail * disk.f_frsize < ROOM_MESSAGES * limit:
                 return Readiness(keeps=False, reason="its disk is full")
@@ -244,7 +269,7 @@ class SQLiteStore:
                 raise UnknownSource("no source of that name", hint="`onoff catalogue` lists them")
             check_message(catalogue, body)
             row = db.execute("SELECT version, length(body) FROM messages WHERE name = ?", (name,)).fetchone()
-            version, length = row or (0, 0)
+            version, length = readable(lambda: [int(value) for value in row]) if row else (0, 0)
             if may_overflow(catalogue):
                 check_total(catalogue, total - length, body)
             message = WireMessage(version + 1, published, media_type, body)
@@ -344,7 +369,7 @@ def _make_private(path: Path) -> None:
             path.chmod(0o600)
 
 
-def _unavailable(error: sqlite3.Error) -> StoreUnavailable:
+def _unavailable(error: Exception) -> StoreUnavailable:
     if getattr(error, "sqlite_errorcode", None) in _FULL:
         return StoreFull(f"the store cannot be written: {error}", hint="make room on its disk")
     return StoreUnavailable(f"the store does not answer: {error}", hint="is its file gone, or its disk faulty?")

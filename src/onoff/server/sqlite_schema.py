@@ -18,11 +18,13 @@ to date in one transaction: its content becomes the first edition of a new life.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from onoff.errors import StoreUnavailable
 from onoff.server.editions import HOURS, KEPT_DIGESTS, current_hour, new_life
+from onoff.server.store import readable
 from onoff.wire import Catalogue, Edition, decode_catalogue, encode_catalogue, first_digest
 
 SCHEMA_VERSION = 2
@@ -52,6 +54,9 @@ _BYTES = (  # a row that REPLACE takes the place of fires no trigger of its own:
 _FEEDS = "CREATE TABLE IF NOT EXISTS feeds (url TEXT PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID"
 
 
+_KINDS = {"catalogue": bytes, "schema": int, "count": int, "life": bytes, "digest": bytes, "born": int, "bytes": int}
+
+
 def check_owner(db: sqlite3.Connection, path: Path) -> None:
     """Raise StoreUnavailable where the file has tables, and they are not those of a store."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
@@ -65,7 +70,7 @@ def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None
     Raises
     ------
     StoreUnavailable
-        If the file is a database of something else, or of a newer version.
+        If the file is a database of something else, of a newer version, or damaged.
     """
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
         _run(db, _BASE)
@@ -78,7 +83,7 @@ def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None
         _run(db, _EDITIONS)
         set_meta(db, born=current_hour(), schema=SCHEMA_VERSION)
         text, count = read_meta(db, "catalogue", "count")
-        begin_life(db, decode_catalogue(text), count)
+        begin_life(db, readable(lambda: decode_catalogue(text)), count)
     elif row[0] != SCHEMA_VERSION:
         raise StoreUnavailable(
             f"{path} has schema {row[0]}, this onoff writes {SCHEMA_VERSION}", hint="use a newer onoff"
@@ -88,6 +93,7 @@ def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None
         db.execute("REPLACE INTO meta SELECT 'bytes', coalesce(sum(length(body)), 0) FROM messages")
         for statement in _BYTES:
             db.execute(statement)
+    read_meta(db, *_KINDS)  # what is damaged is found now, and not by the first reader
 
 
 def _run(db: sqlite3.Connection, statements: str) -> None:
@@ -96,9 +102,19 @@ def _run(db: sqlite3.Connection, statements: str) -> None:
 
 
 def read_meta(db: sqlite3.Connection, *keys: str) -> list[Any]:
-    """The values of these keys, in their order."""
-    found = dict(db.execute("SELECT key, value FROM meta").fetchall())
-    return [found[key] for key in keys]
+    """The values of these keys, in their order. Raises StoreUnavailable where one is damaged."""
+    return checked_meta(dict(db.execute("SELECT key, value FROM meta").fetchall()), *keys)
+
+
+def checked_meta(found: Mapping[str, Any], *keys: str) -> list[Any]:
+    """The values of these keys among all that were found. Raises StoreUnavailable where one is damaged."""
+    return readable(lambda: [_of_kind(_KINDS[key], found[key]) for key in keys])
+
+
+def _of_kind(kind: type, value: Any) -> Any:
+    if type(value) is not kind or (isinstance(value, int) and value < 0):  # a column holds what was put there
+        raise TypeError(f"{value!r:.40} instead of {kind.__name__}")
+    return value
 
 
 def set_meta(db: sqlite3.Connection, **values: object) -> None:

@@ -35,14 +35,18 @@ class GroupCommit:
     ----------
     connection
         In autocommit mode, usable from any thread; ours until `close`.
+    before_commit
+        Called before every commit; what it raises is raised by the writes, and nothing is written.
     on_commit
         Called after every commit, before it is acknowledged.
     """
 
-    def __init__(self, connection: sqlite3.Connection, on_commit: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, before_commit: Callable[[], None], on_commit: Callable[[], None]
+    ) -> None:
         self.connection = connection
         self.queries = 0  # asked since the last commit; the code that answers them adds to it
-        self._on_commit = on_commit
+        self._before_commit, self._on_commit = before_commit, on_commit
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)
         self._thread.start()
@@ -96,6 +100,7 @@ class GroupCommit:
                     outcomes.append(work(db))
                 except OnOffError as refusal:  # raised before anything was written
                     outcomes.append(refusal)
+            self._before_commit()
             committed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._commits.put(committed)
             await committed

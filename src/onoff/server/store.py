@@ -19,15 +19,29 @@ A method that cannot reach its data raises `StoreUnavailable`; asking again late
 from __future__ import annotations
 
 import hashlib
+import struct
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, StoreUnavailable
 from onoff.wire import FRAME_OVERHEAD, MAX_ANSWER, Catalogue, Edition, WireMessage
 
+_T = TypeVar("_T")
+
 PROBE_SECONDS = 1.0  # seconds for which a successful trial write is taken to hold
+
+
+def readable(read: Callable[[], _T]) -> _T:
+    """The result of `read`; malformed values raise StoreUnavailable."""
+    try:
+        return read()
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
+        raise StoreUnavailable(
+            f"the store holds values that cannot be read: {error}",
+            hint="is it used by something else, or damaged? `onoff serve --restore` puts a backup into a new one",
+        ) from error
 
 
 class Stamp(NamedTuple):

@@ -56,9 +56,10 @@ from onoff.server.store import (
     Readiness,
     Stamp,
     check_fits,
+    readable,
 )
 from onoff.server.valkey_publishing import BATCH_BYTES, PublishQueue
-from onoff.server.valkey_values import pack_message, pairs, readable, unpack_message
+from onoff.server.valkey_values import pack_message, pairs, unpack_message
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,

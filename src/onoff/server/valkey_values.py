@@ -3,24 +3,13 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from onoff.errors import StoreUnavailable
+from onoff.server.store import readable
 from onoff.wire import WireMessage
 
-_T = TypeVar("_T")
 _HEAD = struct.Struct(">QB")
-
-
-def readable(read: Callable[[], _T]) -> _T:
-    """The result of `read`; malformed values raise StoreUnavailable."""
-    try:
-        return read()
-    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:  # InvalidWire is a ValueError
-        raise StoreUnavailable(
-            f"the store holds values that cannot be read: {error}", hint="is it used by something else, or damaged?"
-        ) from error
 
 
 def pack_message(message: WireMessage) -> bytes:
