@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 from onoff import wire
 from onoff.client import Message, Sent
 from onoff.gateway import feed
-from onoff.gateway.present import moment_of
+from onoff.gateway.present import entries_of, moment_of
 from onoff.gateway.responses import message_headers
 from onoff.model.chain import MarkovChain
 from onoff.server import running
@@ -96,7 +96,7 @@ def read(local, subscription, *, until):
 )
 def test_whatever_a_publisher_wrote_is_a_feed_without_a_link(entry, text):
     message = Message.of("paper", wire.WireMessage(1, 0, wire.ENTRY_TYPE, entry.encode()))
-    (shown,) = feedparser.parse(feed.atom(message, "http://127.0.0.1/v1/feeds/paper")).entries
+    (shown,) = feedparser.parse(feed.atom(message, entries_of(message), "http://127.0.0.1/v1/feeds/paper")).entries
     assert (shown.content[0].value, shown.get("links", [])) == (text, [])
 
 

@@ -7,7 +7,7 @@ from tests.support.world import World
 
 from onoff.client import Copy
 from onoff.gateway import history as module
-from onoff.gateway.history import EarlierEntries
+from onoff.gateway.history import EntryStore
 from onoff.wire import ENTRY_TYPE, WireMessage
 
 
@@ -18,51 +18,74 @@ def feed(*numbers, version=1, say="entry"):
     return WireMessage(version, 1000, ENTRY_TYPE, json.dumps({"entries": entries}).encode())
 
 
-def shown(history, message, before=None):
-    return [entry.title for entry in history.with_earlier(Copy.of("a", message), before)]
+def shown(history, message):
+    return [entry.title for entry in history.with_earlier(Copy.of("a", message))]
+
+
+def arrive(history, *messages, name="a"):
+    for message in messages:
+        history.arrived([(name, message)])
 
 
 def test_entries_that_fell_out_of_the_message_are_kept_newest_first():
-    history = EarlierEntries()
-    history.replaced("a", feed(2, 1), feed(4, 3, 2))
-    history.replaced("a", feed(4, 3, 2), feed(6, 5))
+    history = EntryStore()
+    arrive(history, feed(2, 1), feed(4, 3, 2), feed(6, 5))
     assert shown(history, feed(6, 5)) == [f"entry {k}" for k in (6, 5, 4, 3, 2, 1)]
-    assert shown(EarlierEntries(), feed(6, 5), Copy.of("a", feed(5, 4))) == ["entry 6", "entry 5", "entry 4"]
+    assert shown(history, feed(7)) == [f"entry {k}" for k in (7, 6, 5, 4, 3, 2, 1)]  # newer than the copy, as while OFF
 
 
 def test_an_entry_that_was_changed_stands_there_once_as_it_is_now():
-    history = EarlierEntries()
-    history.replaced("a", feed(2, 1, say="old"), feed(3, 2, say="new"))
+    history = EntryStore()
+    arrive(history, feed(2, 1, say="old"), feed(3, 2, say="new"))
     assert shown(history, feed(3, 2, say="new")) == ["new 3", "new 2", "old 1"]
-    history.replaced("a", feed(3, 2, say="new"), feed(1, say="back"))
+    arrive(history, feed(1, say="back"))
     assert shown(history, feed(1, say="back")) == ["new 3", "new 2", "back 1"]
 
 
 def test_entries_of_one_message_that_lead_to_one_place_are_all_shown():
     entries = [{"title": title, "link": "https://a.example/", "time": 1, "text": title} for title in ("one", "two")]
     message = WireMessage(1, 1000, ENTRY_TYPE, json.dumps({"entries": entries}).encode())
-    assert shown(EarlierEntries(), message) == ["one", "two"]
+    assert shown(EntryStore(), message) == ["one", "two"]
 
 
 def test_other_messages_have_a_history_too():
-    history = EarlierEntries()
+    history = EntryStore()
     texts = [WireMessage(k, 1000 * k, "text/plain", f"text {k}".encode()) for k in (1, 2)]
-    history.replaced("a", *texts)
+    arrive(history, *texts)
     assert shown(history, texts[1]) == ["text 2", "text 1"]
 
 
 def test_it_is_bounded_for_a_source_and_for_all(monkeypatch):
     monkeypatch.setattr(module, "MOST_OF_SOURCE", 3)
-    history = EarlierEntries()
-    for k in range(1, 8):
-        history.replaced("a", feed(k), feed(k + 1))
+    history = EntryStore()
+    arrive(history, *(feed(k) for k in range(1, 9)))
     assert shown(history, feed(8)) == ["entry 8", "entry 7", "entry 6", "entry 5"]
     monkeypatch.setattr(module, "MOST_EARLIER_BYTES", 100)
     for name in "bcdefgh":
-        history.replaced(name, feed(1), feed(2))
-    assert 1 <= len(history._entries) < 8
-    assert "h" in history._entries
+        arrive(history, feed(1), feed(2), name=name)
+    assert 1 <= len(history._earlier) < 8
+    assert "h" in history._earlier
     assert sum(history._bytes.values()) <= 100
+
+
+def test_a_copy_is_made_into_entries_when_it_arrives_and_not_when_it_is_opened(tmp_path, monkeypatch):
+    """Also after a start, for the copies that were there before."""
+    world = World(frame_size=2048)
+    world.messages["beta"] = WireMessage(1, 1000, "text/html", b"<p>Hi <b>there")
+    made: list[Copy] = []
+    for turn in range(2):
+        with gateway(tmp_path, world=world, refresh=3600.0) as local:
+            if turn == 0:
+                local.engine.upstream.refresher.wait(1)
+            local.engine.upstream.refresher.wait_for_first()
+            with monkeypatch.context() as patched:
+                patched.setattr(module, "entries_of", made.append)
+                told = local.get("/v1/entries/beta").json["entries"]
+                assert [entry["html"] for entry in told] == ["<p>Hi <b>there</b></p>"]
+                feeds = local.send("GET", f"/t/{local.app_token}/v1/feeds").body.decode()
+                assert "Hi &lt;b&gt;there" in feeds
+                assert "first of alpha" in feeds
+    assert made == []
 
 
 def test_the_gateway_keeps_it_from_refreshes_whatever_is_read(tmp_path):

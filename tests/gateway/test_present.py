@@ -2,6 +2,7 @@
 
 import json
 
+import nh3
 import pytest
 
 from onoff import wire
@@ -15,6 +16,7 @@ from onoff.gateway.present import (
     leads_to_a_page,
     moment_of,
 )
+from onoff.wire import html as wire_html
 
 
 def message(kind, body, version=1):
@@ -41,9 +43,55 @@ def test_entries_come_in_their_order_with_clean_html():
     assert entries_of(message("text/plain", "", version=0)) == ()
 
 
-@pytest.mark.parametrize("body", ["not json", "[1]", "null", '{"entries": 3}', '{"entries": [1]}', "[" * 100_000])
+NOT_ENTRIES = [
+    *("not json", "[1]", "null", '{"entries": 3}', '{"entries": [1]}', "[" * 100_000),
+    *('{"entries": {"a": 1}}', '{"entries": "text"}', '{"time": ' + "9" * 5000 + "}"),
+]
+
+
+@pytest.mark.parametrize("body", NOT_ENTRIES, ids=range(len(NOT_ENTRIES)))
 def test_an_entry_that_is_none_is_its_text(body):
     assert entries_of(message(wire.ENTRY_TYPE, body)) == (ReadableEntry("", "", None, text=body),)
+
+
+def test_fields_that_are_not_what_they_should_be_are_shown_as_far_as_they_can_be():
+    half = "\ud800"
+    fields = {
+        "title": half + "T",
+        "link": "https://x.example/" + half,
+        "time": 10**300,
+        "html": f"<p>{half}",
+        "text": [1],
+    }
+    (entry,) = entries_of(message(wire.ENTRY_TYPE, {"entries": [fields]}))
+    assert entry == ReadableEntry("?T", "https://x.example/?", None, html="<p>?</p>", text="[1]")
+    assert json.dumps(entry.as_dict(), ensure_ascii=False).encode()
+    (entry,) = entries_of(message(wire.ENTRY_TYPE, {"title": None, "link": 7, "time": True}))
+    assert entry == ReadableEntry("", "", None)
+
+
+def test_what_no_library_can_read_is_its_text(monkeypatch):
+    monkeypatch.setattr(wire_html, "clean_html", lambda text: 1 / 0)
+    assert entries_of(message("text/html", FRAME)) == (ReadableEntry("", "", None, text=FRAME),)
+    found = message("text/html", FRAME)
+    assert b"&lt;iframe" in for_browser(found, entries_of(found))[0]
+
+
+def test_all_entries_of_a_message_are_cleaned_within_one_budget(monkeypatch):
+    """Each of three fragments took its own limit, and a click seconds."""
+    heavy = "<font>" * 900
+    parsed = []
+
+    def clean(text, **rules):
+        parsed.append(text)
+        return original(text, **rules)
+
+    original = nh3.clean
+    monkeypatch.setattr(nh3, "clean", clean)
+    fragments = [heavy, "<p>light</p>", heavy, heavy, "<p>light</p>"]
+    entries = entries_of(message(wire.ENTRY_TYPE, {"entries": [{"html": each} for each in fragments]}))
+    assert parsed == [heavy, "<p>light</p>", "<p>light</p>"]
+    assert [(entry.html or "").strip() for entry in entries] == ["", "<p>light</p>", "", "", "<p>light</p>"]
 
 
 @pytest.mark.parametrize(
@@ -73,7 +121,8 @@ def test_a_message_of_any_kind_is_an_entry(kind, body, expected):
     ],
 )
 def test_a_browser_gets_what_it_can_only_show_and_the_rest_as_a_file(kind, shown):
-    body, headers = for_browser(message(kind, FRAME))
+    found = message(kind, FRAME)
+    body, headers = for_browser(found, entries_of(found))
     if shown is None:
         assert headers == {"content-type": wire.ANY_TYPE, "content-disposition": "attachment"}
     else:

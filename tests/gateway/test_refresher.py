@@ -2,6 +2,7 @@
 
 import contextlib
 import gzip
+import json
 import random
 import threading
 import xml.etree.ElementTree as ET
@@ -18,7 +19,7 @@ from tests.support.world import NAMES, Failing, World
 
 from onoff import wire
 from onoff.client import Mirror
-from onoff.errors import ServerUnreachable
+from onoff.errors import MirrorError, OnOffError, ServerUnreachable
 from onoff.gateway import refresher
 from onoff.model.chain import MarkovChain
 from onoff.server import running
@@ -303,3 +304,76 @@ def test_120_feeds_polled_once_cost_what_changed_and_then_nothing(tmp_path):
     print(f"first round {rounds[0]} bytes for {compressed} compressed; second {rounds[1]}")
     assert rounds[0] <= 1.1 * compressed + 10_000
     assert rounds[1] < 1000
+
+
+TOO_MANY_DIGITS = ("<b>" * 10001 + "&#" + "9" * 5000 + ";").encode()
+NO_LIST = json.dumps({"entries": {"a": 1}}).encode()
+HALF_A_PAIR = json.dumps({"entries": [{"title": "\ud800", "text": "\udfff"}]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [("text/html", TOO_MANY_DIGITS), (wire.ENTRY_TYPE, NO_LIST), (wire.ENTRY_TYPE, HALF_A_PAIR)],
+    ids=["digits", "no list", "half a pair"],
+)
+def test_no_message_ends_the_refreshing(tmp_path, kind, body):
+    """One message of 35 kB did, for every reader, for good, and without a word."""
+    world = World(frame_size=64 * 1024)
+    with gateway(tmp_path, refresh=SELDOM, world=world) as local:
+        keeper = local.engine.upstream.refresher
+        keeper.wait(1)
+        world.publish("beta", b"")
+        world.messages["beta"] = wire.WireMessage(2, 1000, kind, body)
+        world.publish("alpha", b"second of alpha")
+        keeper.wait(keeper.refresh_soon())
+        world.publish("alpha", b"third of alpha")
+        keeper.wait(keeper.refresh_soon())
+        assert local.get("/v1/entries/alpha").json["entries"][0]["text"] == "third of alpha"
+        assert local.get("/v1/entries/beta").status == 200
+        assert local.send("GET", f"/t/{local.app_token}/v1/feeds").status == 200
+        assert local.get("/v1/state").json["note"] is None
+
+
+def test_a_thread_survives_what_nobody_expected_and_the_page_says_so(local, monkeypatch, caplog):
+    engine = local.engine
+    keeper = engine.upstream.refresher
+
+    def fail(about):
+        raise KeyError("a private word")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(keeper.mirror, "arrived", fail)
+        broken.setattr(engine.weighing, "note", fail)
+        broken.setattr(engine.upstream.presence, "names", 3)
+        with pytest.raises(OnOffError, match="KeyError in the gateway"):
+            keeper.wait(keeper.refresh_soon())
+        state = local.get("/v1/state").json
+        assert state["mirror"]["problem"] == state["note"] == "KeyError in the gateway"
+        assert local.get("/v1/sources/beta").body == b"first of beta"  # although it could not be noted
+        engine.upstream.presence._wake.set()
+        until(lambda: engine.upstream.presence.problem == "TypeError in the gateway")
+    assert "KeyError in the gateway at " in caplog.text
+    assert "a private word" not in caplog.text
+    engine.upstream.presence._wake.set()
+    until(lambda: engine.upstream.presence.problem is None)
+    local.world.publish("beta", b"second of beta")
+    keeper.wait(keeper.refresh_soon())
+    assert local.get("/v1/sources/beta").body == b"second of beta"
+    assert local.get("/v1/state").json["mirror"]["problem"] is None
+    assert {thread.name for thread in threading.enumerate()} >= {"onoff-refresh", "onoff-gateway", "onoff-heartbeat"}
+
+
+def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch):
+    keeper = local.engine.upstream.refresher
+    monkeypatch.setattr(refresher, "REFRESH_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(refresher, "REFRESHER_LOOK_SECONDS", 0.02)
+    with monkeypatch.context() as broken:
+
+        def no_room():
+            raise MirrorError("no room", hint="make some")
+
+        broken.setattr(keeper, "_due", no_room)
+        until(lambda: local.get("/v1/state").json["mirror"]["problem"] == "no room")
+    local.world.publish("beta", b"second of beta")
+    keeper.wait(keeper.refresh_soon())
+    assert local.get("/v1/sources/beta").body == b"second of beta"

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,7 +52,6 @@ class MemoryMirror:
 
     edition    what it holds; None before the first refresh
     refreshed  when it was brought up to date, in seconds since 1970
-    replaced   called after a refresh with the name of each source that changed, its message before and its message now
     """
 
     def __init__(self) -> None:
@@ -60,7 +59,6 @@ class MemoryMirror:
         self.edition: Edition | None = None
         self.refreshed: float | None = None
         self.entries: dict[str, MirrorEntry] = {}
-        self.replaced: Callable[[str, wire.WireMessage, wire.WireMessage], None] | None = None
         self._bodies: dict[str, wire.WireMessage] = {}
         self._traffic: dict[int, int] = {}
         self._uncounted: list[tuple[int, int]] = []
@@ -75,24 +73,12 @@ class MemoryMirror:
         """Take over the state of the server at `when`: completely, or not at all where it raises MirrorError."""
         with self._lock:
             self._traffic = _counted(self._traffic, fetched.received, when)
-            changes = [] if self.replaced is None else list(self._changes(fetched))
             self._write(fetched, when)
             if fetched.whole:
                 self.entries = dict.fromkeys(fetched.catalogue.names, MirrorEntry())
             names = fetched.catalogue.names
             self.entries |= {names[source]: MirrorEntry.of(message) for source, message in fetched.messages}
             self.catalogue, self.edition, self.refreshed = fetched.catalogue, fetched.edition, when
-        for change in changes:
-            assert self.replaced is not None
-            self.replaced(*change)
-
-    def _changes(self, fetched: Fetched) -> Iterator[tuple[str, wire.WireMessage, wire.WireMessage]]:
-        """The sources that have a message and get another: name, message before, message now."""
-        names = fetched.catalogue.names
-        for source, message in fetched.messages:
-            if names[source] in self.entries and self.entries[names[source]].version:
-                with suppress(MirrorError):
-                    yield names[source], self._read(names[source]), message
 
     def message(self, name: str) -> tuple[wire.WireMessage, int]:
         """The message of a source, and the number of the edition.

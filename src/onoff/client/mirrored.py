@@ -23,7 +23,7 @@ from onoff.client.refreshing import fetch_changes, fetch_edition
 from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
 from onoff.client.transport import TIMEOUT, Http, check_url
 from onoff.errors import MirrorError
-from onoff.wire import Edition, EditionReport
+from onoff.wire import Edition, EditionReport, WireMessage
 
 CopyKind = TypeVar("CopyKind", bound=Copy)
 
@@ -100,6 +100,8 @@ class MirrorClient:
         self._opened: MemoryMirror | None = None
         self._closed = False
         self._clock, self._now = clock, now
+        self.arrived: Callable[[list[tuple[str, WireMessage]]], None] | None = None
+        """Called after a refresh with the sources that changed and their messages."""
         self._refreshing = threading.Lock()
         self._opening = threading.Lock()
 
@@ -134,8 +136,11 @@ class MirrorClient:
             except MirrorError:
                 self._drop()
                 raise
-            changed = tuple(fetched.catalogue.names[source] for source, _ in fetched.messages)
-            return Refresh(fetched.edition.number, changed, fetched.received, self._clock() - started)
+            changed = [(fetched.catalogue.names[source], message) for source, message in fetched.messages]
+            if self.arrived is not None:
+                self.arrived(changed)
+            names = tuple(name for name, _ in changed)
+            return Refresh(fetched.edition.number, names, fetched.received, self._clock() - started)
 
     def refresh_if_older(self, max_age: float) -> Refresh | None:
         """Refresh unless the mirror was refreshed less than `max_age` seconds ago; None where it was."""

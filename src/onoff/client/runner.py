@@ -7,6 +7,7 @@ request costs one draw and one commit.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
@@ -22,6 +23,8 @@ from onoff.client.journal import JournalStore
 from onoff.client.message import Message, Sent
 from onoff.errors import JournalBusy, JournalError, OnOffError
 from onoff.session.memory import Memory
+
+log = logging.getLogger("onoff.client")
 
 _Item = TypeVar("_Item")
 
@@ -220,4 +223,7 @@ class Background(Generic[_Item]):
 
     def _run(self) -> None:
         while (item := self._items.get()) is not None:
-            self._work(item, self._items.empty)
+            try:
+                self._work(item, self._items.empty)
+            except Exception as error:  # what it would have done ahead is done by the next request
+                log.error("%s in the background", type(error).__name__)

@@ -104,13 +104,14 @@ class ForApps:
 
     async def message(self, request: Request) -> Response:
         browser = request.headers.get("sec-fetch-dest") is not None
-        return message_response(await self.fetch(request), browser=browser)
+        found = await self.fetch(request)
+        return await asyncio.to_thread(message_response, found, self.upstream.entries if browser else None)
 
     async def entries(self, request: Request) -> Response:
         found = await self.fetch(request)
         self.engine.marks.opened(found.source, found.version, self.engine.now())
         self.engine.board.changed()
-        listed = await asyncio.to_thread(self.upstream.entries, found)  # cleaning takes time, and others are served
+        listed = await asyncio.to_thread(self.upstream.entries.with_earlier, found)
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 
@@ -132,13 +133,16 @@ class ForApps:
         if found is None:
             found = await self.fetch(request)  # without a mirror each look is a request
         address = f"{feeds_address(request)}/{quote(name)}"
-        body = await asyncio.to_thread(feed.atom, found, address)
+        entries = await asyncio.to_thread(self.upstream.entries.latest, found)
+        body = await asyncio.to_thread(feed.atom, found, entries, address)
         return feed_response(request, body, feed.ATOM_TYPE, message_headers(found))
 
     async def all_feeds(self, request: Request) -> Response:
         def build_feed() -> bytes:
             copies = [copy for name in self.upstream.names if (copy := self.upstream.copy(name)) is not None]
-            return feed.combined(copies, feeds_address(request))
+            return feed.combined(
+                [(copy, self.upstream.entries.latest(copy)) for copy in copies], feeds_address(request)
+            )
 
         return feed_response(request, await asyncio.to_thread(build_feed), feed.ATOM_TYPE, {})
 

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 from collections.abc import Callable
+
+from onoff.errors import OnOffError
+
+log = logging.getLogger("onoff.gateway")
 
 
 class Board:
@@ -11,6 +17,8 @@ class Board:
 
     def __init__(self) -> None:
         self.revision = 0
+        self.fault: str | None = None
+        """The last bug that a thread of the gateway ran into and survived."""
         self._lock = threading.Lock()
         self._watchers: set[Callable[[], None]] = set()
 
@@ -21,6 +29,18 @@ class Board:
             watchers = list(self._watchers)
         for watcher in watchers:
             watcher()
+
+    def bug(self, error: Exception) -> OnOffError:
+        """Log and show an exception that nobody expected; the thread that met it goes on.
+
+        The log gets the place and not the text, which may hold what was wanted. Returns an error for the caller.
+        """
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        at = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+        log.error("%s in the gateway%s", type(error).__name__, at)
+        self.fault = f"{type(error).__name__} in the gateway"
+        self.changed()
+        return OnOffError(self.fault, hint="this is a bug; its place is in the gateway's log")
 
     def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
         """Call `watcher`, from any thread, after every change. Returns a function that ends that."""

@@ -54,9 +54,15 @@ class Estimate:
             return {mode: self._client.expected_bytes(private=mode == "on", wait=False) for mode in ("on", "off")}
         except OnOffError:
             return {"on": None, "off": None}
+        except Exception as error:
+            self._board.bug(error)
+            return {"on": None, "off": None}
 
     def _expected(self, *, private: bool) -> float | None:
         try:
             return self._client.expected_cost(private=private, wait=False)
         except OnOffError:
+            return None
+        except Exception as error:
+            self._board.bug(error)
             return None

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from onoff.client import Copy
-from onoff.gateway.present import ReadableEntry, entries_of, moment_of
+from onoff.gateway.present import ReadableEntry, moment_of
 
 ATOM_TYPE: Final = "application/atom+xml; charset=utf-8"
 OPML_TYPE: Final = "text/x-opml; charset=utf-8"
@@ -27,17 +27,17 @@ NAMESPACE: Final = uuid.UUID("6f6e6f66-6600-5000-8000-666565647300")
 _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def atom(message: Copy, address: str) -> bytes:
-    """The feed of `message`; `address` is the URL of the feed itself."""
+def atom(message: Copy, entries: Sequence[ReadableEntry], address: str) -> bytes:
+    """The feed of `message` and its entries; `address` is the URL of the feed itself."""
     root = _feed(_urn(message.source), message.source, message.published, address)
-    for item in entries_of(message):
+    for item in entries:
         _add_entry(root, message, item)
     return _document(root)
 
 
-def combined(messages: Sequence[Copy], address: str) -> bytes:
+def combined(messages: Sequence[tuple[Copy, Sequence[ReadableEntry]]], address: str) -> bytes:
     """One feed of all entries of all messages, newest first, at most `MOST_COMBINED`."""
-    listed = [(item.time or message.published, message, item) for message in messages for item in entries_of(message)]
+    listed = [(item.time or message.published, message, item) for message, entries in messages for item in entries]
     listed.sort(key=lambda one: (-one[0], one[1].source))
     newest = listed[0][0] if listed else 0
     root = _feed(_urn("onoff", "all"), "onoff: all sources", newest, address)

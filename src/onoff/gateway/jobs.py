@@ -148,18 +148,25 @@ class JobQueue:
             except OnOffError as error:
                 outcome = error
             except Exception as error:  # a bug in one request must not stop the gateway
-                outcome = OnOffError(f"{type(error).__name__} in the gateway", hint="this is a bug; see its log")
+                outcome = self._board.bug(error)
             with self._lock:
                 if job.steps:
                     self._last = job
                 self.waiting -= 1
-            self._settled(job, outcome)
+            self._survive(self._settled, job, outcome)
             if isinstance(outcome, OnOffError):
                 job.done.set_exception(outcome)
             else:
                 job.done.set_result(outcome)
-            self._after(job)
+            self._survive(self._after, job)
         self._ended()
+
+    def _survive(self, work: Callable[..., None], *about: object) -> None:
+        """Nothing that is noted about a request may cost its answer, or those of the requests after it."""
+        try:
+            work(*about)
+        except Exception as error:
+            self._board.bug(error)
 
     def close(self, seconds: float) -> None:
         """Accept no more jobs, and wait up to `seconds` for the one under way."""

@@ -105,6 +105,8 @@ class Presence:
                 require_sources(self.names, catalogue)
         except OnOffError as error:
             problem = error.message
+        except Exception as error:
+            problem = self._board.bug(error).message
         found = ServerLook(problem is None, problem, catalogue)
         if found != self._looks[place]:
             self._looks[place] = found

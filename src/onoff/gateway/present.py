@@ -7,20 +7,24 @@ Nothing that a publisher wrote reaches a browser as it came, unless the browser 
     PNG, JPEG, GIF, WebP       as it is
     anything else              as a file to save: SVG, XML and PDF can name addresses that a browser would connect to
 
+Every message has a form, whatever its bytes are: one that is not what its type says is shown as text.
+
 Programs get the bytes and the media type of the publisher; they are told apart by Sec-Fetch-Dest, which every browser
 sends and no page can forge. To a browser that does not send it, HTML too is a file to save.
 """
 
 from __future__ import annotations
 
+import html
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 from onoff.client import Copy
-from onoff.wire import ANY_TYPE, ENTRY_TYPE
+from onoff.wire import ANY_TYPE, ENTRY_TYPE, TIME_LIMIT
 from onoff.wire import html as wire_html
 
 LONGEST_TITLE: Final = 120
@@ -50,16 +54,19 @@ def kind_of(message: Copy) -> str:
 
 
 def entries_of(message: Copy) -> tuple[ReadableEntry, ...]:
-    """The entries of a message of any kind, as it orders them; none where nothing was published."""
+    """The entries of a message of any kind, as it orders them; none where nothing was published. Never raises."""
     if not message.version:
         return ()
-    kind = kind_of(message)
     text = message.payload.decode(errors="replace")
+    try:
+        return _entries(message, kind_of(message), text)
+    except Exception:  # what a publisher wrote must not stop anyone's gateway
+        return (ReadableEntry("", "", None, text=text),)
+
+
+def _entries(message: Copy, kind: str, text: str) -> tuple[ReadableEntry, ...]:
     if kind == ENTRY_TYPE:
-        try:
-            return _feed_entries(json.loads(text))
-        except (ValueError, AttributeError, TypeError, RecursionError):
-            return (ReadableEntry("", "", None, text=text),)
+        return _feed_entries(json.loads(text))
     if kind == "text/html":
         return (ReadableEntry("", "", message.published, html=wire_html.clean_html(text)),)
     if kind.startswith("text/"):
@@ -71,22 +78,30 @@ def entries_of(message: Copy) -> tuple[ReadableEntry, ...]:
     return (ReadableEntry("", "", message.published, text=f"{len(message)} bytes of {kind}"),)
 
 
-def _feed_entries(document: Any) -> tuple[ReadableEntry, ...]:
+def _feed_entries(document: dict[str, Any]) -> tuple[ReadableEntry, ...]:
+    cleaner = wire_html.Cleaner()  # one for all entries
     listed = document.get("entries")
     if listed is None:
-        return (_feed_entry(document),)
-    return tuple(_feed_entry(fields) for fields in listed[:MOST_READABLE_ENTRIES])
+        return (_feed_entry(document, cleaner),)
+    if not isinstance(listed, list):
+        raise TypeError("entries that are no list")
+    return tuple(_feed_entry(fields, cleaner) for fields in listed[:MOST_READABLE_ENTRIES])
 
 
-def _feed_entry(fields: dict[str, Any]) -> ReadableEntry:
-    time, link = fields.get("time"), str(fields.get("link", ""))
+def _feed_entry(fields: dict[str, Any], cleaner: wire_html.Cleaner) -> ReadableEntry:
+    time, link = fields.get("time"), _string(fields, "link")
     return ReadableEntry(
-        str(fields.get("title", "")),
+        _string(fields, "title"),
         link if leads_to_a_page(link) else "",
-        time if isinstance(time, int) and not isinstance(time, bool) else None,
-        wire_html.clean_html(str(fields["html"])) if "html" in fields else None,
-        str(fields["text"]) if "text" in fields else None,
+        time if type(time) is int and 0 <= time < TIME_LIMIT else None,
+        cleaner.clean(_string(fields, "html")) if "html" in fields else None,
+        _string(fields, "text") if "text" in fields else None,
     )
+
+
+def _string(fields: dict[str, Any], name: str) -> str:
+    """A field as text that UTF-8 can hold: JSON allows half of a surrogate pair."""
+    return str(fields.get(name) or "").encode(errors="replace").decode()
 
 
 def leads_to_a_page(link: str) -> bool:
@@ -105,14 +120,12 @@ def moment_of(milliseconds: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-def for_browser(message: Copy) -> tuple[bytes, dict[str, str]]:
-    """Body and headers for a browser that opens a message by its address."""
+def for_browser(message: Copy, entries: Sequence[ReadableEntry]) -> tuple[bytes, dict[str, str]]:
+    """Body and headers for a browser that opens a message by its address; `entries` are those of the message."""
     kind = kind_of(message)
     if kind == "text/html":
-        document = (
-            f"<!doctype html><title>message</title>{wire_html.clean_html(message.payload.decode(errors='replace'))}"
-        )
-        return document.encode(), {"content-type": "text/html; charset=utf-8"}
+        clean = "".join(entry.html or html.escape(entry.text or "") for entry in entries)
+        return f"<!doctype html><title>message</title>{clean}".encode(), {"content-type": "text/html; charset=utf-8"}
     if kind in SHOWN_AS_TEXT:
         return message.payload, {"content-type": "text/plain; charset=utf-8"}
     if kind in SHOWN_AS_IMAGE:

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 from onoff.client import MirrorClient, Refresh
 from onoff.client.refreshing import NoChanges
-from onoff.errors import OnOffError, ServerUnreachable
+from onoff.errors import MirrorError, OnOffError, ServerUnreachable
 from onoff.gateway.board import Board
+from onoff.wire import WireMessage
 
 INTERVAL: Final = 300.0
 REFRESH_RETRY_SECONDS: Final = 5.0
@@ -70,6 +72,7 @@ class Refresher:
         self._asked = 0  # the attempt that is waited for, counted as in `_done`
         self._retry_at = 0.0
         self._closed = False
+        self._prepared = threading.Event()
         self._incomplete = False  # sources without a message
         self._filled_by = time.monotonic() + FILLING_FOR
         self._thread = threading.Thread(target=self._work, name="onoff-refresh", daemon=True)
@@ -101,6 +104,7 @@ class Refresher:
 
     def wait_for_first(self) -> None:
         """Wait until there is something to read. Causes no refresh: the schedule does. Raises as `wait` does."""
+        self._prepared.wait(PATIENCE)
         if self.mirror.mirror.edition is None:
             self.wait(1)
 
@@ -151,14 +155,42 @@ class Refresher:
         return min(self.interval, FILLING_SECONDS) if filling else self.interval
 
     def _work(self) -> None:
-        while True:
-            with self._news:
-                while not self._closed and not self._wanted():
-                    self._news.wait(self._patience())
-                if self._closed:
-                    return
-                self._begun += 1
+        self._prepare()
+        while self._wait_until_wanted():
             self._attempt()
+
+    def _prepare(self) -> None:
+        """Hand over the copies of the last run, as if they had arrived now."""
+        try:
+            if self.mirror.arrived is not None:
+                self.mirror.arrived(list(self._copies()))
+        except Exception as error:
+            self.problem = self._shown(error)
+        self._prepared.set()
+
+    def _copies(self) -> Iterator[tuple[str, WireMessage]]:
+        mirror = self.mirror.mirror
+        for name in tuple(mirror.entries):
+            with suppress(MirrorError):  # one that is damaged does not touch the others
+                yield name, mirror.message(name)[0]
+
+    def _shown(self, error: Exception) -> OnOffError:
+        """The error as the page shows it."""
+        return error if isinstance(error, OnOffError) else self._board.bug(error)
+
+    def _wait_until_wanted(self) -> bool:
+        """Sleep until it is time to refresh; False when it is closed."""
+        with self._news:
+            while not self._closed:
+                try:
+                    if self._wanted():
+                        self._begun += 1
+                        return True
+                    patience = self._patience()
+                except Exception as error:  # such as a mirror that cannot be opened again, on a full disk
+                    self.problem, patience = self._shown(error), REFRESH_RETRY_SECONDS
+                self._news.wait(patience)
+            return False
 
     def _wanted(self) -> bool:
         """Whether to refresh now: it was asked for, or the switch is ON and the interval is over."""
@@ -183,8 +215,8 @@ class Refresher:
         except NoChanges as error:
             outcome = problem = error
             self.supported = False
-        except OnOffError as error:
-            outcome = problem = error
+        except Exception as error:  # else the mirror would stay as it is for good, and nobody would know
+            outcome = problem = self._shown(error)
         with self._news:
             self._done += 1
             self.problem = problem

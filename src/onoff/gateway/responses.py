@@ -18,6 +18,7 @@ from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError,
 from onoff.gateway import present
 from onoff.gateway.engine import Changed
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY
+from onoff.gateway.history import EntryStore
 from onoff.gateway.jobs import Busy, Superseded
 from onoff.gateway.switch import Position
 
@@ -76,11 +77,14 @@ def message_headers(message: Copy) -> dict[str, str]:
     return headers
 
 
-def message_response(message: Message, *, browser: bool) -> Response:
-    """A message as a download, or in a form that a browser may show."""
+def message_response(message: Message, entries: EntryStore | None) -> Response:
+    """A message as a download, or in a form that a browser may show, which its entries hold."""
     if not message.version:
         return Response(status_code=204, headers=message_headers(message))  # nothing was published yet
-    body, headers = present.for_browser(message) if browser else present.for_program(message)
+    if entries is None:
+        body, headers = present.for_program(message)
+    else:
+        body, headers = present.for_browser(message, entries.latest(message))
     return Response(body, headers={**headers, **message_headers(message)})
 
 

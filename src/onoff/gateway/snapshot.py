@@ -36,7 +36,7 @@ def snapshot(engine: Engine) -> dict[str, Any]:
         "now": engine.now(),
         "privacy": {**position.as_dict(), "always": setup.always_private},
         "schedule": engine.switch.schedule_as_dict(),
-        "note": engine.switch.note,
+        "note": engine.switch.note or engine.board.fault,
         "server": setup.url,
         "servers": _servers(upstream),
         "on_missing": setup.on_missing,

@@ -21,11 +21,10 @@ from onoff.client.setup import transports
 from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.board import Board
 from onoff.gateway.estimate import Estimate
-from onoff.gateway.history import EarlierEntries
+from onoff.gateway.history import EntryStore
 from onoff.gateway.jobs import Job
 from onoff.gateway.meter import Meter
 from onoff.gateway.presence import Presence
-from onoff.gateway.present import ReadableEntry
 from onoff.gateway.refresher import INTERVAL, Refresher
 from onoff.gateway.setup import GatewaySetup
 from onoff.gateway.steps import StepObserver
@@ -69,7 +68,7 @@ class Upstream:
         self.building: tuple[int, float] | None = None
         """Rows of the table that is being built, and since when."""
         self.estimate: Estimate | None = None
-        self.history = EarlierEntries()
+        self.entries = EntryStore()
         self.meters = tuple(Meter(line) for line in transports(setup.urls, transport, timeout))
         self._observer = StepObserver(self.meters, now)
         by_mirror_alone = setup.chain is None and not setup.several
@@ -106,7 +105,8 @@ class Upstream:
         def mirror_serves() -> bool:
             return not self.setup.several and (self.setup.always_private or private())
 
-        mirror.mirror.replaced = self.history.replaced  # opens the file, so that a second gateway fails here
+        mirror.arrived = self.entries.arrived
+        mirror.sources()  # opens the file, so that a second gateway fails here
         return Refresher(refresh, mirror, interval or INTERVAL, mirror_serves, self._refreshed, self._board)
 
     # -- messages ------------------------------------------------------------------------------------------
@@ -164,14 +164,6 @@ class Upstream:
         except NoChanges:
             return None
         return self.refresher.mirror.copy(source)
-
-    def entries(self, message: Message) -> tuple[ReadableEntry, ...]:
-        """The entries of a message, and earlier ones of its source that the mirror has had, newest first."""
-        before = None
-        if not message.sent.mirror and self.refresher is not None:
-            with suppress(OnOffError):
-                before = self.refresher.mirror.copy(message.source)
-        return self.history.with_earlier(message, before)
 
     def states(self) -> dict[str, SourceState]:
         """What the mirror knows of each source."""
