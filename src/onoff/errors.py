@@ -19,6 +19,7 @@
     │   ├── JournalUnusable                   not a journal, or one of a newer version
     │   └── JournalWriteFailed                the disk is full, or gives errors
     ├── MirrorError                  exit 1   the client's copy of the messages cannot be used
+    │   ├── MirrorBusy                        another process, or another client in this one, has it open
     │   └── MirrorEmpty                       nothing was fetched yet
     ├── ServerUnreachable            exit 4   no answer, or not one of a message server
     │   ├── ServerMissing                     of several servers one does not answer; all are needed
@@ -127,6 +128,10 @@ class Stopped(OnOffError):
 
 class MirrorError(OnOffError):
     """The client's copy of the messages cannot be used; it can always be fetched again."""
+
+
+class MirrorBusy(MirrorError):
+    """Another process, or another client in this one, has the copy open."""
 
 
 class MirrorEmpty(MirrorError):

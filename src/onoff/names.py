@@ -8,6 +8,7 @@ part of addresses.
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_NAME_BYTES: Final = 256
@@ -41,3 +42,13 @@ def name_problem(name: object) -> NameProblem | None:
     if "/" in name or "\\" in name or name in {".", ".."}:
         return NameProblem("looks like a path", "leave out slashes and backslashes: it stands in addresses")
     return None
+
+
+def some_of(names: Sequence[str], most: int = 5) -> str:
+    """The first of these names, for a message, and how many more there are.
+
+    >>> some_of(["a", "b"]), some_of("abcdefg")
+    ("'a', 'b'", "'a', 'b', 'c', 'd', 'e' and 2 more")
+    """
+    shown = ", ".join(map(repr, names[:most]))
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"

@@ -39,7 +39,6 @@ def chain(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "says", "how"),
     [
-        (["get", "beta"], "no server was given", "ONOFF_SERVER"),
         (["get", "beta", "--open", "--server", "http://127.0.0.1:9"], "no chain was given", "ONOFF_CHAIN"),
         (["state", "show"], "no journal was given", "--journal PATH or --server URL"),
     ],
@@ -49,6 +48,45 @@ def test_what_is_missing_is_named(capsys, arguments, says, how):
     told = capsys.readouterr().err
     assert says in told
     assert how in told
+
+
+@pytest.mark.parametrize("command", [["get", "beta"], ["doctor"], ["catalogue"], ["mirror", "refresh"]])
+def test_all_find_the_server_by_the_same_rules(capsys, monkeypatch, tmp_path, command):
+    """Options, else the variable, else a server on this machine; several of them in each way."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    # Nothing listens at port 1 and 9; a server may run at the default port of whoever runs the tests.
+    monkeypatch.setattr("onoff.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
+    assert run(command) == 4
+    assert "http://127.0.0.1:1: " in "".join(capsys.readouterr())
+    monkeypatch.setenv("ONOFF_SERVER", "http://127.0.0.1:9/ http://127.0.0.2:9")
+    assert run(command) == 4
+    assert "http://127.0.0.1:9: " in "".join(capsys.readouterr())
+    assert run([*command, "--server", "ftp://127.0.0.1:21"]) == 3
+    assert "begins with ftp:" in capsys.readouterr().err
+
+
+def test_catalogues_of_several_servers_are_compared(capsys):
+    with listening(World()) as one, listening(World()) as same, listening(World(NAMES[:2])) as other:
+        assert run(["catalogue", "--server", one.url, "--server", same.url]) == 0
+        assert capsys.readouterr().out.split() == list(NAMES)
+        assert run(["catalogue", "--server", one.url, "--server", other.url]) == 3
+    assert "different catalogues" in capsys.readouterr().err
+
+
+def test_doctor_beside_a_running_gateway_finds_everything_in_order(capsys, chain, tmp_path):
+    journal = tmp_path / "journal"
+    with listening(World()) as server:
+        there = ["--server", server.url, "--chain", chain, "--journal", str(journal), "--scheme", "greedy"]
+        with onoff.Client(server.url, chain, journal, "greedy") as client:  # as a gateway holds one
+            client.get("beta", private=True)
+            told = checks(capsys, 0, *there)
+    assert [told[file]["detail"].partition(":")[0] for file in ("journal", "mirror")] == [
+        str(journal),
+        f"{journal}.mirror",
+    ]
+    assert "in use" in told["journal"]["detail"]
+    assert "in use" in told["mirror"]["detail"]
+    assert told["expected bytes"]["detail"].startswith("an hour of ON: ")
 
 
 def test_the_journal_is_that_of_the_server(capsys, monkeypatch, tmp_path):

@@ -163,7 +163,7 @@ def test_bad_input_is_named(chain, tmp_path, capsys):
     assert run(["design", chain, "--scheme", "optimum"]) == 3
     assert "did you mean 'optimal'" in capsys.readouterr().err
     assert run(["design", chain, "--scheme", "full", "--budget", "3"]) == 3
-    assert "no option 'budget'" in capsys.readouterr().err
+    assert "--budget is not for scheme 'full'" in capsys.readouterr().err
     assert run(["design", chain, "--picture", str(tmp_path / "table.doc")]) == 3
     assert ".doc" in capsys.readouterr().err
     assert run(["design", chain, "--budget", "-1"]) == 2
@@ -173,3 +173,12 @@ def test_bad_input_is_named(chain, tmp_path, capsys):
 def test_a_seed_below_zero_is_refused(chain, capsys, scheme):
     assert run(["design", chain, "--scheme", scheme, "--seed", "-1"]) == 2
     assert "--seed" in capsys.readouterr().err
+
+
+def test_an_option_of_another_scheme_is_named_with_its_own(tmp_path, capsys):
+    MarkovChain([[0.8, 0.2], [0.2, 0.8]]).save(tmp_path / "c.json")
+    assert run(["design", str(tmp_path / "c.json"), "--c", "2"]) == 3
+    said = capsys.readouterr().err
+    assert said == "onoff: --c is not for scheme 'optimal'\n       it is for --scheme enumerated\n"
+    assert run(["design", str(tmp_path / "c.json"), "--scheme", "greedy", "--seed", "2"]) == 3
+    assert "it is for --scheme optimal, race, auto" in capsys.readouterr().err

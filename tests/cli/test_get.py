@@ -278,3 +278,10 @@ def test_a_journal_that_was_put_aside_is_said_to_be(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0
     assert f"it is now {path}.damaged" in done.stderr
+
+
+def test_private_and_open_together_are_refused(capfd, world):
+    said = out_of(capfd, "get", "beta", "--private", "--open", code=2).err
+    assert "Mutually exclusive" in said
+    assert "multiple times" not in said
+    assert world.requests == []

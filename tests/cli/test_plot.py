@@ -2,10 +2,13 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from onoff.cli import run
 from onoff.model.chain import MarkovChain
+
+MATRIX = [[0.8, 0.2], [0.2, 0.8]]
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -38,3 +41,15 @@ def test_half_a_result_is_refused_in_one_line(tmp_path, capsys, content):
     (tmp_path / "half.json").write_text(content)
     assert run(["plot", str(tmp_path / "half.json")]) == 3
     assert "half.json: begins like a result, but is not whole" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["c.csv", "c.npy"])
+def test_a_bare_matrix_is_drawn_as_the_chain_that_it_is(tmp_path, capsys, name):
+    np.savetxt(tmp_path / "c.csv", MATRIX, delimiter=",")
+    np.save(tmp_path / "c.npy", MATRIX)
+    assert run(["plot", str(tmp_path / name), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["figures"] == [str(tmp_path / "c-transition.png")]
+    (tmp_path / "c.csv").write_text("not,a\nmatrix,at all\n")
+    if name == "c.csv":
+        assert run(["plot", str(tmp_path / name)]) == 3
+        assert "c.csv" in capsys.readouterr().err

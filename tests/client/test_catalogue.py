@@ -7,6 +7,7 @@ from onoff import wire
 from onoff.client.catalogue import CATALOGUE_REQUEST, fetch_catalogue, require_sources
 from onoff.client.exchange import Failure, Reply
 from onoff.errors import BadAnswer, CatalogueMismatch, ServerUnreachable
+from onoff.model.chain import MarkovChain
 
 URL = "http://server.test"
 
@@ -48,8 +49,17 @@ def test_whatever_is_none_is_said_with_the_address(answer, error, says):
     assert transport.requests == [CATALOGUE_REQUEST]
 
 
-def test_sources_that_are_missing_are_counted_and_not_named():
+def test_a_chain_that_names_no_sources_is_told_so():
+    chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
+    catalogue = wire.Catalogue(("news", "weather"))
+    with pytest.raises(CatalogueMismatch, match=r"does not name its 2 sources.*'news', 'weather'") as caught:
+        require_sources(chain.names, catalogue)
+    assert "names=[" in (caught.value.hint or "")
     require_sources(NAMES, World().catalogue)
-    with pytest.raises(CatalogueMismatch, match=r"1 of the chain's 2 sources") as caught:
-        require_sources(("alpha", "a secret"), World().catalogue)
-    assert "a secret" not in str(caught.value)
+    require_sources(chain.names, wire.Catalogue(chain.names))  # a server may call them so
+
+
+def test_missing_sources_are_named_and_counted():
+    with pytest.raises(CatalogueMismatch, match=r"7 of the chain's 8 .*: 'b', 'c', 'd', 'e', 'f' and 2 more") as caught:
+        require_sources(tuple("abcdefgh"), wire.Catalogue(("a", "z")))
+    assert "'a', 'z'" in (caught.value.hint or "")

@@ -16,8 +16,10 @@ from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
 from tests.support.world import read_request
 
+import onoff
 from onoff.client.exchange import Failure, Reply, Request
 from onoff.client.transport import Http
+from onoff.errors import InvalidInput
 
 ASK = Request("POST", "/v1/query", (("accept", "x"),), b"body", limit=10)
 
@@ -230,3 +232,9 @@ def test_a_server_without_tls_gets_nothing():
     failure = exchanged(converse, scheme="https")
     assert failure.reason.startswith("TLS failed: ")
     assert b"/v1/query" not in heard[0]
+
+
+@pytest.mark.parametrize("address", ["ftp://127.0.0.1:21", "ftp://127.0.0.1", "file://host:80/x"])
+def test_an_address_of_another_kind_is_refused_by_its_beginning(address):
+    with pytest.raises(InvalidInput, match=f"begins with {address.partition(':')[0]}:.*http:// or https://"):
+        onoff.Client(address, None)

@@ -198,7 +198,7 @@ def test_a_second_gateway_on_one_journal_is_told(start, tmp_path, capsys):
         (["--refresh", "-1"], 3, "a refresh every -1"),
         (["--keep", "some"], 3, "no log level"),
         (["--chain", "/nonexistent"], 3, "/nonexistent"),
-        (["--server", "ftp://x"], 3, "not the address of a server"),
+        (["--server", "ftp://x"], 3, "begins with ftp:"),
     ],
 )
 def test_what_cannot_be_used_is_named(tmp_path, capsys, extra, code, said):

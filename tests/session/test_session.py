@@ -4,6 +4,7 @@ from fractions import Fraction
 
 import pytest
 
+import onoff
 from onoff.audit.branches import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
@@ -238,3 +239,22 @@ def test_sessions_share_tables_of_their_own_chain_only():
         Session(one, "optimal", tables=tables)
     with pytest.raises(InvalidInput, match="both tables"):
         Session(one, tables=tables, budget=1.0)
+
+
+CONTENT = {"transition": [[0.5, 0.5], [0.2, 0.8]], "names": ["a", "b"]}
+
+
+@pytest.mark.parametrize(
+    "take",
+    [onoff.Session, onoff.MarkovChain, onoff.design, onoff.bounds, lambda it: onoff.Client("http://127.0.0.1:1", it)],
+    ids=["Session", "MarkovChain", "design", "bounds", "Client"],
+)
+def test_a_dict_for_a_chain_is_a_type_error_that_says_what_to_write(take):
+    with pytest.raises(TypeError, match=r"MarkovChain\(\*\*content\)"):
+        take(CONTENT)
+    assert onoff.MarkovChain(**CONTENT).names == ("a", "b")
+
+
+def test_a_matrix_for_a_model_is_a_type_error_that_says_what_to_write():
+    with pytest.raises(TypeError, match=r"not a chain or model, but a list; .* onoff.MarkovChain\(matrix\)"):
+        onoff.Session(CONTENT["transition"])

@@ -53,6 +53,7 @@ MENDED: dict[type[onoff.OnOffError], str] = {
     onoff.JournalUnusable: "move the file away",
     onoff.JournalWriteFailed: "make room",
     onoff.MirrorError: "make the mirror anew",
+    onoff.MirrorBusy: "end the other client",
     onoff.MirrorEmpty: "refresh it",
     onoff.ServerMissing: "start the missing server",
     onoff.Stopped: "start it again",

@@ -7,15 +7,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onoff.cli.connection import ServerOption, servers_of
 from onoff.cli.output import json_text, progress
-from onoff.cli.publish import DEFAULT_SERVER
-from onoff.errors import InvalidInput
+from onoff.errors import CatalogueMismatch, InvalidInput
 from onoff.wire import Catalogue
 
 
 def catalogue_command(
     *,
-    server: Annotated[str, Parameter(env_var="ONOFF_SERVER")] = DEFAULT_SERVER,
+    server: ServerOption = None,
     store: str | None = None,
     add: Annotated[list[str] | None, Parameter(negative=())] = None,
     drop: Annotated[list[str] | None, Parameter(negative=())] = None,
@@ -32,8 +32,6 @@ def catalogue_command(
 
     Parameters
     ----------
-    server
-        The address of the message server.
     store
         The store itself, instead of a server: a file or a redis:// address.
     add
@@ -57,6 +55,12 @@ def catalogue_command(
     else:
         from onoff.client.catalogue import fetch_catalogue
 
-        with progress(f"waiting for {server}"):
-            found = fetch_catalogue(server)
+        every = []
+        with progress("waiting for the server") as work:
+            for address in servers_of(server):
+                work.now(f"waiting for {address}")
+                every.append(fetch_catalogue(address))
+        found = every[0]
+        if any(other != found for other in every):
+            raise CatalogueMismatch("the servers have different catalogues", hint="one must follow the other")
     print(json_text(found.as_dict()) if json else "\n".join(found.names))

@@ -9,18 +9,21 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.cli.output import Work
+from onoff.cli.serve import SERVER_PORT
 from onoff.client import Attempt, BuildProgress, default_journal
 from onoff.client.retrying import ATTEMPTS
 from onoff.client.transport import check_url
 from onoff.errors import InvalidInput
 
+DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
 ServerOption = Annotated[
     list[str] | None,
     Parameter(
         name="--server",
         env_var="ONOFF_SERVER",
         negative=(),
-        help="The server's address, such as https://host; several that hold the same messages if given several times.",
+        help=f"The server's address, such as https://host; several that hold the same messages if given several times; "
+        f"{DEFAULT_SERVER} unless given.",
     ),
 ]
 ChainFile = Annotated[
@@ -37,11 +40,9 @@ JournalFile = Annotated[
 SchemeOption = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
 
 
-def need_server(server: list[str] | None) -> list[str]:
-    """The addresses, given as options or by ONOFF_SERVER. Raises InvalidInput without one."""
-    if not server:
-        raise InvalidInput("no server was given", hint="use --server URL, or set ONOFF_SERVER")
-    return [check_url(each).rstrip("/") for each in server]
+def servers_of(server: list[str] | None) -> list[str]:
+    """The addresses, given as options or by ONOFF_SERVER; else that of a server on this machine."""
+    return [check_url(each).rstrip("/") for each in server or [DEFAULT_SERVER]]
 
 
 def need_chain(chain: Path | None) -> Path:

@@ -15,11 +15,11 @@ from rich.console import Console
 from onoff import bounds
 from onoff.cli.interrupt import interruptible
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
-from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach
+from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach, UnknownScheme
 from onoff.model.certificate import SimpleBound
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
-from onoff.schemes import design, find_scheme
+from onoff.schemes import SCHEMES, design, find_scheme
 from onoff.tables.files import read_table, write_table
 from onoff.tables.picture import check_picture, draw_table
 from onoff.tables.table import QueryTable
@@ -84,6 +84,10 @@ def design_command(
     given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     record = find_scheme(scheme)
+    for name in options:
+        if name not in record.options:
+            fitting = ", ".join(other.name for other in SCHEMES.values() if name in other.options)
+            raise UnknownScheme(f"--{name} is not for scheme {scheme!r}", hint=f"it is for --scheme {fitting}")
     with progress(f"reading {chain.name}") as work:
         loaded = MarkovChain.load(chain)
         rows = loaded.possible_rows()

@@ -17,24 +17,33 @@ from onoff.cli.connection import (
     SchemeOption,
     ServerOption,
     journal_path,
-    need_server,
+    servers_of,
     size_text,
 )
 from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
-from onoff.client.catalogue import fetch_catalogue
+from onoff.client.catalogue import fetch_catalogue, require_sources
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
 from onoff.client.mirror import Mirror
 from onoff.client.mirrored import MirrorClient, fetch_edition_of
 from onoff.client.operators import shared_infrastructure
 from onoff.client.refreshing import NoChanges
-from onoff.errors import CatalogueMismatch, InvalidChain, JournalUnusable, OnOffError, PrivacyBreach
+from onoff.errors import (
+    CatalogueMismatch,
+    InvalidChain,
+    JournalBusy,
+    JournalUnusable,
+    MirrorBusy,
+    OnOffError,
+    PrivacyBreach,
+)
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.schemes import design
 from onoff.session.memory import start
 from onoff.tables.table import QuerySource
+from onoff.wire import Catalogue
 
 TINY = 1e-4
 """A smaller transition probability makes a rare request expensive, and in a learnt chain it is seldom intended."""
@@ -59,9 +68,9 @@ def doctor_command(
     The exit code is that of the first fault: 3 for chain or catalogue, 4 for a server, 1 for journal or mirror, 5 for
     several servers that look like one operator. Without a chain every request is private, and its checks are left out.
     """
-    address = need_server(server)
+    address = servers_of(server)
     with progress("reading the chain") as work:
-        files = journal_path(journal, server), mirror_path(mirror, journal, server)
+        files = journal_path(journal, address), mirror_path(mirror, journal, address)
         checks = list(_examine(address, chain, files, scheme, work))
     emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
     return next((check["exit_code"] for check in checks if not check["ok"]), 0)
@@ -73,7 +82,7 @@ def _examine(
     """The checks, one after the other; those that need a chain are left out where there is none."""
     journal, mirror = files
     loaded: list[Model] = []
-    names: list[tuple[str, ...]] = []
+    catalogues: list[Catalogue] = []
     tables: list[QuerySource] = []
 
     def read_chain() -> str:
@@ -88,7 +97,7 @@ def _examine(
     def reach(server: str) -> str:
         work.now(f"waiting for {server}")
         catalogue = fetch_catalogue(server)
-        names.append(catalogue.names)
+        catalogues.append(catalogue)
         return f"{catalogue.n} sources, messages of up to {catalogue.limit} bytes"
 
     yield _checked("chain", read_chain)
@@ -98,23 +107,23 @@ def _examine(
     for server in servers:
         yield _checked("server", partial(reach, server))
     if len(servers) > 1:
-        if len(names) == len(servers):
+        if len(catalogues) == len(servers):
             yield _checked("editions", lambda: _editions(servers))
         yield _checked("operators", lambda: _operators(servers))
-    if loaded and names:
-        yield _checked("catalogue", lambda: _compare(loaded[0].names, names[0]))
+    if loaded and catalogues:
+        yield _checked("catalogue", lambda: _compare(loaded[0].names, catalogues[0]))
     yield _checked("journal", lambda: _sound(journal))
     mirrored = _checked("mirror", lambda: _mirrored(mirror))
     yield mirrored
     if loaded:
         work.now(f"building the table for {loaded[0].n} sources")
         yield _checked("expected cost", lambda: _cost(loaded[0], scheme, tables, len(servers)))
-    if tables and names and mirrored["ok"] and len(servers) == 1:
+    if tables and catalogues and mirrored["ok"] and len(servers) == 1:
         work.now(f"waiting for {servers[0]}")
         yield _checked("expected bytes", lambda: _bytes(servers[0], mirror, loaded[0], tables[0]))
-    if len(servers) > 1 and len(names) == len(servers):
+    if len(servers) > 1 and len(catalogues) == len(servers):
         work.now(f"waiting for {servers[0]}")
-        n = loaded[0].n if loaded else len(names[0])
+        n = loaded[0].n if loaded else catalogues[0].n
         yield _checked("expected bytes", lambda: _sum_bytes(servers, n, tables[0] if tables else None))
 
 
@@ -142,25 +151,28 @@ def _smallest(chain: Model) -> str:
     return f"{smallest:.3g}"
 
 
-def _compare(chain: tuple[str, ...], catalogue: tuple[str, ...]) -> str:
-    missing = [name for name in chain if name not in set(catalogue)]
-    if missing:
-        raise CatalogueMismatch(
-            f"{len(missing)} of the chain's {len(chain)} sources are not in the catalogue, such as {missing[0]!r}",
-            hint="use a chain whose names are the catalogue's",
-        )
-    more = len(catalogue) - len(chain)
+def _compare(chain: tuple[str, ...], catalogue: Catalogue) -> str:
+    require_sources(chain, catalogue)
+    more = catalogue.n - len(chain)
     return "all sources of the chain" + (f"; {more} more, which cannot be asked for" if more else "")
 
 
 def _sound(path: Path) -> str:
     if not path.exists():
         return "none yet: the first request asks for everything"
-    journal = Journal(path, repair=False)
+    try:
+        journal = Journal(path, repair=False)
+    except JournalBusy:
+        return _in_use(path)
     journal.close()
     if journal.doubt is not None:
         raise JournalUnusable(f"{path}: {journal.doubt}", hint="the next request will ask for everything, once")
     return f"{path}: sound"
+
+
+def _in_use(path: Path) -> str:
+    """Where a gateway runs, it has its files open: that is how they should be."""
+    return f"{path}: in use, by a gateway or another client, which checked it when it was opened"
 
 
 def _editions(servers: list[str]) -> str:
@@ -187,17 +199,23 @@ def _operators(servers: list[str]) -> str:
 def _mirrored(path: Path) -> str:
     if not path.exists():
         return "none yet: the first private request fetches everything"
-    mirror = Mirror(path, repair=False)
+    try:
+        mirror = Mirror(path, repair=False)
+    except MirrorBusy:
+        return _in_use(path)
     mirror.close()
     return f"{path}: sound, {size_text(mirror.size)}"
 
 
 def _bytes(server: str, path: Path, chain: Model, table: QuerySource) -> str:
-    with MirrorClient(server, path if path.exists() else None) as client:
+    in_use = _mirrored(path) == _in_use(path)
+    with MirrorClient(server, path if path.exists() and not in_use else None) as client:
         try:
             hour = f"an hour of ON: {size_text(client.changed_per_hour())}"
         except NoChanges:
             hour = "an hour of ON: everything at every request, because the server does not tell what changed"
+        if in_use:
+            return hour
         sizes = frame_sizes(client.mirror, chain.names)
         request = None if sizes is None else table_bytes(table, sizes)
         return f"{hour}; an open request: {size_text(request)}; received today: {size_text(client.used_today)}"

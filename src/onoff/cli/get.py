@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter, validators
+from cyclopts import Group, Parameter, validators
 from rich.console import Console
 
 from onoff.cli.connection import (
@@ -18,7 +18,7 @@ from onoff.cli.connection import (
     ServerOption,
     journal_path,
     need_chain,
-    need_server,
+    servers_of,
     show_forecast,
     told,
 )
@@ -27,6 +27,8 @@ from onoff.cli.mirror import MirrorFile, mirror_path
 from onoff.cli.output import Json, emit, progress
 from onoff.client import Client, Message
 from onoff.wire import ENTRY_TYPE
+
+EITHER = Group("Privacy", validator=validators.mutually_exclusive)
 
 
 def get_command(
@@ -37,8 +39,9 @@ def get_command(
     /,
     *,
     private: Annotated[
-        bool, Parameter(name="--private", negative="--open", help="Hide which source is wanted, or only the past.")
-    ] = True,
+        bool, Parameter(group=EITHER, negative="", help="Hide which source is wanted; so it is unless --open is given.")
+    ] = False,
+    open: Annotated[bool, Parameter(group=EITHER, negative="", help="Hide only what was wanted before.")] = False,
     server: ServerOption = None,
     chain: ChainFile = None,
     journal: JournalFile = None,
@@ -80,8 +83,8 @@ def get_command(
     Entries of a feed are printed as text: title, link, time, and what they say. Anything else is written to a pipe or
     file as it was published.
     """
-    address = need_server(server)
-    if not private:
+    address = servers_of(server)
+    if open:
         need_chain(chain)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
     with (
@@ -89,11 +92,11 @@ def get_command(
         Client(
             address,
             chain,
-            journal_path(journal, server),
+            journal_path(journal, address),
             scheme,
             timeout=timeout,
             background=False,
-            mirror=mirror_path(mirror, journal, server),
+            mirror=mirror_path(mirror, journal, address),
             max_age=max_age,
             on_missing=on_missing,
             **told(work, address),
@@ -103,7 +106,7 @@ def get_command(
             forecast = asdict(client.forecast())
             emit(forecast, json, lambda console: show_forecast(console, forecast))
             return
-        message = client.get(wanted, private=private)
+        message = client.get(wanted, private=not open)
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
     if message.version == 0:

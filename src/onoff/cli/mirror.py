@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, ServerOption, journal_path, need_server, told
+from onoff.cli.connection import JournalFile, ServerOption, journal_path, servers_of, told
 from onoff.cli.output import Json, emit, progress, table
 from onoff.client import Mirror, MirrorClient, SourceState
 from onoff.client.mirror import delete_mirror
@@ -64,8 +64,8 @@ def refresh_mirror(
     onoff mirror refresh --server http://127.0.0.1:8470 --json
     ```
     """
-    address = need_server(server)
-    path = mirror_path(mirror, journal, server)
+    address = servers_of(server)
+    path = mirror_path(mirror, journal, address)
     with progress(f"opening {path}") as work:
         waiting = told(work, address)["waiting"]
         with MirrorClient(address[0], path, waiting=waiting) as client:

@@ -10,13 +10,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from onoff.cli.connection import DEFAULT_SERVER
 from onoff.cli.output import progress
-from onoff.cli.serve import SERVER_PORT
 from onoff.errors import InvalidInput
 from onoff.system.reading import read_limited
 from onoff.wire import ANY_TYPE, MAX_LIMIT, check_media_type
-
-DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
 
 
 def publish_command(

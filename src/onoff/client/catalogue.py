@@ -9,6 +9,8 @@ from onoff.client.commands import Fetch, Steps
 from onoff.client.exchange import Reply, Request, Transport
 from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerUnreachable
+from onoff.model.sources import default_names
+from onoff.names import some_of
 
 LARGEST_CATALOGUE: Final = 64 * 2**20
 CATALOGUE_TIMEOUT: Final = 10.0
@@ -54,10 +56,15 @@ def fetch_by(retries: Retries) -> Steps[wire.Catalogue]:
 
 
 def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
-    """Raise CatalogueMismatch unless the server has every source of the chain. The error names no source."""
-    missing = sum(name not in catalogue.index for name in names)
+    """Raise CatalogueMismatch, which names them, unless the server has every source of the chain."""
+    missing = [name for name in names if name not in catalogue.index]
+    if missing and names == default_names(len(names)):
+        raise CatalogueMismatch(
+            f"the chain does not name its {len(names)} sources; those of the server are {some_of(catalogue.names)}",
+            hint='give their names, in the order of its rows: "names" in a JSON file, or MarkovChain(..., names=[...])',
+        )
     if missing:
         raise CatalogueMismatch(
-            f"{missing} of the chain's {len(names)} sources are not in the server's catalogue",
-            hint="use a chain whose names are the catalogue's; `onoff doctor` compares them",
+            f"{len(missing)} of the chain's {len(names)} sources are not in the server's catalogue: {some_of(missing)}",
+            hint=f"use a chain whose names are the catalogue's: {some_of(catalogue.names)}",
         )

@@ -36,7 +36,7 @@ from onoff.client.setup import check_servers, default_journal, forbid_core_dumps
 from onoff.client.transport import TIMEOUT, check_url
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, ServerMissing, UnknownSource
-from onoff.model.contexts import Model, load_model
+from onoff.model.contexts import Model, check_model, load_model
 from onoff.session import Session
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
@@ -123,6 +123,8 @@ class Client:
         check_servers(self.urls, on_missing)
         origin = str(Path(chain).absolute()) if isinstance(chain, str | os.PathLike) else "given by the program"
         self._model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
+        if self._model is not None:
+            check_model(self._model)
         self.journal = default_journal(self.url) if journal is None else journal
         if tables is None and self._model is not None:
             options.setdefault("store", default_table_folder() if journal is None else None)

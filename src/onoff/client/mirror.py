@@ -24,11 +24,11 @@ from typing import Any, Final
 from onoff import wire
 from onoff.client.database import Damaged, FileErrors, Migration, PrivateDatabase
 from onoff.client.refreshing import Fetched
-from onoff.errors import InvalidWire, MirrorEmpty, MirrorError, UnknownSource
+from onoff.errors import InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
 from onoff.wire import NOTHING, Catalogue, Edition
 
 MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
-MIRROR_ERRORS: Final = FileErrors("mirror", MirrorError, MirrorError, MirrorError, "the mirror is as it was")
+MIRROR_ERRORS: Final = FileErrors("mirror", MirrorBusy, MirrorError, MirrorError, "the mirror is as it was")
 DAY: Final = 86400
 DAYS_KEPT: Final = 31
 

@@ -121,9 +121,13 @@ def _parts(url: str) -> tuple[str, str, int, str]:
         parts = urlsplit(url)
         host = parts.hostname or ""
         host.encode("idna")  # as it will be to look it up
-        port = PORTS[parts.scheme] if parts.port is None else parts.port
-    except (ValueError, KeyError):
+        port = PORTS.get(parts.scheme, 0) if parts.port is None else parts.port
+    except ValueError:
         host, port = "", 0
+    if host and parts.scheme and parts.scheme not in PORTS:
+        raise InvalidInput(
+            f"an address that begins with {parts.scheme}:", hint="servers are reached by http:// or https://"
+        )
     if not host or not port or not url.isascii() or not url.isprintable() or " " in url:
         raise InvalidInput("not the address of a server", hint="such as http://127.0.0.1:8470 or https://example.org")
     if parts.username or parts.password or parts.query or parts.fragment:

@@ -23,7 +23,7 @@ def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
     """The figures of a result file, by name. Raises InvalidInput where it is not one."""
     if path.suffix == ".parquet":
         return sweep_figures(read_rows(path))
-    if path.suffix.lower() == ".npz":
+    if path.suffix.lower() in {".npz", ".csv", ".npy"}:
         return _figures_of_model(path)
     try:
         document = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
@@ -53,7 +53,7 @@ def _figures_of_model(path: Path) -> dict[str, Figure]:
     return chain_figures({"transition": model.dense(), "names": model.names})
 
 
-RESULTS = "give what `onoff simulate --json`, `sweep`, `learn` or `reproduce --json` wrote"
+RESULTS = "give a chain or model, or what `onoff simulate --json`, `sweep`, `learn` or `reproduce --json` wrote"
 
 
 def simulation_figures(data: Mapping[str, Any], message_bytes: int) -> dict[str, Figure]:

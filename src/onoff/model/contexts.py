@@ -282,6 +282,13 @@ Model: TypeAlias = MarkovChain | RequestModel
 """What a session, a client or a simulation takes."""
 
 
+def check_model(model: object) -> None:
+    """Raise TypeError, with the mend, for what is neither a chain nor a model."""
+    if not isinstance(model, Sources):
+        mend = "MarkovChain(**content)" if isinstance(model, dict) else "MarkovChain(matrix)"
+        raise TypeError(f"not a chain or model, but a {type(model).__name__}; make one of it: onoff.{mend}")
+
+
 def load_model(path: str | Path) -> Model:
     """The chain or the model of a file, whichever it holds; a model of one type and order 1 is a chain.
 

@@ -16,7 +16,7 @@ can reach are left out, so rows of a chain with 10**6 sources cost only what the
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, TypeAlias
@@ -298,6 +298,8 @@ def _over_common_denominator(row: Iterable[Any]) -> list[int]:
 def _rectangular(probabilities: Any) -> npt.NDArray[Any]:
     if isinstance(probabilities, np.ndarray):
         matrix = probabilities
+    elif isinstance(probabilities, Mapping):
+        raise TypeError("a matrix is a list of rows, not a dict; of a chain file's content make MarkovChain(**content)")
     elif not isinstance(probabilities, Iterable):
         raise InvalidChain("not a matrix", hint="give a list of rows")
     else:

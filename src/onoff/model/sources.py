@@ -51,9 +51,14 @@ def check_model_name(name: Any, what: str) -> None:
         raise InvalidChain(f"{what} {problem.message}", hint=problem.hint)
 
 
+def default_names(n: int) -> tuple[str, ...]:
+    """What n sources are called that nobody named."""
+    return tuple(f"source-{x + 1}" for x in range(n))
+
+
 def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
     if names is None:
-        return tuple(f"source-{x + 1}" for x in range(n))
+        return default_names(n)
     if isinstance(names, str):
         raise InvalidChain("the names are one text, not a list", hint="one name for each row of the matrix")
     if len(names) != n:

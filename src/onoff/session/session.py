@@ -24,7 +24,7 @@ from typing import Any, Literal, cast
 
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import Model
+from onoff.model.contexts import Model, check_model
 from onoff.schemes.race import Race
 from onoff.session.cache import TableCache
 from onoff.session.entropy import Entropy, SystemEntropy
@@ -104,6 +104,7 @@ class Session:
         tables: TableCache | None = None,
         **options: Any,
     ) -> None:
+        check_model(model)
         self.model = model
         self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
         self.everything = everything
