@@ -1,27 +1,33 @@
 """`onoff gateway --install`: a unit that runs the same command, and its removal."""
 
+import shutil
 import stat
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from onoff.cli import run
-from onoff.gateway.service import SERVICE_NAME, unit_path
+from onoff.gateway.service import SERVICE_NAME, unit_path, unit_text
 
 ARGUMENTS = ["--server", "http://127.0.0.1:1", "--log", '/tmp/a "b" 100%$X/seen.jsonl']
+MOST_EXPOSED = 3.0  # of 10, as `systemd-analyze security` counts
 
 
 @pytest.fixture
 def systemctl(tmp_path, monkeypatch):
-    """A systemctl that writes down what it is told; `fail` makes it refuse."""
-    said = tmp_path / "said"
+    """A systemctl that writes down what it is told; a word in `fail` is what it refuses."""
+    said, fail = tmp_path / "said", tmp_path / "fail"
     program = tmp_path / "bin" / "systemctl"
     program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n[ ! -e {tmp_path}/fail ] || {{ echo no bus >&2; exit 1; }}\n')
+    refuse = f'grep -qx -- "$2" {fail} && {{ echo no bus >&2; exit 1; }}'
+    program.write_text(f'#!/bin/sh\necho "$@" >> {said}\n{refuse}\nexit 0\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     said.touch()
+    fail.touch()
     return said
 
 
@@ -38,8 +44,9 @@ def test_it_is_written_started_and_removed(systemctl, tmp_path, monkeypatch, cap
     (command,) = [line for line in text.splitlines() if line.startswith("ExecStart=")]
     assert command.endswith('"gateway" "--server" "http://127.0.0.1:1" "--log" "/tmp/a \\"b\\" 100%%$$X/seen.jsonl"')
     assert f'"{sys.executable}"' in command
+    assert f"WorkingDirectory={Path.cwd()}" in text.splitlines()  # where the paths of the command lead from
     assert "--install" not in text
-    assert systemctl.read_text().splitlines() == ["--user daemon-reload", f"--user enable --now {SERVICE_NAME}"]
+    assert systemctl.read_text().splitlines()[-2:] == ["--user daemon-reload", f"--user enable --now {SERVICE_NAME}"]
     assert gateway(monkeypatch, *ARGUMENTS, "--uninstall") == 0
     assert not path.exists()
     assert f"--user disable --now {SERVICE_NAME}" in systemctl.read_text()
@@ -48,13 +55,62 @@ def test_it_is_written_started_and_removed(systemctl, tmp_path, monkeypatch, cap
     assert "there is no such service" in capsys.readouterr().err
 
 
-def test_a_systemd_that_refuses_is_told(systemctl, tmp_path, monkeypatch, capsys):
-    (tmp_path / "fail").touch()
+@pytest.mark.parametrize("letter", ["\n", "\r", "\x0b", "\x1b", "\x7f", "\udcff"])
+def test_an_argument_cannot_add_a_line(systemctl, tmp_path, monkeypatch, capsys, letter):
+    """A line of its own could be another command, such as ExecStartPre=."""
+    assert gateway(monkeypatch, *ARGUMENTS[:-1], f"a{letter}ExecStartPre=/bin/sh -c true", "--install") == 3
+    assert "cannot be written into a service" in capsys.readouterr().err
+    assert not (tmp_path / "config").exists()
+    assert systemctl.read_text() == ""
+
+
+@pytest.mark.parametrize("refused", ["daemon-reload", "enable"])
+def test_a_systemd_that_refuses_is_told_and_nothing_is_left_behind(systemctl, tmp_path, monkeypatch, capsys, refused):
+    (tmp_path / "fail").write_text(f"{refused}\n")
     assert gateway(monkeypatch, *ARGUMENTS, "--install") == 1
     assert "no bus" in capsys.readouterr().err
+    assert not unit_path().exists()
+    (tmp_path / "fail").write_text("")
+    assert gateway(monkeypatch, *ARGUMENTS, "--install") == 0
+    before = unit_path().read_text()
+    (tmp_path / "fail").write_text(f"{refused}\n")
+    assert gateway(monkeypatch, "--server", "http://127.0.0.1:2", "--install") == 1
+    assert unit_path().read_text() == before
 
 
-def test_without_systemd_it_says_so(systemctl, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("PATH", str(tmp_path / "config"))
+def test_without_systemd_it_says_so_and_leaves_nothing_behind(systemctl, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     assert gateway(monkeypatch, *ARGUMENTS, "--install") == 1
-    assert "systemctl is not there" in capsys.readouterr().err
+    assert "there is no systemctl here" in capsys.readouterr().err
+    assert not (tmp_path / "config").exists()
+
+
+def test_the_unit_is_closed_to_what_a_gateway_does_not_need():
+    given = dict(line.split("=", 1) for line in unit_text(ARGUMENTS).splitlines() if "=" in line)
+    closed = {
+        "CapabilityBoundingSet": "",
+        "NoNewPrivileges": "yes",
+        "PrivateDevices": "yes",
+        "PrivateUsers": "yes",
+        "ProtectKernelModules": "yes",
+        "ProtectSystem": "full",
+        "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
+        "RestrictNamespaces": "yes",
+        "RestrictSUIDSGID": "yes",
+        "UMask": "0077",
+    }
+    assert {name: given.get(name) for name in closed} == closed
+    assert "MemoryDenyWriteExecute" not in given  # compiled kernels are written, then executed
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here to measure by")
+def test_systemd_takes_the_unit_and_counts_little_exposure(tmp_path):
+    unit = tmp_path / SERVICE_NAME
+    unit.write_text(unit_text(ARGUMENTS))
+    checked = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)], capture_output=True, text=True, check=False
+    )
+    assert (checked.returncode, checked.stderr) == (0, "")
+    words = ["systemd-analyze", "security", "--offline=true", "--no-pager", str(unit)]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    assert float(shown.split(f"exposure level for {SERVICE_NAME}: ")[1].split()[0]) < MOST_EXPOSED

@@ -5,10 +5,13 @@ import shlex
 import shutil
 import subprocess
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 import pytest
 import yaml
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 from tests.support.typed import present
 
 from onoff.cli import app
@@ -36,6 +39,13 @@ def test_the_unit_runs_a_command_that_we_have():
     assert understood(arguments)
 
 
+def test_a_call_that_the_unit_refuses_does_not_end_the_server():
+    """numpy calls mbind as it is loaded, which is of @resources; without a number the answer is a signal that kills."""
+    unit = (DEPLOY / "onoff.service").read_text().splitlines()
+    assert "SystemCallFilter=~@privileged @resources" in unit
+    assert "SystemCallErrorNumber=EPERM" in unit
+
+
 @pytest.mark.skipif(
     shutil.which("systemd-analyze") is None,
     reason="no systemd here, and tests install none: its package would change how the machine starts",
@@ -57,8 +67,12 @@ def test_compose_files_build_our_image_and_run_our_commands(name):
     for service in ours:
         assert (DEPLOY / service["build"]["context"] / service["build"]["dockerfile"]).samefile(DEPLOY / "Dockerfile")
         assert understood(service["command"])
-        assert service["cap_drop"] == ["ALL"]
-    assert all(service["mem_limit"] and service["pids_limit"] for service in composed["services"].values())
+    for service in composed["services"].values():
+        assert service["mem_limit"]
+        assert service["pids_limit"]
+        assert (service["cap_drop"], service["read_only"]) == (["ALL"], True)
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert "build" in service or service["user"] not in {"root", "0"}  # ours says so in its Dockerfile
     volumes = {v.split(":")[0] for service in composed["services"].values() for v in service.get("volumes", [])}
     assert volumes == set(composed["volumes"])
 
@@ -71,8 +85,42 @@ def test_the_dockerfile_copies_what_is_there_and_installs_extras_that_we_have():
     for name in copied:
         assert (ROOT / name).exists()
         assert f"!{name}" in ignored
+    install, ours = re.findall(r"/pip install (.*?)(?: \\\\)?$", lines, re.MULTILINE)
+    assert "--require-hashes --requirement requirements.txt" in install
+    assert "--no-deps --no-build-isolation" in ours  # so that nothing comes without a hash
     extras = present(re.search(r"\.\[([\w,]+)\]", lines))[1].split(",")
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert set(extras) <= set(project["optional-dependencies"])
     command = yaml.safe_load(present(re.search(r"^CMD (\[.*\])$", lines, re.MULTILINE))[1])
     assert understood(command)
+
+
+def needed(texts, extras=frozenset({""})):
+    """The distributions that these requirements lead to in the image, as they are installed here."""
+    found = set()
+    for requirement in map(Requirement, texts):
+        if requirement.marker is None or any(requirement.marker.evaluate({"extra": extra}) for extra in extras):
+            deeper = needed(metadata.requires(requirement.name) or (), frozenset({"", *requirement.extras}))
+            found |= {canonicalize_name(requirement.name)} | deeper
+    return found
+
+
+def test_all_that_the_image_installs_has_the_version_of_the_constraints_and_a_hash():
+    text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", "")
+    lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
+    constraints = {
+        canonicalize_name(name): version
+        for name, _, version in (line.partition("==") for line in (ROOT / "constraints.txt").read_text().split())
+        if version
+    }
+    listed = {}
+    for pinned, *hashes in lines:
+        name, _, version = pinned.partition("==")
+        listed[canonicalize_name(name)] = version
+        assert hashes
+        assert all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+    assert listed == {name: constraints[name] for name in listed}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
+    ours = [*project["project"]["dependencies"], *extras["server"], *extras["valkey"]]
+    assert set(listed) == needed([*ours, *project["build-system"]["requires"]])

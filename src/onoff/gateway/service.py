@@ -1,16 +1,18 @@
 """The gateway as a service of the user: a unit for systemd, written and removed by `onoff gateway --install`.
 
 It starts with the user's session and again if it fails. It holds the command line and no secret: tokens are kept beside
-the journal.
+the journal. It is closed to what a gateway does not need. Open are the network, the user's files (a journal and a log
+may be anywhere), and memory that is written and then executed, which compiled kernels are.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +26,33 @@ After=network-online.target
 
 [Service]
 ExecStart={command}
+WorkingDirectory={folder}
 Restart=on-failure
 RestartSec=5
-UMask=0077
+LimitCORE=0
+
+CapabilityBoundingSet=
+LockPersonality=yes
 NoNewPrivileges=yes
+PrivateDevices=yes
+PrivateUsers=yes
+ProtectClock=yes
+ProtectControlGroups=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+ProtectKernelTunables=yes
+ProtectProc=invisible
+ProtectSystem=full
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+SystemCallErrorNumber=EPERM
+SystemCallFilter=@system-service
+SystemCallFilter=~@privileged @resources
+UMask=0077
 
 [Install]
 WantedBy=default.target
@@ -40,21 +65,54 @@ def unit_path() -> Path:
     return Path(home) / "systemd" / "user" / SERVICE_NAME
 
 
+def unit_text(arguments: Sequence[str]) -> str:
+    """The unit that runs `onoff gateway` with these arguments, in the folder of now.
+
+    Raises InvalidInput for an argument that could add a line of its own.
+    """
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", "gateway", *arguments]
+    folder = str(Path.cwd())
+    for word in (*command, folder):
+        if any(ord(letter) < 32 or ord(letter) == 127 or "\ud800" <= letter <= "\udfff" for letter in word):
+            raise InvalidInput(
+                f"{word!r} cannot be written into a service", hint="leave out line breaks and control characters"
+            )
+    return TEXT.format(command=" ".join(map(_quoted, command)), folder=folder.replace("%", "%%"))
+
+
 def install(arguments: Sequence[str]) -> Path:
     """Write the unit that runs `onoff gateway` with these arguments, and start it; where it was written.
 
-    Raises InvalidInput where it cannot be written, OnOffError where systemd does not take it.
+    Raises InvalidInput where it cannot be written, OnOffError where systemd is not there or does not take it; then all
+    is as it was.
     """
-    path = unit_path()
-    command = [sys.executable, "-c", "from onoff.cli import main; main()", "gateway", *arguments]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(TEXT.format(command=" ".join(_quoted(word) for word in command)))
-    except OSError as error:
-        raise InvalidInput(f"{path}: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of yours") from None
-    _systemctl("daemon-reload")
-    _systemctl("enable", "--now", SERVICE_NAME)
+    path, text = unit_path(), unit_text(arguments)
+    _systemctl("daemon-reload")  # before anything is written: whether the user has a systemd at all
+    with _undone_on_error(path):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise InvalidInput(f"{path}: {error.strerror}", hint="set XDG_CONFIG_HOME to a folder of yours") from None
+        _systemctl("daemon-reload")
+        _systemctl("enable", "--now", SERVICE_NAME)
     return path
+
+
+@contextlib.contextmanager
+def _undone_on_error(path: Path) -> Iterator[None]:
+    """Put back the unit that was there before, or none, where the block fails."""
+    before = path.read_bytes() if path.exists() else None
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError, OnOffError):
+            if before is None:
+                _systemctl("disable", "--now", SERVICE_NAME)
+        with contextlib.suppress(OSError, OnOffError):
+            path.write_bytes(before) if before is not None else path.unlink(missing_ok=True)
+            _systemctl("daemon-reload")
+        raise
 
 
 def uninstall() -> Path:
@@ -72,12 +130,14 @@ def _systemctl(*words: str) -> None:
     program = shutil.which("systemctl")
     if program is None:
         raise OnOffError(
-            "systemctl is not there, so the service was written but not started",
-            hint=f"start {SERVICE_NAME} with what this system has",
+            "there is no systemctl here, so there is no service", hint="start this command with what this system has"
         )
-    done = subprocess.run(
-        [program, "--user", *words], capture_output=True, text=True, timeout=SYSTEMCTL_TIMEOUT, check=False
-    )
+    try:
+        done = subprocess.run(
+            [program, "--user", *words], capture_output=True, text=True, timeout=SYSTEMCTL_TIMEOUT, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise OnOffError(f"systemctl {words[0]} does not end", hint="is systemd of this session stuck?") from None
     if done.returncode:
         said = done.stderr.strip().splitlines()
         raise OnOffError(f"systemctl {words[0]}: {said[0] if said else 'failed'}", hint="is this a session of systemd?")
