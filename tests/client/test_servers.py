@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from typing import Any
 
@@ -56,6 +57,17 @@ class Several:
     def check(self):
         for world in self.worlds:
             world.check()
+
+
+def another_message(world, body, name):
+    """A sum with the difference between the frame of a source and another valid frame of it."""
+    if not body:
+        return b""
+    source, number = world.catalogue.index[name], world.editions[-1].number
+    other = replace(world.messages[name], published=7)
+    lie = wire.encode_frame(source, other, epoch=world.catalogue.epoch, frame_size=None)
+    parts = (part.ljust(len(body), b"\0") for part in (body, world.frames(number)[source], lie))
+    return bytes(a ^ b ^ c for a, b, c in zip(*parts, strict=True))
 
 
 def paths(world):
@@ -312,20 +324,104 @@ def test_a_new_catalogue_starts_over(tmp_path):
         assert message.sent.note == f"{Doubt.OTHER_CATALOGUE}: everything was asked"
 
 
-def test_a_lying_server_is_found_out_whatever_is_wanted():
+LIES: dict[str, Any] = {
+    "noise": lambda world, body: b"\1" * len(body),
+    "a bit after short messages": lambda world, body: body[:-1] + bytes([body[-1] ^ 1]),
+    "shorter": lambda world, body: body[:-1],
+    "longer": lambda world, body: body + b"\0",
+    **{f"another message of {name}": partial(another_message, name=name) for name in NAMES},
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("liar", [0, 1])
+def test_a_lie_is_refused_whatever_is_wanted(lie, liar):
+    """The same error, the same bytes to every server, and the same request works once the lie has ended."""
     said = set()
     for name in NAMES:
         servers = Several(2)
+        servers.publish("delta", b"longer than all the others")
+        lying = iter([True])
+
+        def told(request, servers=servers, lying=lying):
+            reply = None
+            if request.path == wire.SUM_PATH and next(lying, False):
+                world = servers.worlds[liar]
+                honest = Direct(world).exchange(request)
+                reply = replace(honest, body=LIES[lie](world, honest.body) or b"\1")  # also where nothing was asked
+            return reply
+
+        servers.faults[liar] = told  # type: ignore[call-overload]
         with servers.client() as client:
-            lie = Reply(200, wire.SUM_HEADERS, b"\x01" * 118)
-            servers.faults[1] = lambda request, lie=lie: lie if request.path == wire.SUM_PATH else None  # type: ignore[call-overload]
             with pytest.raises(BadAnswer, match="do not fit together") as caught:
                 client.get(name, private=True)
             assert client.pending
-            said.add(caught.value.hint)
-            servers.faults[1] = None
-            assert client.retry() == f"first of {name}".encode()
+            assert all(len(world.vectors()) >= 1 for world in servers.worlds)
+            said.add((caught.value.message, caught.value.hint))
+            expected = servers.worlds[0].messages[name].body
+            assert client.retry() == expected
+        sums = [[query for query in world.queries if query[:2] == b"\0\2"] for world in servers.worlds]
+        assert [len(set(queries)) for queries in sums] == [1, 1]
     assert len(said) == 1
+
+
+def test_digests_come_first_and_only_what_changed_comes_again():
+    servers = Several(2)
+    with servers.client() as client:
+        client.get("alpha", private=True)
+        for world in servers.worlds:
+            asked = paths(world)
+            assert asked.index(wire.DIGESTS_PATH) < asked.index(wire.SUM_PATH)
+        have = client.core.digests
+        servers.publish("beta", b"new")
+        client.get("alpha", private=True)
+        for world in servers.worlds:
+            assert world.requests[-2][1] == wire.digests_target(have)
+        assert client.core.digests.of(0) == have.of(0)
+        assert client.core.digests.of(1) != have.of(1)
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+def test_servers_that_report_different_roots_are_not_asked(liar):
+    """One of them has another frame under the same edition, or says that its frames are longer."""
+    for change in ({"digests": b"x" * 128}, {"width": 900}):
+        servers = Several(2)
+
+        def told(request, servers=servers, change=change):
+            if not request.path.startswith(wire.DIGESTS_PATH):
+                return None
+            honest = Direct(servers.worlds[liar]).exchange(request)
+            digests = replace(wire.decode_digests(honest.body, servers.worlds[liar].catalogue, None), **change)
+            return replace(honest, body=wire.encode_digests(digests, 0, ()))
+
+        servers.faults[liar] = told  # type: ignore[call-overload]
+        with servers.client() as client, pytest.raises(BadAnswer, match="disagree about edition 4"):
+            client.get("alpha", private=True)
+        assert [world.queries for world in servers.worlds] == [[], []]
+
+
+def test_a_server_without_digests_is_of_an_older_version():
+    servers = Several(2)
+    servers.faults[1] = lambda request: Reply(404, (), b"") if request.path.startswith(wire.DIGESTS_PATH) else None  # type: ignore[call-overload]
+    with servers.client() as client, pytest.raises(BadAnswer, match="no digests") as caught:
+        client.get("alpha", private=True)
+    assert "older version" in present(caught.value.hint)
+
+
+def test_a_retry_after_a_publish_asks_for_the_same_of_the_new_edition(tmp_path):
+    """The frames of the old edition cannot be told from others any more."""
+    servers = Several(2, journal=tmp_path / "journal")
+    with servers.client(tmp_path / "journal") as client:
+        servers.faults[1] = lambda request: "after" if request.path == wire.SUM_PATH else None  # type: ignore[call-overload]
+        with pytest.raises(ServerMissing):
+            client.get("beta", private=True)
+    servers.faults[1] = None
+    servers.publish("beta", b"second of beta")
+    with servers.client(tmp_path / "journal") as client:
+        assert client.retry() == b"second of beta"
+    servers.check()
+    for world in servers.worlds:
+        assert len({wire.sum_step_digest(query) for query in world.queries}) == 1
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,10 @@
 
 import contextlib
 import json
+from dataclasses import replace
+from functools import partial
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from tests.support.gateway import QUIET, gateway
@@ -25,8 +28,8 @@ SELDOM = 3600.0
 class Two:
     """Two servers, or more, that hold the same messages, of which one may be turned away from."""
 
-    def __init__(self, stack, count=2, names=NAMES):
-        self.worlds, self.down = [World(names) for _ in range(count)], set()
+    def __init__(self, stack, count=2, names=NAMES, make=World):
+        self.worlds, self.down = [make(names) for _ in range(count)], set()
         self.sums: list[Any] = [[] for _ in range(count)]
         self.urls = []
         for place, world in enumerate(self.worlds):
@@ -141,6 +144,59 @@ def test_a_server_that_is_down_is_named_and_the_same_request_works_when_it_is_ba
         two.down = set()
         assert local.get("/v1/sources/beta", Idempotency_Key="mine").body == b"first of beta"
         until(lambda: local.engine.upstream.presence.connected)
+
+
+class Liar(World):
+    """A server that adds the difference of two valid frames of a source to its answers."""
+
+    about = None
+
+    def _sum(self, body):
+        reply = super()._sum(body)
+        if self.about is None or not reply.body:
+            return reply
+        frames = self.frames(self.editions[-1].number)
+        other = wire.encode_frame(
+            self.about,
+            replace(self.messages[NAMES[self.about]], published=7),
+            epoch=self.catalogue.epoch,
+            frame_size=None,
+        )
+        parts = (part.ljust(len(reply.body), b"\0") for part in (reply.body, frames[self.about], other))
+        return replace(reply, body=bytes(a ^ b ^ c for a, b, c in zip(*parts, strict=True)))
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+def test_what_leaves_after_a_lie_does_not_depend_on_what_was_wanted(tmp_path, liar):
+    """One server lies about a source. Both see the same whether that was wanted or another."""
+    seen = set()
+    for wanted in NAMES:
+        with contextlib.ExitStack() as stack:
+            two = Two(stack, make=Liar)
+            two.worlds[liar].about = 2
+            folder = tmp_path / wanted
+            folder.mkdir()
+            local = stack.enter_context(gateway(folder, url=two.urls, refresh=SELDOM, heartbeat=SELDOM))
+            presence = local.engine.upstream.presence
+            until(partial(getattr, presence, "connected"))
+            woken: list[str] = []
+            stack.enter_context(patch.object(presence._wake, "set", partial(woken.append, "heartbeat")))
+            before = [len(world.requests) for world in two.worlds]
+            statuses = []
+            while 502 not in statuses:  # nothing is added to an empty answer
+                statuses.append(local.get(f"/v1/sources/{wanted}").status)
+            assert set(statuses) <= {200, 502}
+            vectors = [world.vectors() for world in two.worlds]
+            assert [status == 502 for status in statuses] == [any(vector) for vector in vectors[liar]]
+            two.worlds[liar].about = None
+            assert local.get(f"/v1/sources/{wanted}").body == f"first of {wanted}".encode()
+            assert woken == []
+            one = ["/v1/digests", wire.SUM_PATH]
+            for world, start in zip(two.worlds, before, strict=True):
+                paths = [path.partition("?")[0] for _, path, _, _ in world.requests[start:]]
+                assert [path for path in paths if path != wire.CATALOGUE_PATH] == one * (len(statuses) + 1)
+                seen.add(paths.count(wire.CATALOGUE_PATH))  # once, of the client
+    assert seen == {1}
 
 
 def test_everything_from_the_other_server_where_that_is_allowed(tmp_path, two):

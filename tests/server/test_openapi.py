@@ -43,6 +43,7 @@ OPERATIONS = [
     ("/readyz", "GET"),
     (wire.CATALOGUE_PATH, "GET"),
     (wire.CHANGES_PATH, "GET"),
+    (wire.DIGESTS_PATH, "GET"),
     (wire.EDITION_PATH, "GET"),
     (wire.QUERY_PATH, "POST"),
     (wire.SEEN_PATH, "POST"),

@@ -66,6 +66,14 @@ def queries_for(known, edition, wanted, servers, *, session=None, step=0, source
     return vectors, bodies
 
 
+def digests(line, known, number=None, have=None):
+    """The digests of an edition, as a reader gets them who has others already."""
+    line.send(f"GET {wire.digests_target(have, number)} HTTP/1.1\r\nhost: h\r\n\r\n".encode())
+    reply = line.reply()
+    assert (reply.status, reply["content-type"]) == (200, wire.DIGESTS_TYPE), reply
+    return wire.decode_digests(reply.body, known, have)
+
+
 def get(line, known, edition, wanted, servers, sources=None):
     """The message, from one server that plays all of them under a session for each."""
     vectors, bodies = queries_for(known, edition, wanted, servers, sources=sources)
@@ -76,8 +84,9 @@ def get(line, known, edition, wanted, servers, sources=None):
         assert reply.status == 200, reply
         assert reply.headers == [*wire.SUM_HEADERS, ("content-length", str(len(reply.body)))]
         answers.append(reply.body)
-    padded = wire.decode_sums(answers, vectors, wanted)
-    return wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit).body
+    found = digests(line, known, edition[0])
+    assert (found.edition.number, found.edition.digest) == edition
+    return wire.decode_sums(answers, vectors, wanted, found, limit=known.limit).body
 
 
 @pytest.mark.parametrize("servers", [2, 3, 5])
@@ -103,6 +112,51 @@ def test_editions_of_before_are_answered_as_they_were(server):
         for edition, body in said.items():
             assert get(line, known, edition, 3, 2) == body
             assert get(line, known, edition, 3, 3) == body
+
+
+def test_digests_are_those_of_every_edition_and_only_what_changed_is_sent(server):
+    known = catalogue(server.url)
+    rng = random.Random(6)
+    with Line(server.url) as line:
+        have = first = digests(line, known)
+        for name, body in NAMES.items():
+            frame = wire.encode_frame(
+                known.index[name], message_of(line, known, name), epoch=known.epoch, frame_size=None
+            )
+            assert wire.frame_digest(frame) == first.of(known.index[name])
+            assert body in frame
+        held = {first.edition.number: first}
+        for k in range(30):
+            server.publish(f"s{rng.randrange(12)}", rng.randbytes(rng.randrange(400)))
+            fresh = digests(line, known)
+            assert digests(line, known, have=have) == fresh  # from what changed alone, and the root is the same
+            assert (fresh.edition.number, fresh.edition.digest) == newest(server.url)
+            held[fresh.edition.number] = fresh
+            have = fresh if k % 3 else have
+        for number, found in held.items():
+            assert digests(line, known, number) == digests(line, known, number, have=first) == found
+            assert digests(line, known, number, have=have) == found  # also where the reader has a later one
+        line.send(f"GET {wire.digests_target(fresh)} HTTP/1.1\r\nhost: h\r\n\r\n".encode())
+        assert len(line.reply().body) == 108 + 2  # a head and an empty set
+        server.publish("s3", b"x")
+        line.send(f"GET {wire.digests_target(fresh)} HTTP/1.1\r\nhost: h\r\n\r\n".encode())
+        assert len(line.reply().body) == 108 + 2 + 32
+
+
+def message_of(line, known, name):
+    """The latest message of a source, by a query for it alone."""
+    line.send(query_request("h", query(known, known.index[name])))
+    return wire.decode_answer(line.reply().body, [known.index[name]], epoch=known.epoch, frame_size=known.frame_size)[0]
+
+
+def test_digests_that_cannot_be_had_are_refused(server):
+    number, _ = newest(server.url)
+    with Line(server.url) as line:
+        for target, status in [("?since=0&edition=99", 409), ("", 400), ("?since=x", 400), ("?edition=1&since=0", 400)]:
+            line.send(f"GET {wire.DIGESTS_PATH}{target} HTTP/1.1\r\nhost: h\r\n\r\n".encode())
+            refused = line.reply().problem
+            assert refused.status == status
+            assert status != 409 or (refused.type, refused.edition) == (wire.EDITION_GONE, number)
 
 
 def test_an_empty_vector_gets_an_empty_answer_and_is_a_step(server):
@@ -226,9 +280,9 @@ def test_waiting_queries_share_a_pass(tmp_path, monkeypatch):
             while len(service._waiting) < 30:
                 await asyncio.sleep(0)
             gate.set()
+            found = service.history.digests(present(service.history.find(edition[0])))
             for (wanted, vectors, _), task in zip(asked, tasks, strict=True):
-                padded = wire.decode_sums(await task, vectors, wanted)
-                message = wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit)
+                message = wire.decode_sums(await task, vectors, wanted, found, limit=known.limit)
                 assert message.body == NAMES[known.names[wanted]]
             await service.close()
 
@@ -274,8 +328,8 @@ def test_many_readers_while_messages_are_published(server):
                 if any(r.status == 409 for r in replies):
                     assert all(r.status == 200 or r.problem.type == wire.EDITION_GONE for r in replies)
                     continue
-                padded = wire.decode_sums([r.body for r in replies], vectors, wanted)
-                message = wire.decode_padded_frame(padded, wanted, epoch=known.epoch, limit=known.limit)
+                found = digests(line, known, wire.decode_sum_head(bodies[0]).edition)
+                message = wire.decode_sums([r.body for r in replies], vectors, wanted, found, limit=known.limit)
                 if not message.body.startswith(b"message %d" % wanted):
                     failures.append(message)
                 answered.append(wanted)

@@ -131,6 +131,8 @@ class World:
                 longest = max(len(message.body) for message in self.messages.values()) + wire.FRAME_OVERHEAD
                 report = wire.encode_edition(wire.EditionReport(self.editions[-1], 3600, longest))
                 return Reply(200, (("content-type", "application/json"),), report)
+            if path.startswith(wire.DIGESTS_PATH):
+                return self._digests(path.partition("?")[2])
             return self._problem(wire.Problem(404, "no such path"))
 
     def _query(self, body):
@@ -171,12 +173,35 @@ class World:
         if query.step < step or (query.step == step and digest != known):
             return self._problem(wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=known))
         self.seen[query.session] = (query.step, digest)
-        messages = self.snapshots[query.edition]
-        frames = [
-            wire.encode_frame(source, messages.get(name, wire.NOTHING), epoch=query.epoch, frame_size=None)
+        return Reply(200, wire.SUM_HEADERS, wire.sum_answer(self.frames(query.edition), query.vector, query.servers))
+
+    def frames(self, number):
+        """The frames of an edition, at their own length."""
+        return [
+            wire.encode_frame(
+                source,
+                self.snapshots[number].get(name, wire.NOTHING),
+                epoch=self.catalogue.epoch,
+                frame_size=None,
+                limit=self.catalogue.limit,
+            )
             for source, name in enumerate(self.catalogue.names)
         ]
-        return Reply(200, wire.SUM_HEADERS, wire.sum_answer(frames, query.vector, query.servers))
+
+    def _digests(self, query):
+        asked, wanted = wire.decode_wanted_digests(query)
+        newest = self.editions[-1].number
+        number, since = newest if wanted is None else wanted, asked.number
+        if not 0 <= newest - number <= self.held:
+            return self._problem(wire.Problem(409, "gone", type=wire.EDITION_GONE, edition=newest))
+        if since > number or (asked.life, asked.digest) != (self.editions[0].life, self.editions[since].digest):
+            since = 0
+        frames = self.frames(number)
+        digests = b"".join(map(wire.frame_digest, frames))
+        held = wire.FrameDigests(self.editions[number], max(map(len, frames)), digests)
+        changed = [self.catalogue.index[name] for name, at in self.changed.items() if at > since]
+        body = wire.encode_digests(held, since, changed)
+        return Reply(200, (("content-type", wire.DIGESTS_TYPE),), body)
 
     def vectors(self):
         """The vectors that were sent to this server, in order of arrival."""

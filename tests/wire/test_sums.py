@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.controls import servers as controls
 from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
@@ -48,6 +49,11 @@ def frames_of(rng, n=N):
     ]
 
 
+def digests_of(frames):
+    edition = wire.Edition(EPOCH, bytes(16), 1, bytes(32))
+    return wire.FrameDigests(edition, max(map(len, frames)), b"".join(map(wire.frame_digest, frames)))
+
+
 CASES = [(servers, size) for servers in (2, 3, 4) for size in range(1, 6)]
 
 
@@ -76,9 +82,8 @@ def test_decoding_is_always_right_and_costs_what_it_should(servers, size):
         draws = downloaded = 0
         for vectors in all_draws(sources, wanted, servers):
             answers = [wire.sum_answer(frames, vector, servers) for vector in vectors]
-            padded = wire.decode_sums(answers, vectors, wanted)
-            assert padded.rstrip(b"\0") == frames[wanted].rstrip(b"\0")
-            message = wire.decode_padded_frame(padded, wanted, epoch=EPOCH, limit=100)
+            message = wire.decode_sums(answers, vectors, wanted, digests_of(frames), limit=100)
+            assert wire.encode_frame(wanted, message, epoch=EPOCH, frame_size=None) == frames[wanted]
             assert message.version == wanted + 1
             assert {len(answer) for answer in answers} <= {0, wire.chunk_length(width, servers)}
             downloaded += sum(bool(answer) for answer in answers)
@@ -139,8 +144,7 @@ def test_any_number_of_servers_and_sources(servers, n, seed):
         assert len(data) == wire.sum_query_length(n, servers) <= wire.MAX_SUM_QUERY
         assert wire.decode_sum_query(data, n) == query
         answers.append(wire.sum_answer(frames, vector, servers))
-    padded = wire.decode_sums(answers, vectors, wanted)
-    assert wire.decode_padded_frame(padded, wanted, epoch=EPOCH, limit=100).version == wanted + 1
+    assert wire.decode_sums(answers, vectors, wanted, digests_of(frames), limit=100).version == wanted + 1
 
 
 def test_a_set_without_the_wanted_source_is_refused():
@@ -153,40 +157,76 @@ def test_a_set_without_the_wanted_source_is_refused():
 
 
 def test_answers_of_wrong_lengths_are_refused():
-    vectors = wire.draw_vectors((0, 1), 0, n=2, servers=2, randbelow=Script([0]))
+    frames = frames_of(random.Random(5), 2)
+    whole = max(frames, key=len)
+    wanted = frames.index(whole)
+    vectors = wire.draw_vectors((0, 1), wanted, n=2, servers=2, randbelow=Script([0]))
     assert not any(vectors[0])
-    good = [b"", b"message"]
-    assert wire.decode_sums(good, vectors, 0) == b"message"
-    for bad in [[b"x", b"message"], [b"", b""], [b""], [b"", b"m", b"m"]]:
+    good = [b"", whole]
+    assert wire.decode_sums(good, vectors, wanted, digests_of(frames), limit=100).version == wanted + 1
+    for bad in [[b"x", whole], [b"", b""], [b""], [b"", b"m", b"m"], [b"", whole + b"\0"], [b"", whole[:-1]]]:
         with pytest.raises(InvalidWire):
-            wire.decode_sums(bad, vectors, 0)
-    full = wire.draw_vectors((0, 1), 0, n=2, servers=2, randbelow=Script([1]))
-    for bad in [[b"x", b"message"], [b"", b"message"], [b"message", b""]]:
-        with pytest.raises(InvalidWire):
-            wire.decode_sums(bad, full, 0)
+            wire.decode_sums(bad, vectors, wanted, digests_of(frames), limit=100)
 
 
-def test_an_error_that_a_server_adds_is_noticed_whatever_is_wanted():
-    frames = frames_of(random.Random(1))
-    for wanted, servers, seed in itertools.product(range(N), (2, 3), range(8)):
-        rng = random.Random(seed)
-        vectors = wire.draw_vectors(range(N), wanted, n=N, servers=servers, randbelow=rng.randrange)
-        answers = [wire.sum_answer(frames, vector, servers) for vector in vectors]
-        liar = rng.choice([place for place in range(servers) if answers[place]])
-        at = rng.randrange(len(answers[liar]))
-        answers[liar] = answers[liar][:at] + bytes([answers[liar][at] ^ 1]) + answers[liar][at + 1 :]
-        with pytest.raises(InvalidWire):
-            wire.decode_padded_frame(wire.decode_sums(answers, vectors, wanted), wanted, epoch=EPOCH, limit=100)
+def errors_of(frames, answer, servers):
+    """What a lying server may make of its answer, by name: nothing, a bit anywhere, differences of frames, lengths."""
+    length = len(answer)
+    yield "none", answer
+    for at in range(length):
+        yield ("bit", at), answer[:at] + bytes([answer[at] ^ 1]) + answer[at + 1 :]
+    for source, frame in enumerate(frames):
+        others = [wire.WireMessage(9, 9, "a/b", b"another"), wire.WireMessage(9, 9, "a/b", bytes(len(frame) - 104))]
+        for number, other in enumerate(others):
+            lie = wire.encode_frame(source, other, epoch=EPOCH, frame_size=None)
+            size = max(map(len, (frame, lie, *frames)))
+            error = int.from_bytes(frame.ljust(size, b"\0")) ^ int.from_bytes(lie.ljust(size, b"\0"))
+            chunks = error.to_bytes(size).ljust(length * (servers - 1), b"\0")
+            for chunk in range(servers - 1):
+                part = chunks[chunk * length : (chunk + 1) * length]
+                yield ("frame", source, number, chunk), bytes(a ^ b for a, b in zip(answer, part, strict=True))
+        yield ("cut", source), answer[: len(frame)]
+    yield "longer", answer + b"\0"
+    yield "longer by a bit", answer + b"\1"
+    yield "empty", b""
 
 
-def test_padding_must_be_zeros_and_frames_whole():
-    frame = frames_of(random.Random(2))[3]
-    assert wire.decode_padded_frame(frame + bytes(9), 3, epoch=EPOCH, limit=100).version == 4
-    for bad in [frame + b"\0\1", frame[:-1], b"", frame[:50], b"\xff" * len(frame)]:
-        with pytest.raises(InvalidWire):
-            wire.decode_padded_frame(bad, 3, epoch=EPOCH, limit=100)
-    with pytest.raises(InvalidWire):
-        wire.decode_padded_frame(frame, 2, epoch=EPOCH, limit=100)
+def acceptances(decode, n, servers):
+    """Whether a lie is accepted, for every want and draw, by what the liar knows: its place, its vector, the lie."""
+    frames = [
+        wire.encode_frame(s, wire.WireMessage(s + 1, 9, "a/b", b"m" * (5 * s)), epoch=EPOCH, frame_size=None)
+        for s in range(n)
+    ]
+    digests = digests_of(frames)
+    found: dict[Any, Any] = {}
+    for wanted in range(n):
+        for numbers in itertools.product(range(servers), repeat=n - 1):
+            vectors = wire.draw_vectors(range(n), wanted, n=n, servers=servers, randbelow=Script(numbers))
+            answers = [wire.sum_answer(frames, vector, servers) for vector in vectors]
+            for liar in range(servers):
+                for name, lie in errors_of(frames, answers[liar], servers):
+                    told = [lie if place == liar else answer for place, answer in enumerate(answers)]
+                    try:
+                        decode(told, vectors, wanted, digests, limit=100)
+                        accepted = True
+                    except InvalidWire:
+                        accepted = False
+                    knows = (liar, vectors[liar], name, lie == answers[liar])
+                    found.setdefault(knows, set()).add(accepted)
+    return found
+
+
+@pytest.mark.parametrize(("n", "servers"), list(itertools.product((2, 3), (2, 3))))
+def test_a_lie_is_refused_whatever_is_wanted(n, servers):
+    """Enumerated: what one server knows decides whether its answer is accepted, and every other answer is refused."""
+    for (*_, honest), accepted in acceptances(wire.decode_sums, n, servers).items():
+        assert accepted == {honest}
+
+
+@pytest.mark.parametrize("broken", [controls.by_checksum, controls.without_zeros, controls.of_any_length])
+def test_whoever_takes_less_than_the_frame_of_the_edition_is_found_out(broken):
+    """The checksum alone, the frame without the zeros after it, any length: each tells a liar what was wanted."""
+    assert {True, False} in acceptances(broken, 3, 2).values()
 
 
 # The one form.

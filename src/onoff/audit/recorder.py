@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -46,13 +47,15 @@ class Recorder:
 
     journal: where queries must be stored before they come. judging: whether a broken rule raises PrivacyBreach.
     fault(request, seen): may raise, or lose the answer by returning True; it is called twice for each query, before
-    the server sees it (`seen` False) and after.
+    the server sees it (`seen` False) and after. lie: a source; the server then adds the difference of two valid frames
+    of that source to the answers to sums.
     """
 
     def __init__(self, names: tuple[str, ...], journal: Path | None = None, *, judging: bool = True) -> None:
         self.catalogue = wire.Catalogue(names, RECORDER_FRAME_SIZE)
         self.journal = journal
         self.judging = judging
+        self.lie: int | None = None
         self.events: list[SeenExchange] = []
         self.asked = 0
         """Messages asked for since the last `take`."""
@@ -97,6 +100,8 @@ class Recorder:
             return _json(200, wire.encode_seen(None if seen is None else wire.Seen(*seen)))
         if request.path == wire.EDITION_PATH:
             return _json(200, wire.encode_edition(wire.EditionReport(self.editions[-1], 0)))
+        if request.path.startswith(wire.DIGESTS_PATH):
+            return self._digests(request.path.partition("?")[2])
         if request.path == wire.SUM_PATH:
             reply = self._sum(request.body)
         elif request.path.startswith(wire.CHANGES_PATH):
@@ -124,8 +129,25 @@ class Recorder:
         self.asked += any(query.vector)
         self.sums += 1
         refused = self._judge(body, query.session, query.step, wire.sum_step_digest(body).hex())
-        frames = [self._frame(source, None) for source in range(self.catalogue.n)]
-        return refused or Reply(200, wire.SUM_HEADERS, wire.sum_answer(frames, query.vector, query.servers))
+        answer = wire.sum_answer(self._frames(), query.vector, query.servers)
+        return refused or Reply(200, wire.SUM_HEADERS, answer if self.lie is None else self._with_lie(answer))
+
+    def _with_lie(self, answer: bytes) -> bytes:
+        """An answer with the difference between the frame of a source and another valid frame of that source."""
+        assert self.lie is not None
+        other = replace(self._latest(self.lie), published=2)
+        frames = self._frame(self.lie, None), self._encode(self.lie, other, None)
+        first, second = (int.from_bytes(frame[: len(answer)].ljust(len(answer), b"\0")) for frame in frames)
+        return (int.from_bytes(answer) ^ first ^ second).to_bytes(len(answer))
+
+    def _digests(self, query: str) -> Reply:
+        since = wire.decode_wanted_digests(query).since.number
+        self._require_told(wire.decode_wanted_digests(query).since)
+        frames = self._frames()
+        digests = b"".join(map(wire.frame_digest, frames))
+        held = wire.FrameDigests(self.editions[-1], max(map(len, frames)), digests)
+        body = wire.encode_digests(held, since, [source for source, at in enumerate(self.changed) if at > since])
+        return Reply(200, (("content-type", wire.DIGESTS_TYPE),), body)
 
     def _judge(self, body: bytes, session: bytes, at: int, mine: str) -> Reply | None:
         """Whether this step may come with these bytes: None, or the refusal; a broken rule is a breach."""
@@ -143,9 +165,7 @@ class Recorder:
     def _changes(self, query: str) -> Reply:
         since = wire.decode_since(query)
         edition = self.editions[-1]
-        known = since.number < len(self.editions) and self.editions[since.number]
-        if since.number and (not known or (since.life, since.digest) != (known.life, known.digest)):
-            raise PrivacyBreach(f"changes since an edition {since.number} that was never told")
+        self._require_told(since)
         changed = [source for source, at in enumerate(self.changed) if at > since.number]
         self.asked += len(changed)
         frames = [self._frame(source, None) for source in changed]
@@ -153,8 +173,20 @@ class Recorder:
         body = b"".join([head, *frames, wire.encode_changes_trailer(edition, since.number, frames)])
         return Reply(200, (("content-type", wire.CHANGES_TYPE),), body)
 
+    def _require_told(self, since: wire.Since) -> None:
+        known = since.number < len(self.editions) and self.editions[since.number]
+        if since.number and (not known or (since.life, since.digest) != (known.life, known.digest)):
+            raise PrivacyBreach(f"changes since an edition {since.number} that was never told")
+
+    def _frames(self) -> list[bytes]:
+        """All frames at their own length."""
+        return [self._frame(source, None) for source in range(self.catalogue.n)]
+
     def _frame(self, source: int, frame_size: int | None = RECORDER_FRAME_SIZE) -> bytes:
-        return wire.encode_frame(source, self._latest(source), epoch=self.catalogue.epoch, frame_size=frame_size)
+        return self._encode(source, self._latest(source), frame_size)
+
+    def _encode(self, source: int, message: wire.WireMessage, frame_size: int | None) -> bytes:
+        return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=frame_size)
 
     def _latest(self, source: int) -> wire.WireMessage:
         return wire.WireMessage(self.versions[source], 1, "text/plain", self.message(source))

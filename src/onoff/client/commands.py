@@ -9,6 +9,7 @@ SendQuery    POST the record's bytes                          ->  Reply or Failu
 SendSum      POST the bytes for one of several servers        ->  Reply or Failure
 Changes      GET all that changed since an edition            ->  Reply or Failure
 Newest       GET the number of the newest edition             ->  Reply or Failure
+Digests      GET the digests of frames that changed           ->  Reply or Failure
 Wait         sleep for some seconds                           ->  None
 """
 
@@ -20,7 +21,7 @@ from typing import TypeVar
 
 from onoff.client.exchange import Failure, Reply
 from onoff.client.record import Record
-from onoff.wire import Edition
+from onoff.wire import Edition, FrameDigests
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +90,22 @@ class Newest:
 
 
 @dataclass(frozen=True, slots=True)
+class Digests:
+    """GET the digests of frames that changed after those that are held, of an edition; None: of the newest."""
+
+    have: FrameDigests | None
+    edition: int | None
+    server: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Sleep."""
 
     seconds: float
 
 
-Exchange = Fetch | Ask | SendQuery | SendSum | Changes | Newest
+Exchange = Fetch | Ask | SendQuery | SendSum | Changes | Newest | Digests
 Command = Exchange | Build | StoreRecord | Tick | Wait
 Event = Reply | Failure | None
 Result = TypeVar("Result")

@@ -14,6 +14,7 @@ from onoff.client.commands import (
     Ask,
     Changes,
     Command,
+    Digests,
     Event,
     Exchange,
     Fetch,
@@ -108,5 +109,7 @@ def _request(command: Exchange) -> Request:
             return Request("POST", wire.SUM_PATH, wire.SUM_QUERY_HEADERS, query, limit)
         case Changes(have):
             return Request("GET", wire.changes_target(have), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
+        case Digests(have, edition):
+            return Request("GET", wire.digests_target(have, edition), wire.DIGESTS_HEADERS, b"", wire.MAX_DIGESTS)
         case Newest():
             return Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)

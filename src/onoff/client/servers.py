@@ -5,13 +5,17 @@ wanted is then hidden from every server by itself: each gets a vector that is un
 with a sum of messages (see `wire.sums`). A request is
 
     Fetch, Ask      once: the catalogue of every server, and the last step that each saw
-    Newest          the newest edition of every server; the oldest of these is one that all hold
+    Digests         of every frame of the newest edition of each server; the oldest of these is one that all hold
     StoreRecord     the bytes for every server, durable before the first leaves
     Tick, SendSum   to every server, in a fixed order, whatever is wanted, also where the vector is zero
 
 The invariants of `core` hold for each server. An edition that one of them no longer holds is replaced by another one,
-with the same vectors, in a new record; that tells nothing new. What depends on which source is wanted is only how the
-answers are put together.
+with the same vectors, in a new record; that tells nothing new.
+
+What depends on which source is wanted is only how the answers are put together, and not whether that succeeds. A server
+may lie; so before anything is asked all servers must report the same root of digests, which is computed here as well,
+and of the answers nothing is taken but the frame of the edition. One server that adds anything to its answer is refused
+whatever is wanted, and learns nothing from what is done next.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from typing import Final, TypeVar
 
 from onoff import wire
 from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Fetch, Newest, SendSum, Steps, StoreRecord, Wait
+from onoff.client.commands import Ask, Digests, Fetch, SendSum, Steps, StoreRecord, Wait
 from onoff.client.core import SMALL_ANSWER, Conflict, Core, conflict_of
 from onoff.client.doubt import Doubt
 from onoff.client.exchange import Reply
@@ -32,12 +36,17 @@ from onoff.client.record import Record
 from onoff.client.retrying import Retries
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerMissing, ServerUnreachable
 from onoff.session import Session
-from onoff.wire import Edition
+from onoff.wire import FrameDigests
 
 EDITIONS: Final = 5
 """How often an edition may be gone before the servers are given up."""
+CATALOGUES: Final = 3
+"""How often the catalogue may change before the servers are given up."""
 _Checked = TypeVar("_Checked")
 FOLLOW: Final = "one of them must follow the other: `onoff serve --follow URL`"
+
+NO_EDITION: Final = "the servers let go of every edition at once"
+LAGS: Final = "one of them lags behind; try again later"
 
 
 class SumCore(Core):
@@ -55,7 +64,8 @@ class SumCore(Core):
         name = " ".join(each.server for each in retries)
         super().__init__(session, retries[0], origin=origin, new_session=new_session, name=name)
         self.retries = tuple(retries)
-        self.edition: Edition | None = None
+        self.digests: FrameDigests | None = None
+        """Of the edition that was agreed on last."""
         self.longest: int | None = None
         """Bytes of the longest frame, as the servers told last."""
         self._randbelow = randbelow
@@ -69,28 +79,63 @@ class SumCore(Core):
     # -- before the request --------------------------------------------------------------------------------
 
     def _get_ready(self) -> Steps[None]:
-        if self.catalogue is None:
-            catalogues = yield from self._each(Fetch, read_catalogue)
-            if len({catalogue.epoch for catalogue in catalogues}) > 1:
-                raise CatalogueMismatch("the servers have different catalogues", hint=FOLLOW)
-            require_sources(self.chain.names, catalogues[0])
-            self.catalogue = catalogues[0]
-        yield from super()._get_ready()
-        self.edition = yield from self._agree()
+        for _ in range(CATALOGUES):
+            if self.catalogue is None:
+                catalogues = yield from self._each(Fetch, read_catalogue)
+                if len({catalogue.epoch for catalogue in catalogues}) > 1:
+                    raise CatalogueMismatch("the servers have different catalogues", hint=FOLLOW)
+                require_sources(self.chain.names, catalogues[0])
+                self.catalogue = catalogues[0]
+            yield from super()._get_ready()
+            try:
+                yield from self._agree()
+            except _OtherCatalogue:
+                self.catalogue = None
+                if self.record is not None:
+                    self.doubt = self.doubt or Doubt.OTHER_CATALOGUE
+                continue
+            return
+        raise BadAnswer("the servers change their catalogue all the time", hint="try again later")
 
-    def _agree(self) -> Steps[Edition]:
-        """The newest edition that all servers hold."""
-        reports = yield from self._each(Newest, _read_edition)
-        self.longest = max(report.longest for report in reports)
-        editions = [report.edition for report in reports]
-        if len({(edition.epoch, edition.life) for edition in editions}) > 1:
-            raise BadAnswer("the servers do not hold the same messages", hint=FOLLOW)
-        oldest = min(editions, key=lambda edition: edition.number)
-        if any(edition.number == oldest.number and edition.digest != oldest.digest for edition in editions):
-            raise BadAnswer(
-                f"the servers disagree about edition {oldest.number}", hint="one of them is faulty, or lies"
-            )
-        return oldest
+    def _agree(self) -> Steps[None]:
+        """Hold the digests of the newest edition that all servers hold, about which all must agree."""
+        have = self.digests if self.digests is not None and self.digests.edition.epoch == self._offered.epoch else None
+        for attempt in range(EDITIONS):
+            if attempt:
+                yield Wait(self.retries[0].backoff * 2 ** (attempt - 1))
+            try:
+                found = yield from self._ask_digests(have, None)
+                if len({each.edition.life for each in found}) > 1:
+                    raise BadAnswer("the servers do not hold the same messages", hint=FOLLOW)
+                oldest = min(each.edition.number for each in found)
+                if any(each.edition.number != oldest for each in found):  # as all were when the last one had it
+                    found = yield from self._ask_digests(have, oldest)
+            except _EditionGone:
+                continue
+            if len({each.root for each in found}) > 1:
+                raise BadAnswer(f"the servers disagree about edition {oldest}", hint="one of them is faulty, or lies")
+            self.digests, self.longest = found[0], found[0].width
+            return
+        raise BadAnswer(NO_EDITION, hint=LAGS)
+
+    def _ask_digests(self, have: FrameDigests | None, edition: int | None) -> Steps[tuple[FrameDigests, ...]]:
+        """The digests of an edition from every server; None: of the newest edition of each."""
+
+        def read(server: str, reply: Reply) -> FrameDigests:
+            if reply.status == 409 and _type_of(reply) == wire.EDITION_GONE:
+                raise _EditionGone
+            if reply.status != 200:
+                raise BadAnswer(f"{server}: no digests, but HTTP {reply.status}", hint="it may be of an older version")
+            if not reply.has_type(wire.DIGESTS_TYPE):
+                raise InvalidWire("digests of another kind", hint=NOT_A_SERVER)
+            if wire.digests_epoch(reply.body) != self._offered.epoch:
+                raise _OtherCatalogue
+            found = wire.decode_digests(reply.body, self._offered, have)
+            if edition not in {None, found.edition.number}:
+                raise InvalidWire("digests of another edition", hint="the server is faulty")
+            return found
+
+        return (yield from self._each(lambda server: Digests(have, edition, server), read))
 
     def _compare_steps(self, record: Record) -> Steps[Doubt | None]:
         def read(server: str, reply: Reply) -> wire.Seen | None:
@@ -107,27 +152,30 @@ class SumCore(Core):
         return None
 
     def _each(
-        self, command: Callable[[int], Fetch | Ask | Newest | SendSum], read: Callable[[str, Reply], _Checked]
+        self, command: Callable[[int], Fetch | Ask | Digests | SendSum], read: Callable[[str, Reply], _Checked]
     ) -> Steps[tuple[_Checked, ...]]:
         """The reply of every server to a command; all are asked, even where one fails."""
         found: list[_Checked] = []
         missing: list[ServerUnreachable] = []
+        bad: list[BadAnswer] = []
         answered: list[int] = []
         for server, retries in enumerate(self.retries):
             try:
                 found.append((yield from retries.exchange(command(server), partial(read, retries.server))))
                 answered.append(server)
-            except BadAnswer:
-                raise
+            except BadAnswer as error:
+                bad.append(error)
             except ServerUnreachable as error:
                 missing.append(error)
+        if bad:
+            raise bad[0]
         _require_all(missing, answered)
         return tuple(found)
 
     # -- the request ---------------------------------------------------------------------------------------
 
     def _encode(self, session: bytes, step: int, indices: tuple[int, ...], wanted: int) -> tuple[bytes, bytes]:
-        offered, edition, count = self._offered, self._agreed, len(self.retries)
+        offered, edition, count = self._offered, self._agreed.edition, len(self.retries)
         index = offered.index[self.chain.names[wanted]]
         vectors = wire.draw_vectors(indices, index, n=offered.n, servers=count, randbelow=self._randbelow)
         first, *others = (
@@ -144,19 +192,21 @@ class SumCore(Core):
         A server that has just started holds its newest edition alone, so one that follows is given time to catch up.
         """
         for attempt in range(EDITIONS):
+            edition = self._agreed.edition
+            if wire.decode_sum_head(record.query)[3:5] != (edition.number, edition.digest):
+                queries = [wire.with_edition(q, edition.number, edition.digest) for q in self._queries(record)]
+                record = replace(record, query=queries[0], others=b"".join(queries[1:]))
+                yield StoreRecord(record)
+                self.record = record
             try:
                 answers = yield from self._ask_all(record)
             except _EditionGone:
                 if attempt:
                     yield Wait(self.retries[0].backoff * 2 ** (attempt - 1))
-                edition = self.edition = yield from self._agree()
-                queries = [wire.with_edition(q, edition.number, edition.digest) for q in self._queries(record)]
-                record = replace(record, query=queries[0], others=b"".join(queries[1:]))
-                yield StoreRecord(record)
-                self.record = record
+                yield from self._agree()
                 continue
             return self._put_together(record, answers)
-        raise BadAnswer("the servers let go of every edition at once", hint="one of them lags behind; try again later")
+        raise BadAnswer(NO_EDITION, hint=LAGS)
 
     def _ask_all(self, record: Record) -> Steps[tuple[bytes, ...]]:
         count = len(self.retries)
@@ -173,11 +223,10 @@ class SumCore(Core):
         name = self.chain.names[record.wanted]
         index = offered.index[name]
         try:
-            padded = wire.decode_sums(answers, self._vectors(record), index)
-            found = wire.decode_padded_frame(padded, index, epoch=offered.epoch, limit=offered.limit)
-        except InvalidWire as error:  # a wrong answer is detected whichever source is wanted
+            found = wire.decode_sums(answers, self._vectors(record), index, self._agreed, limit=offered.limit)
+        except InvalidWire:  # whichever source is wanted
             raise BadAnswer(
-                f"the answers of the servers do not fit together: {error.message}",
+                "the answers of the servers do not fit together",
                 hint="one of them is faulty, or lies; `retry` sends the same bytes again",
             ) from None
         self.answered()
@@ -217,20 +266,18 @@ class SumCore(Core):
         return tuple(wire.decode_sum_query(query, self._offered.n).vector for query in self._queries(record))
 
     @property
-    def _agreed(self) -> Edition:
-        if self.edition is None:
+    def _agreed(self) -> FrameDigests:
+        if self.digests is None:
             raise RuntimeError("an edition is agreed on before anything is asked")
-        return self.edition
+        return self.digests
 
 
 class _EditionGone(Exception):
     """A server does not hold the edition any more."""
 
 
-def _read_edition(server: str, reply: Reply) -> wire.EditionReport:
-    if reply.status != 200:
-        raise BadAnswer(f"{server}: no edition, but HTTP {reply.status}", hint="it may be of an older version")
-    return wire.decode_edition(reply.body)
+class _OtherCatalogue(Exception):
+    """A server has another catalogue than the one that is known."""
 
 
 def _read_sum(reply: Reply) -> bytes:

@@ -1,7 +1,7 @@
 """Presence: whether the servers answer, and have the sources of the model.
 
-A thread asks each server for its catalogue every `heartbeat` seconds, independently of requests, and more often while
-one does not answer.
+A thread asks each server for its catalogue every `heartbeat` seconds, and more often while one does not answer. A lone
+server that failed to answer a request is checked at once; several are checked independently of requests.
 """
 
 from __future__ import annotations
@@ -72,14 +72,14 @@ class Presence:
     def report(self, outcome: Message | Refresh | OnOffError) -> None:
         """Update the state from the outcome of a request or a refresh; a message from the mirror changes nothing.
 
-        With several servers a failure does not say which: all are checked.
+        With several servers nothing changes at all: whether the answers fitted together, or all came, must not show in
+        what leaves next, or one server could tell another by it.
         """
-        if isinstance(outcome, Message) and outcome.sent.mirror:
+        if len(self.urls) > 1 or (isinstance(outcome, Message) and outcome.sent.mirror):
             return
         problem = outcome.message if isinstance(outcome, OnOffError) else None
         connected = problem is None or (self.connected is True and not isinstance(outcome, ServerUnreachable))
-        if connected or len(self.urls) == 1:
-            self._looks = [ServerLook(connected, problem, look.catalogue) for look in self._looks]
+        self._looks = [ServerLook(connected, problem, look.catalogue) for look in self._looks]
         if not connected:
             self._wake.set()
         self._board.changed()

@@ -4,6 +4,7 @@
     GET  /v1/catalogue                names, framing, epoch; whole             anyone
     GET  /v1/edition                  the newest edition of the store          anyone
     GET  /v1/changes?since=E          every message that changed since         anyone
+    GET  /v1/digests?since=E          digests of frames that changed since     anyone
     POST /v1/sum                      a vector, for readers of several servers anyone
     POST /v1/seen                     the last step of a session               anyone who knows its id
     PUT  /v1/sources/{name}/message   the next message of a source             publishers, by bearer token
@@ -78,7 +79,7 @@ class MessageServer:
         self.metrics = metrics
         self.answerer = Answerer(store)
         self.sums = Sums(store, self.answerer.shelf)
-        self.changes = ChangesBuilder(store, self.answerer.shelf, lambda: self.sums.longest)
+        self.changes = ChangesBuilder(store, self.answerer.shelf, self.sums.history)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._leader = leader  # the leader, which alone accepts messages, if this server follows one
         self._in_flight = 0

@@ -12,12 +12,22 @@ from __future__ import annotations
 import asyncio
 import struct
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from onoff.server.history import History
 from onoff.server.shelf import Shelf
 from onoff.server.store import Store
-from onoff.wire import Edition, EditionReport, Since, encode_changes_head, encode_changes_trailer, strip_padding
+from onoff.wire import (
+    Edition,
+    EditionReport,
+    Since,
+    WantedDigests,
+    encode_changes_head,
+    encode_changes_trailer,
+    encode_digests,
+    strip_padding,
+)
 
 INLINE_BYTES = 256 * 1024  # more than this is compressed in a thread, so that queries do not wait
 JOINED_BYTES = 1024 * 1024  # up to here a reply is kept in one piece; a longer one is sent as it is read
@@ -51,12 +61,13 @@ class ChangesReply:
 class ChangesBuilder:
     """Replies to readers of a store, from a shelf that is never older than the store."""
 
-    def __init__(self, store: Store, shelf: Shelf, longest: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, store: Store, shelf: Shelf, history: History | None = None) -> None:
         self._store = store
         self._shelf = shelf
-        self._longest = longest  # bytes of the longest frame on the shelf, without padding
+        self._history = history or History(shelf)
         self._pieces: dict[int, _Piece] = {}
         self._replies: dict[tuple[int, bool], ChangesReply] = {}
+        self._digests: dict[tuple[int, int], bytes] = {}  # replies with digests, by since and edition
         self._edition: Edition | None = None  # of which the replies are
         self._verdicts: dict[Since, bool] = {}
         self._packing = asyncio.Lock()
@@ -64,8 +75,44 @@ class ChangesBuilder:
     async def edition(self) -> EditionReport:
         """The newest edition, how much changes in an hour, and the longest frame."""
         edition = await self._refresh()
-        longest = self._longest()
+        longest = self._history.width
         return EditionReport(edition, await self._store.changed_per_hour(), longest)
+
+    async def digests(self, wanted: WantedDigests) -> bytes | int:
+        """The digests that changed since, or all; the number of the newest edition if the wanted one is not held.
+
+        Of an edition before the newest come those that changed after it as well, as they were.
+
+        Raises
+        ------
+        StoreUnavailable
+            If the store does not answer.
+        """
+        since, history = wanted.since, self._history
+        while True:  # each time around the edition may be a newer one
+            newest = await self._refresh()
+            known = self._knows(newest, since)
+            if known is None:
+                await self._look_up(newest, since)
+                continue
+            found = history.find(newest.number if wanted.edition is None else wanted.edition)
+            if found is not None and found.digest is None:
+                digest = await self._store.digest_of(found.number)
+                if digest is not None:
+                    history.learn_digest(found.number, digest)
+                    continue
+                found = None
+            if found is None:
+                return newest.number
+            start = since.number if known and since.number <= found.number else 0
+            reply = self._digests.get((start, found.number))
+            if reply is None:
+                changed = [source for source, at in enumerate(self._shelf.changed) if at > start]
+                reply = encode_digests(history.digests(found), start, changed)
+                if len(self._digests) >= KEPT_REPLIES:
+                    del self._digests[next(iter(self._digests))]
+                self._digests[start, found.number] = reply
+            return reply
 
     async def reply(self, since: Since, *, gzip: bool) -> ChangesReply:
         """All that changed since, or everything if the store does not know that edition.
@@ -113,6 +160,7 @@ class ChangesBuilder:
                 self._verdicts.clear()
                 self._pieces.clear()
             self._replies.clear()
+            self._digests.clear()
             self._edition = edition
         return edition
 

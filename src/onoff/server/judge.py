@@ -62,3 +62,14 @@ def step_conflict(last: LastStep) -> Problem:
 def unavailable(error: StoreUnavailable) -> Problem:
     del error  # its text may name files and hosts, which must not reach the client
     return Problem(503, "the store of messages does not answer", "send the same request again in a moment")
+
+
+def edition_gone(newest: int) -> Problem:
+    """The refusal of what is asked of an edition that is not held."""
+    return Problem(
+        409,
+        "the edition of the query is not held",
+        "see /v1/edition of all servers and ask the same of another edition",
+        wire.EDITION_GONE,
+        edition=newest,
+    )

@@ -70,6 +70,7 @@ _SCHEMAS: dict[str, dict[str, Any]] = {
         "edition": {"type": "integer", "description": f"with {wire.EDITION_GONE}: the newest that is held"},
     },
 }
+_EDITION = {"type": "integer", "minimum": 0, "maximum": wire.VERSION_LIMIT - 1}
 _OPTIONAL = {"Catalogue": {"frame_size", "limit"}, "Problem": {"epoch", "step", "sha256", "edition"}}
 
 
@@ -121,6 +122,7 @@ def _operations() -> list[tuple[str, str, dict[str, Any]]]:
         ),
         (wire.EDITION_PATH, "get", _get("Edition", "The newest edition of the store.", _json("Edition"))),
         (wire.CHANGES_PATH, "get", _changes()),
+        (wire.DIGESTS_PATH, "get", _digests()),
         (
             wire.QUERY_PATH,
             "post",
@@ -186,22 +188,32 @@ def _post(
     }
 
 
-def _changes() -> dict[str, Any]:
+def _since() -> list[dict[str, Any]]:
     def hexadecimal(name: str, size: int) -> dict[str, Any]:
         return {"name": name, "in": "query", "schema": {"type": "string", "pattern": f"^[0-9a-f]{{{2 * size}}}$"}}
 
-    since = {"type": "integer", "minimum": 0, "maximum": wire.VERSION_LIMIT - 1}
+    return [
+        {"name": "since", "in": "query", "required": True, "schema": _EDITION},
+        hexadecimal("life", wire.LIFE_BYTES),
+        hexadecimal("digest", wire.DIGEST_BYTES),
+    ]
+
+
+def _digests() -> dict[str, Any]:
+    text = (
+        "The SHA-256 of every frame that changed after an edition, and the root over all: what readers of several "
+        "servers hold before they ask. All, if the edition is 0 or not of this life and digest."
+    )
+    wanted = {"name": "edition", "in": "query", "schema": _EDITION}
+    return _get("Digests", text, {wire.DIGESTS_TYPE: _BINARY}, 400, 409) | {"parameters": [*_since(), wanted]}
+
+
+def _changes() -> dict[str, Any]:
     text = (
         "Every message whose last change is after an edition, each once, and the edition they lead to. "
         "Everything, if the edition is 0 or not of this life and digest."
     )
-    return _get("Changes", text, {wire.CHANGES_TYPE: _BINARY}, 400) | {
-        "parameters": [
-            {"name": "since", "in": "query", "required": True, "schema": since},
-            hexadecimal("life", wire.LIFE_BYTES),
-            hexadecimal("digest", wire.DIGEST_BYTES),
-        ]
-    }
+    return _get("Changes", text, {wire.CHANGES_TYPE: _BINARY}, 400) | {"parameters": _since()}
 
 
 def _publish() -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple
 
 from onoff import wire
-from onoff.errors import StoreUnavailable
+from onoff.errors import InvalidWire, StoreUnavailable
 from onoff.server.access import MetricsAccess
 from onoff.server.changes import ChangesBuilder
 from onoff.server.docs_page import docs_page
@@ -25,7 +25,7 @@ from onoff.server.exchange import (
     send_problem,
 )
 from onoff.server.head import check_body_headers
-from onoff.server.judge import unavailable
+from onoff.server.judge import edition_gone, invalid, unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.openapi import describe
 from onoff.server.store import Store
@@ -66,6 +66,7 @@ class Pages:
             "/docs": ("GET", self.docs),
             wire.CATALOGUE_PATH: ("GET", self.catalogue),
             wire.EDITION_PATH: ("GET", self.edition),
+            wire.DIGESTS_PATH: ("GET", self.digests),
             wire.SEEN_PATH: ("POST", self.seen),
         }
 
@@ -116,6 +117,16 @@ class Pages:
     async def edition(self, scope: Scope, receive: Receive) -> Page:
         """The newest edition: its number, the life of the store it counts in, and the digest of all that led to it."""
         return Page(wire.encode_edition(await self._changes.edition()))
+
+    async def digests(self, scope: Scope, receive: Receive) -> Page:
+        """The digests of frames that changed since an edition, for readers of several servers."""
+        try:
+            found = await self._changes.digests(wire.decode_wanted_digests(scope["query_string"].decode("latin-1")))
+        except InvalidWire as error:  # also where there are no sources
+            raise Refused(invalid(error)) from None
+        if isinstance(found, int):
+            raise Refused(edition_gone(found))
+        return Page(found, wire.DIGESTS_TYPE)
 
     async def seen(self, scope: Scope, receive: Receive) -> Page:
         """The last step that came under a session id, so that a client put back to an earlier state can know."""

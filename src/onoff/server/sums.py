@@ -21,7 +21,7 @@ from typing import Literal, NamedTuple
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
 from onoff.server.history import History
-from onoff.server.judge import epoch_changed, invalid, step_conflict, unavailable
+from onoff.server.judge import edition_gone, epoch_changed, invalid, step_conflict, unavailable
 from onoff.server.matrix import Matrix, Wanted, matrix_bytes
 from onoff.server.settling import settle
 from onoff.server.shelf import Shelf
@@ -62,7 +62,7 @@ class Sums:
     def __init__(self, store: Store, shelf: Shelf) -> None:
         self._store = store
         self._shelf = shelf
-        self._history = History(shelf)
+        self.history = History(shelf)
         self._thread: threading.Thread | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # for the thread; one at a time
         self._matrix: Matrix | None = None  # touched by the thread alone
@@ -74,11 +74,6 @@ class Sums:
         self._looking: asyncio.Task[None] | None = None
         self._last_query = 0.0
         self._loop: asyncio.AbstractEventLoop | None = None
-
-    @property
-    def longest(self) -> int:
-        """The bytes of the longest frame of the newest edition."""
-        return self._history.width
 
     async def answer(self, body: bytes) -> bytes | Problem:
         """The answer to the query in `body`, or why there is none."""
@@ -107,17 +102,17 @@ class Sums:
             if held is None:
                 return False
             if not held:
-                return edition_gone(self._history.newest.number)
+                return edition_gone(self.history.newest.number)
             conflict = local.admit_sync(head.session, head.step, wire.sum_step_digest(body))
         except InvalidWire as error:
             return invalid(error)
         except StoreUnavailable as error:
             return unavailable(error)
-        return self._enqueue(head, vector, self._history.life, reply) if conflict is None else step_conflict(conflict)
+        return self._enqueue(head, vector, self.history.life, reply) if conflict is None else step_conflict(conflict)
 
     async def _ask(self, body: bytes, reply: SumReply) -> bool | Problem:
         """As `ask_now`, waiting for the store where that is needed."""
-        store, history = self._store, self._history
+        store, history = self._store, self.history
         try:
             head = wire.decode_sum_head(body)
             await self._refresh()
@@ -146,14 +141,14 @@ class Sums:
 
     def _is_held(self, head: SumHead) -> bool | None:
         """Whether the edition is held and has the digest that the query names; None if only the store knows that."""
-        found = self._history.find(head.edition)
+        found = self.history.find(head.edition)
         if found is None:
             return False
         return None if found.digest is None else found.digest == head.digest
 
     def _enqueue(self, head: SumHead, vector: bytes, life: int, reply: SumReply) -> Literal[True] | Problem:
         """Have an admitted query answered."""
-        history, loop = self._history, self._running_loop()
+        history, loop = self.history, self._running_loop()
         if not any(vector):
             loop.call_soon(reply, b"")
             return True
@@ -199,7 +194,7 @@ class Sums:
 
     def _start_pass(self, loop: asyncio.AbstractEventLoop) -> None:
         """Hand over all queries that wait. The thread is called by hand: a task and an executor cost half a pass."""
-        history = self._history
+        history = self.history
         batch, self._waiting = self._waiting, []
         update = self._take_update(history)
         asked, wanted = [], []
@@ -272,13 +267,3 @@ class Sums:
         if self._thread is not None:
             self._jobs.put(None)
             self._thread.join()
-
-
-def edition_gone(newest: int) -> Problem:
-    return Problem(
-        409,
-        "the edition of the query is not held",
-        "see /v1/edition of all servers and ask the same of another edition",
-        wire.EDITION_GONE,
-        edition=newest,
-    )

@@ -7,6 +7,7 @@ that `decode_*` accepts, so no choice of encoding can carry a hint of which sour
     query       a set of sources as a bitmap: version, epoch, session, step, bitmap
     answer      one frame per asked source, at its own length or padded to a fixed one
     changes     editions, and every message that changed since one
+    digests     of every frame of an edition: what may come out of sums
     sums        one message out of a set from several servers, while none alone learns which
     refusal     problem+json with a hint; the last step seen in a session
     http        paths, media types, headers
@@ -66,6 +67,17 @@ from onoff.wire.changes import (
     first_digest,
     next_digest,
 )
+from onoff.wire.digests import (
+    MAX_DIGESTS,
+    FrameDigests,
+    WantedDigests,
+    decode_digests,
+    decode_wanted_digests,
+    digests_epoch,
+    digests_target,
+    encode_digests,
+    frame_digest,
+)
 from onoff.wire.http import (
     ANSWER_HEADERS,
     ANSWER_TYPE,
@@ -75,6 +87,9 @@ from onoff.wire.http import (
     CHANGES_HEADERS,
     CHANGES_PATH,
     CHANGES_TYPE,
+    DIGESTS_HEADERS,
+    DIGESTS_PATH,
+    DIGESTS_TYPE,
     EDITION_PATH,
     ENTRY_TYPE,
     PROBLEM_TYPE,
@@ -126,7 +141,6 @@ from onoff.wire.sums import (
     SumHead,
     SumQuery,
     chunk_length,
-    decode_padded_frame,
     decode_sum_head,
     decode_sum_query,
     decode_sum_vector,
@@ -155,6 +169,9 @@ __all__ = [
     "CHANGES_TYPE",
     "DEFAULT_FRAME_SIZE",
     "DEFAULT_LIMIT",
+    "DIGESTS_HEADERS",
+    "DIGESTS_PATH",
+    "DIGESTS_TYPE",
     "DIGEST_BYTES",
     "EDITION_GONE",
     "EDITION_PATH",
@@ -165,6 +182,7 @@ __all__ = [
     "LIFE_BYTES",
     "MAX_ANSWER",
     "MAX_CATALOGUE",
+    "MAX_DIGESTS",
     "MAX_FRAME_SIZE",
     "MAX_LIMIT",
     "MAX_QUERY",
@@ -201,6 +219,7 @@ __all__ = [
     "ChangesDecoder",
     "Edition",
     "EditionReport",
+    "FrameDigests",
     "Problem",
     "QueryHead",
     "Seen",
@@ -208,6 +227,7 @@ __all__ = [
     "SumHead",
     "SumQuery",
     "Unpacker",
+    "WantedDigests",
     "WireMessage",
     "WireQuery",
     "answer_length",
@@ -220,9 +240,9 @@ __all__ = [
     "decode_answer",
     "decode_bitmap",
     "decode_catalogue",
+    "decode_digests",
     "decode_edition",
     "decode_frame",
-    "decode_padded_frame",
     "decode_problem",
     "decode_query",
     "decode_query_head",
@@ -233,12 +253,16 @@ __all__ = [
     "decode_sum_vector",
     "decode_sums",
     "decode_vector",
+    "decode_wanted_digests",
+    "digests_epoch",
+    "digests_target",
     "draw_vectors",
     "encode_answer",
     "encode_bitmap",
     "encode_catalogue",
     "encode_changes_head",
     "encode_changes_trailer",
+    "encode_digests",
     "encode_edition",
     "encode_frame",
     "encode_problem",
@@ -249,6 +273,7 @@ __all__ = [
     "entry_bits",
     "expected_cost",
     "first_digest",
+    "frame_digest",
     "frame_length",
     "max_answer_length",
     "next_digest",

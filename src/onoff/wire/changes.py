@@ -156,9 +156,12 @@ def decode_edition(data: bytes) -> EditionReport:
 
 def changes_target(have: Edition | None) -> str:
     """The path and query that ask for all that changed after the edition that the client has; None: for everything."""
-    if have is None:
-        return f"{CHANGES_PATH}?since=0"
-    return f"{CHANGES_PATH}?since={have.number}&life={have.life.hex()}&digest={have.digest.hex()}"
+    return f"{CHANGES_PATH}?{since_query(have)}"
+
+
+def since_query(have: Edition | None) -> str:
+    """What names the edition that a reader has in the query part of its request; `decode_since` reads it."""
+    return "since=0" if have is None else f"since={have.number}&life={have.life.hex()}&digest={have.digest.hex()}"
 
 
 def decode_since(query: str) -> Since:

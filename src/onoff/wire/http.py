@@ -10,11 +10,13 @@ SEEN_PATH: Final = "/v1/seen"
 CHANGES_PATH: Final = "/v1/changes"
 EDITION_PATH: Final = "/v1/edition"
 SUM_PATH: Final = "/v1/sum"
+DIGESTS_PATH: Final = "/v1/digests"
 QUERY_TYPE: Final = "application/vnd.onoff.query"
 ANSWER_TYPE: Final = "application/vnd.onoff.answer"
 CHANGES_TYPE: Final = "application/vnd.onoff.changes"
 SUM_QUERY_TYPE: Final = "application/vnd.onoff.sum-query"
 SUM_TYPE: Final = "application/vnd.onoff.sum"
+DIGESTS_TYPE: Final = "application/vnd.onoff.digests"
 PROBLEM_TYPE: Final = "application/problem+json"
 ANY_TYPE: Final = "application/octet-stream"
 ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # entries of a feed: title, link, time, html or text
@@ -44,6 +46,11 @@ SUM_QUERY_HEADERS: Final = (
     ("accept", SUM_TYPE),
     ("accept-encoding", "identity"),
     ("content-type", SUM_QUERY_TYPE),
+    ("user-agent", "onoff"),
+)
+DIGESTS_HEADERS: Final = (
+    ("accept", DIGESTS_TYPE),
+    ("accept-encoding", "identity"),
     ("user-agent", "onoff"),
 )
 SUM_HEADERS: Final = (("content-type", SUM_TYPE), ("cache-control", "no-store"))

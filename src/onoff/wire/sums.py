@@ -9,7 +9,9 @@ j gets these entries, 0 for what is not in S, and at i the entry that makes the 
 
 or nothing if the vector is all zero. At i the K servers have K different entries. The server whose entry is 0 gives the
 sum of all the others' chunks; XOR with that takes w_i[c] out of the answer of the server whose entry is c. Each server
-sees a vector that is uniform on its residue class whatever i is. An answer is 1/(K-1) of a message, and one of the
+sees a vector that is uniform on its residue class whatever i is. An error that one server adds to its answer is in one
+chunk, or in all, whatever i is; so that it is also *noticed* whatever i is, nothing is taken but the frame whose digest
+the client held before (`wire.digests`), and no bit beside it. An answer is 1/(K-1) of a message, and one of the
 answers may be empty: `expected_cost`. (Tian, Sun, Chen, "Capacity-achieving private information retrieval codes with
 optimal message size and upload cost".)
 
@@ -33,8 +35,9 @@ from typing import Final, NamedTuple
 
 from onoff.errors import InvalidWire
 from onoff.wire.answer import WireMessage, decode_frame, frame_length
-from onoff.wire.catalogue import EPOCH_LIMIT, FRAME_OVERHEAD, MAX_SOURCES
+from onoff.wire.catalogue import EPOCH_LIMIT, MAX_SOURCES
 from onoff.wire.changes import DIGEST_BYTES, EDITION_LIMIT
+from onoff.wire.digests import FrameDigests, frame_digest
 from onoff.wire.query import SESSION_BYTES, STEP_LIMIT
 
 SUM_VERSION: Final = 2
@@ -142,35 +145,34 @@ def draw_vectors(
     return tuple(vectors)
 
 
-def decode_sums(answers: Sequence[bytes], vectors: Sequence[bytes], wanted: int) -> bytes:
-    """The padded frame of `wanted` out of the answers of all servers, in their order.
+def decode_sums(
+    answers: Sequence[bytes], vectors: Sequence[bytes], wanted: int, digests: FrameDigests, *, limit: int
+) -> WireMessage:
+    """The message of `wanted` out of the answers of all servers, in their order.
+
+    Only the frame that `digests` names is taken, with zeros after it, out of answers of the length that the edition
+    gives them: an error of one server is in the frame or in the zeros whatever is wanted, and is refused.
 
     Raises
     ------
     InvalidWire
-        If the lengths of the answers cannot be: an answer is empty if and only if its vector is all zero, and all
-        others have one length. It says nothing about which source is wanted.
+        If any bit of an answer, or its length, is another. It says nothing about which source is wanted.
     """
     if len(answers) != len(vectors):
         raise InvalidWire(f"{len(answers)} answers of {len(vectors)} servers", hint="every server must answer")
-    lengths = {len(answer) for answer, vector in zip(answers, vectors, strict=True) if any(vector)}
-    empty = {len(answer) for answer, vector in zip(answers, vectors, strict=True) if not any(vector)}
-    if len(lengths) != 1 or not lengths.isdisjoint({0}) or not empty <= {0}:
-        raise InvalidWire("answers whose lengths do not fit together", hint="ask all servers again")
-    (length,) = lengths
+    length = chunk_length(digests.width, len(vectors))
+    if any(len(answer) != (length if any(vector) else 0) for answer, vector in zip(answers, vectors, strict=True)):
+        raise InvalidWire("answers of another length than the edition has", hint="ask all servers again")
     by_entry = {vector[wanted]: int.from_bytes(answer) for answer, vector in zip(answers, vectors, strict=True)}
     chunks = ((by_entry[entry] ^ by_entry[0]).to_bytes(length) for entry in range(1, len(vectors)))
-    return b"".join(chunks)
-
-
-def decode_padded_frame(padded: bytes, source: int, *, epoch: int, limit: int) -> WireMessage:
-    """The message in a frame at its own length with zeros after it."""
-    length = frame_length(padded) if len(padded) >= FRAME_OVERHEAD else len(padded) + 1
-    if length > len(padded) or any(padded[length:]):
+    padded = b"".join(chunks)
+    frame = padded[: frame_length(padded)]
+    if frame_digest(frame) != digests.of(wanted) or any(padded[len(frame) :]):
         raise InvalidWire(
-            "answers that do not make a message", hint="a server has another edition, or lies; the same bytes again"
+            "answers that do not make a message of the edition",
+            hint="a server is faulty, or lies; the same bytes again",
         )
-    return decode_frame(padded[:length], source, epoch=epoch, frame_size=None, limit=limit)
+    return decode_frame(frame, wanted, epoch=digests.edition.epoch, frame_size=None, limit=limit)
 
 
 def sum_answer(frames: Sequence[bytes], vector: bytes, servers: int) -> bytes:

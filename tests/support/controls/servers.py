@@ -10,6 +10,7 @@ from onoff import wire
 from onoff.client.commands import SendSum
 from onoff.client.exchange import Failure, Reply
 from onoff.client.servers import SumCore
+from onoff.errors import InvalidWire
 
 
 @contextmanager
@@ -20,10 +21,59 @@ def as_sum_core(core):
 
 
 @contextmanager
+def as_decode_sums(decode):
+    """The shipped client with another way to put answers together."""
+    with patch("onoff.wire.decode_sums", decode):
+        yield
+
+
+@contextmanager
 def careless_wire():
     """A wire that takes vectors of any residue class, to show what they would give away."""
     with patch("onoff.wire.sums._check_residue"):
         yield
+
+
+def by_checksum(answers, vectors, wanted, digests, *, limit):
+    """`decode_sums` that takes any frame with a valid checksum."""
+    padded = _padded(answers, vectors, wanted)
+    length = wire.frame_length(padded) if len(padded) >= wire.FRAME_OVERHEAD else len(padded) + 1
+    if length > len(padded) or any(padded[length:]):
+        raise InvalidWire("not a frame")
+    return wire.decode_frame(padded[:length], wanted, epoch=digests.edition.epoch, frame_size=None, limit=limit)
+
+
+def without_zeros(answers, vectors, wanted, digests, *, limit):
+    """`decode_sums` that does not look at what comes after the frame."""
+    padded = _padded(answers, vectors, wanted)
+    if {len(a) for a in answers} - {0, wire.chunk_length(digests.width, len(vectors))}:
+        raise InvalidWire("another length")
+    return _bound(padded[: wire.frame_length(padded)], wanted, digests, limit)
+
+
+def of_any_length(answers, vectors, wanted, digests, *, limit):
+    """`decode_sums` that takes answers of any one length."""
+    padded = _padded(answers, vectors, wanted)
+    frame = padded[: wire.frame_length(padded)]
+    if any(padded[len(frame) :]):
+        raise InvalidWire("not zeros")
+    return _bound(frame, wanted, digests, limit)
+
+
+def _bound(frame, wanted, digests, limit):
+    if wire.frame_digest(frame) != digests.of(wanted):
+        raise InvalidWire("another frame")
+    return wire.decode_frame(frame, wanted, epoch=digests.edition.epoch, frame_size=None, limit=limit)
+
+
+def _padded(answers, vectors, wanted):
+    lengths = {len(answer) for answer, vector in zip(answers, vectors, strict=True) if any(vector)}
+    empty = {len(answer) for answer, vector in zip(answers, vectors, strict=True) if not any(vector)}
+    if len(lengths) != 1 or not empty <= {0}:
+        raise InvalidWire("lengths that do not fit together")
+    (length,) = lengths
+    by_entry = {vector[wanted]: int.from_bytes(answer) for answer, vector in zip(answers, vectors, strict=True)}
+    return b"".join((by_entry[entry] ^ by_entry[0]).to_bytes(length) for entry in range(1, len(vectors)))
 
 
 class DrawsOnce(SumCore):
