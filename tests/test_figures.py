@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from onoff import figures
@@ -15,6 +16,34 @@ ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 
 def test_lines_are_told_apart_without_colour():
     assert len({(line.marker, line.dash) for line in figures.LINES.values()}) == len(figures.LINES)
+
+
+def lightness_and_hue(colour):
+    """CIE L*a*b* of #RRGGBB under D65."""
+    srgb = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    linear = np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4)
+    to_xyz = np.array([[0.4125, 0.3576, 0.1804], [0.2127, 0.7152, 0.0722], [0.0193, 0.1192, 0.9503]])
+    xyz = to_xyz @ linear / [0.9505, 1.0, 1.0888]
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
+
+
+def test_lines_are_told_apart_by_colour():
+    """A distance of 2.3 is just noticed side by side; lines that cross a figure need many times that."""
+    places = {name: lightness_and_hue(line.colour) for name, line in figures.LINES.items()}
+    near = {
+        (one, other): float(np.linalg.norm(places[one] - places[other]))
+        for one, other in itertools.combinations(places, 2)
+    }
+    assert [pair for pair, apart in near.items() if apart < 25] == []
+
+
+def test_requests_are_counted_by_ones(tmp_path):
+    for steps in (2, 3, 9, 40):
+        figure, (axes,) = figures.new_figure()
+        figures.draw_costs(axes, range(steps), {"paper": [1.0] * steps})
+        figures.save(figure, tmp_path / "f.png")
+        assert [tick for tick in axes.get_xticks() if tick != int(tick)] == []
 
 
 def test_every_scheme_has_its_line():

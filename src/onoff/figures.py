@@ -1,7 +1,8 @@
 """One look for all figures.
 
-Okabe and Ito's colours, which the colour-blind can tell apart, and besides a marker and a dash for each line that no
-other has, so that nothing hangs on colour. Nothing is drawn on a screen, and the same numbers give the same file.
+A colour for each line that no other has: Okabe and Ito's, which the colour-blind can tell apart, and three dark ones
+where these do not suffice. Besides a marker and a dash of its own, so that nothing hangs on colour. Nothing is drawn on
+a screen, and the same numbers give the same file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from onoff.errors import MissingExtra
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 INCHES = (7.2, 4.4)
@@ -45,9 +47,9 @@ LINES = {
     "race": LineStyle(PURPLE, "v", "--"),
     "single": LineStyle("#56B4E9", "<", "-."),
     "optimal": LineStyle(BLUE, "o", "-"),
-    "auto": LineStyle(BLUE, "h", "-"),
-    "enumerated": LineStyle(BLUE, "D", "-"),
-    "full": LineStyle(BLACK, "x", ":"),
+    "auto": LineStyle("#332288", "h", "-"),
+    "enumerated": LineStyle("#882255", "D", "-"),
+    "full": LineStyle("#5D4B1E", "x", ":"),
     "naive": LineStyle(GREY, "P", ":"),
     "lower": LineStyle(GREEN, "", "-"),
     "inner": LineStyle("#F0E442", "", "--"),
@@ -134,8 +136,16 @@ def transition_figure(matrix: Any, names: Sequence[str]) -> Figure:
     return figure
 
 
+def count_by_ones(axis: Axis) -> None:
+    """Ticks at whole numbers only, for what is counted: there is no request 0.5."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
 def draw_costs(axes: Axes, times: Sequence[int], curves: Mapping[str, Sequence[float | None]]) -> None:
-    """One line for each curve, in its own colour, marker and dash; None leaves a hole."""
+    """One line for each curve over requests, in its own colour, marker and dash; None leaves a hole."""
+    count_by_ones(axes.xaxis)
     for name, values in curves.items():
         shown = [float("nan") if value is None else value for value in values]
         axes.plot(times, shown, label=label(name), **LINES[name].style())

@@ -8,11 +8,12 @@ from tests.support.typed import as_a, present
 from onoff.errors import InvalidInput
 from onoff.experiments.comparison import compare
 from onoff.experiments.learn import learn
-from onoff.experiments.plots import chain_figures, figures_of, simulation_figures, sweep_figures
+from onoff.experiments.plots import chain_figures, families_figure, figures_of, simulation_figures, sweep_figures
 from onoff.experiments.sweep import read_spec, sweep
 from onoff.experiments.switching import Pattern, RandomSwitching
 from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
+from onoff.schemes import SCHEMES
 
 EXAMPLE = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])
 SPEC = 'schemes = ["greedy", "single"]\nhorizons = [1, 2]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
@@ -104,3 +105,25 @@ def test_a_sweep_that_failed_has_no_figures(tmp_path):
         sweep_figures([{"error": "too hard"}])
     with pytest.raises(InvalidInput, match="nowhere"):
         figures_of(tmp_path / "nowhere.json")
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_the_legend_of_a_sweep_is_inside_its_figure(count):
+    """With every scheme, whatever the number of families."""
+    same = {"horizon": 1, "first_cost": 2.0, "first_lower": 1.0, "inner": 3.0}
+    families = [f"family {k}" for k in range(count)]
+    rows = [
+        {"family": name, "n": n, "scheme": scheme, **same} for name in families for n in (4, 8) for scheme in SCHEMES
+    ]
+    figure = families_figure(rows)
+    figure.draw_without_rendering()
+    (legend,) = figure.legends
+    box, page = legend.get_window_extent(), figure.bbox
+    assert page.x0 <= box.x0 < box.x1 <= page.x1
+    assert page.y0 <= box.y0 < box.y1 <= page.y1
+
+
+def test_sizes_of_queries_are_whole_numbers():
+    (axes, _) = simulation_figures(simulated(Pattern.parse("ON OFF OFF")), message_bytes=2048)["sizes"].axes
+    ticks = [*axes.get_xticks(), *axes.get_yticks()]
+    assert [tick for tick in ticks if tick != int(tick)] == []

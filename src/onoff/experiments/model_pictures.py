@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from onoff.figures import add_legend, new_figure
+from onoff.figures import LINES, add_legend, new_figure
 from onoff.model.contexts import RequestModel
 from onoff.model.notebook import model_figure
 from onoff.model.rows import Floats
@@ -65,9 +65,10 @@ def usage(model: RequestModel, type_: int) -> Floats:
 def tried_figure(tried: Sequence[Mapping[str, Any]]) -> Figure:
     """Bits per held-out request against the number of types, one line for each order."""
     figure, (axes,) = new_figure(inches=(5.6, 3.6))
-    for order, marker in zip(sorted({one["order"] for one in tried}), "os^Dv", strict=False):
+    styles = [LINES[name] for name in ("optimal", "paper", "lower", "race", "naive")]
+    for order, style in zip(sorted({one["order"] for one in tried}), styles, strict=False):
         points = sorted((one["types"], one["held_out_bits"]) for one in tried if one["order"] == order)
-        axes.plot(*zip(*points, strict=True), marker=marker, label=f"order {order}")
+        axes.plot(*zip(*points, strict=True), **style.style(), label=f"order {order}")
     axes.set_xscale("log", base=2)
     axes.set(xlabel="types of people", ylabel="bits per request, people held out")
     add_legend(axes, fontsize=8)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 from onoff.errors import InvalidInput
 from onoff.experiments.model_pictures import model_figures, tried_figure
 from onoff.experiments.sweep import read_rows
-from onoff.figures import LINES, add_legend, draw_costs, label, new_figure, shade_private, transition_figure
+from onoff.figures import (
+    LINES,
+    add_legend,
+    count_by_ones,
+    draw_costs,
+    label,
+    new_figure,
+    shade_private,
+    transition_figure,
+)
 from onoff.model.chain import LARGEST_FILE
 from onoff.model.contexts import RequestModel, load_model
 from onoff.system.reading import read_limited
@@ -133,6 +142,8 @@ def sizes_figure(data: Mapping[str, Any]) -> Figure:
     axes.grid(visible=False)
     add_legend(axes, frameon=True, labelcolor="w", facecolor="0.3", fontsize=8)
     axes.set(xlabel="request", ylabel="messages in the query", title="Distribution of query sizes")
+    for axis in (axes.xaxis, axes.yaxis):
+        count_by_ones(axis)
     figure.colorbar(drawn, ax=axes, label="share of users")
     return figure
 
@@ -155,7 +166,7 @@ def families_figure(rows: Sequence[Mapping[str, Any]], of: str = "first") -> Fig
     kept = rows if of == "first" else [row for row in rows if row["horizon"] == longest]
     columns = min(len(families), 3)
     lines = -(-len(families) // columns)
-    figure, axes = new_figure(columns, lines, inches=(3.6 * columns + 0.4, 2.7 * lines + 0.8))
+    figure, axes = new_figure(columns, lines, inches=(3.6 * max(columns, 2) + 0.4, 2.7 * lines + 0.8))
     cost, bound = ("first_cost", "first_lower") if of == "first" else ("total", "total_lower")
     for place, family in zip(axes, families, strict=False):
         mine = [row for row in kept if row["family"] == family]
@@ -174,9 +185,11 @@ def families_figure(rows: Sequence[Mapping[str, Any]], of: str = "first") -> Fig
     for place in axes[len(families) :]:
         place.set_visible(False)
     figure.supxlabel("number of sources N", fontsize=10)
-    figure.supylabel("messages of the first OFF request" if of == "first" else f"messages of {longest} OFF requests")
+    counted = "messages of the first OFF request" if of == "first" else f"messages of {longest} OFF requests"
+    figure.supylabel(counted, fontsize=10)
     handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper center", ncols=min(len(labels), 5), frameon=False, fontsize=9)
+    beside = 5 if columns > 2 else 3  # entries that there is room for in a line
+    figure.legend(handles, labels, loc="outside upper center", ncols=beside, frameon=False, fontsize=9)
     return figure
 
 

@@ -211,6 +211,7 @@ def _figure(audits: Mapping[str, TraceAudit]) -> Any:
             times, [step.bits for step in audit.steps], yerr=error, label=name.replace("`", ""), **line.style()
         )
     axes.set(xlabel="OFF requests after a private one", ylabel="bits about the private request")
+    figures.count_by_ones(axes.xaxis)
     axes.set_title("Real readers of MSNBC; bars: 2 standard errors", fontsize=10)
     figures.add_legend(axes, fontsize=9)
     return figure
