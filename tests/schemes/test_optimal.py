@@ -22,6 +22,7 @@ from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, greedy
 from onoff.schemes.search import cheapest, transport
+from onoff.schemes.search.clock import SearchClock
 from onoff.schemes.search.rebuild import rebuild
 from onoff.schemes.search.repair import repaired
 from onoff.schemes.search.successors import RUN, SuccessorCost
@@ -141,6 +142,31 @@ def test_out_of_time_it_is_still_exact_and_the_bound_still_true():
     assert check_certificate(table.rows, table.certificate) == table.proven_bound
 
 
+def test_out_of_time_no_table_of_many_rows_is_made_that_takes_seconds(monkeypatch):
+    """Of 400 full rows Algorithm 1 takes three times a budget of 2 s, and a repair by it as long; here 40 are many."""
+    monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
+    for module in ("search", "cheapest"):
+        monkeypatch.setattr(f"onoff.schemes.search.{module}.LARGE", 1000)
+    monkeypatch.setattr(greedy, "build", pytest.fail)
+    table = design(families.dirichlet(40, 0.1, np.random.default_rng(3)), "optimal", budget=0.0)
+    table.verify()
+    assert table.cost < 0.9 * 40
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 1.0])
+@pytest.mark.parametrize("n", [17, 50, 100, 400])
+def test_a_budget_holds_to_half_as_much_again(n, alpha):
+    """In processor time without compilation; the least of three, as other work on the machine slows this down."""
+    rows = Rows.of(families.dirichlet(n, alpha, np.random.default_rng(1)))
+    spent = []
+    for _ in range(3):
+        clock = SearchClock(2.0)
+        design(rows, "optimal", budget=clock.budget)
+        spent.append(clock.spent)
+    assert min(spent) <= 1.5 * clock.budget
+
+
 SHAPES = {
     "few rows": lambda: families.sticky(36, np.random.default_rng(1))[:9],
     "few full rows": lambda: families.dirichlet(30, 50.0, np.random.default_rng(2), rows=10),
@@ -199,7 +225,13 @@ def test_algorithm_1_is_compared_with_exchanges_and_built_where_it_is_cheaper(ch
     for module in ("search", "cheapest"):
         monkeypatch.setattr(f"onoff.schemes.search.{module}.LARGE", 500)
     asked, built, build = [], [], greedy.build
-    monkeypatch.setattr(greedy, "costs_less", lambda rows, cost: asked.append(cost) or cheaper)  # type: ignore[func-returns-value]
+
+    def costs_less(rows, cost, *unit):
+        if not unit:
+            asked.append(cost)
+        return cheaper or len(unit) > 0
+
+    monkeypatch.setattr(greedy, "costs_less", costs_less)
     monkeypatch.setattr(greedy, "build", lambda rows, *unit: built.append(len(unit)) or build(rows, *unit))  # type: ignore[func-returns-value]
     monkeypatch.setattr("onoff.schemes.search.clock.thread_time", SteppedTime())
     rows = Rows.of(SHAPES["sparse"]())

@@ -104,9 +104,12 @@ def build(rows: Rows, unit: int = UNIT) -> QueryTable:
     return QueryTable(rows, offsets, rows.columns[items], mass, starts, slots, weights, scheme=NAME)
 
 
-def costs_less(rows: Rows, cost: float) -> bool:
-    """Whether the table of Algorithm 1 costs less than that: atoms are counted and not kept, until it is known."""
-    order, ranked, sigma, delta, budget = _prepared(rows, UNIT)
+def costs_less(rows: Rows, cost: float, unit: int = UNIT) -> bool:
+    """Whether the table of Algorithm 1 costs less than that: atoms are counted and not kept, until it is known.
+
+    unit: as for `build`; the cost is in parts of UNIT whatever the rows sum to.
+    """
+    order, ranked, sigma, delta, budget = _prepared(rows, unit)
     most = cost * UNIT
     return bool(_total(order, ranked, sigma, delta, budget, most) < most)
 

@@ -174,6 +174,8 @@ class QueryTable:
         query, row, source, weight
             Of each cell.
         """
+        from scipy.sparse import coo_array
+
         # A slot is found by searching (query, source) among the stored (query, item) pairs, which are ascending.
         owner = np.repeat(np.arange(len(offsets) - 1, dtype=np.int64), np.diff(offsets))
         keys = owner * rows.n + items
@@ -183,13 +185,9 @@ class QueryTable:
         if missing.any():
             at = int(np.argmax(missing))
             raise InvalidTable(f"query {int(query[at])} holds mass for source {int(source[at])} without asking for it")
-        cell = row * len(items) + slot
-        unique, inverse = np.unique(cell, return_inverse=True)
-        total = np.zeros(len(unique), dtype=np.int64)
-        np.add.at(total, inverse, weight)
-        starts = np.searchsorted(unique, np.arange(rows.distinct + 1, dtype=np.int64) * len(items)).astype(np.int64)
-        slots = (unique % len(items)).astype(np.int64)
-        table = cls(rows, offsets, items, np.zeros(0, dtype=np.int64), starts, slots, total, **labels)
+        cells = coo_array((weight, (row, slot)), shape=(rows.distinct, len(items))).tocsr()  # adds up what is equal
+        starts, slots = cells.indptr.astype(np.int64), cells.indices.astype(np.int64)
+        table = cls(rows, offsets, items, np.zeros(0, dtype=np.int64), starts, slots, cells.data, **labels)
         return replace(table, mass=table.mass_seen_by(0))
 
     def labelled(self, **labels: Any) -> QueryTable:

@@ -40,6 +40,21 @@ def test_the_cheapest_is_kept_in_whatever_order_tables_come():
         assert kept.cost == tables[1].cost
 
 
+def test_what_would_cost_more_is_not_repaired(monkeypatch):
+    """Half of the mass is left to everything: Algorithm 1 is counted, and built only where it could be of use."""
+    rows = Rows.of(families.dirichlet(12, 1.0, np.random.default_rng(1)))
+    whole, built = greedy.build(rows), []
+    build = greedy.build
+    monkeypatch.setattr(greedy, "build", lambda *given: built.append(given) or build(*given))  # type: ignore[func-returns-value]
+    for known, times in ((full.build(rows), 1), (design(rows, "optimal"), 0)):
+        built.clear()
+        kept = CheapestTable(rows)
+        kept.offer(known)
+        kept.offer_masses(sets_of(whole), whole.mass / (2 * UNIT))
+        assert len(built) == times
+        assert (kept.cost < known.cost) == (times == 1)
+
+
 @pytest.mark.parametrize("at_once", [False, True])
 def test_masses_of_few_sources_wait_until_they_are_needed(monkeypatch, at_once):
     rows = Rows.of(families.dirichlet(6, 1.0, np.random.default_rng(4)))

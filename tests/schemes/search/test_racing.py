@@ -15,14 +15,14 @@ from onoff.schemes.search.racing import raced_in_passes
 
 @pytest.fixture(autouse=True)
 def few_races(monkeypatch):
-    monkeypatch.setattr(racing, "FIRST_RACES", 150)
+    monkeypatch.setattr("onoff.schemes.search.search.FIRST_RACES", 150)
     monkeypatch.setattr(racing, "LATER_RACES", 60)
 
 
 def after(rows, passes):
     """The table after so many passes."""
     asked = iter(range(1, passes + 1))
-    return raced_in_passes(rows, lambda: next(asked) == passes)
+    return raced_in_passes(rows, lambda: next(asked) == passes, 150)
 
 
 def test_each_pass_is_exact_and_cheaper():
@@ -36,7 +36,7 @@ def test_each_pass_is_exact_and_cheaper():
 
 def test_it_ends_where_nothing_is_left():
     rows = Rows.of([[0.5, 0.5, 0.0], [0.5, 0.0, 0.5], [0.25, 0.25, 0.5], [0.25, 0.5, 0.25]])
-    raced_in_passes(rows, never).verify()
+    raced_in_passes(rows, never, 150).verify()
 
 
 def test_the_optimum_of_rows_too_many_for_algorithm_1_is_raced_for(monkeypatch):

@@ -26,9 +26,9 @@ CLEARLY_MORE = 1.05
 """No table is made of masses that cost so many times the cheapest one: a rebuild does not make them cheaper."""
 
 
-def table_of(rows: Rows, sets: Sets, masses: Floats) -> QueryTable:
-    """The exact table nearest to some masses, repaired."""
-    return repaired(rebuild_sets(rows, sets, masses))
+def table_of(rows: Rows, sets: Sets, masses: Floats, most: float = np.inf) -> QueryTable:
+    """The exact table nearest to some masses, repaired unless it would then still cost more than `most`."""
+    return repaired(rebuild_sets(rows, sets, masses), most)
 
 
 def sets_of(table: QueryTable) -> Sets:
@@ -60,7 +60,7 @@ class CheapestTable:
 
     def offer_masses(self, sets: Sets, masses: Floats) -> None:
         """Offer the table of these masses."""
-        self.offer(table_of(self.rows, sets, masses))
+        self.offer(table_of(self.rows, sets, masses, CLEARLY_MORE * self.cost))
 
     def postpone(self, sets: Sets, masses: Floats) -> None:
         """Offer the table of these masses; of few sources only at `offer_postponed`, as making it takes a moment."""

@@ -28,16 +28,16 @@ LEAN, FITTINGS = 0.3, 5
 """How much masses lean to small sets (not much: rows must be able to follow), and scalings."""
 
 
-def raced_in_passes(rows: Rows, is_over: Callable[[], bool]) -> QueryTable:
+def raced_in_passes(rows: Rows, is_over: Callable[[], bool], first: int) -> QueryTable:
     """The table after as many passes as there is time for: one at least, and until nothing is left to race for.
 
-    is_over: asked after each pass.
+    is_over: asked after each pass. first: races of the first pass.
     """
     parts: list[QueryTable] = []
     left, units = rows, UNIT
     for number in count():
         p = left.weights / units
-        raced = races(p, LATER_RACES if number else FIRST_RACES, np.random.default_rng(number))
+        raced = races(p, LATER_RACES if number else first, np.random.default_rng(number))
         found = leaning(p, each_once(raced), LEAN, FITTINGS)
         parts.append(rebuild_sets(left, found.sets, found.masses / found.masses.sum() * (units / UNIT)))
         rest = everything_left(parts[-1])

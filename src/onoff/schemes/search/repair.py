@@ -11,6 +11,8 @@ so a search that was stopped early loses a few per cent where it would have lost
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from onoff.model.rows import UNIT, Integers, Rows
@@ -21,11 +23,17 @@ WORTH_REPAIRING = 2**-30
 """The mass of "everything" from which it is worth while."""
 
 
-def repaired(table: QueryTable) -> QueryTable:
-    """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1."""
+def repaired(table: QueryTable, most: float = math.inf) -> QueryTable:
+    """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1.
+
+    most: What the repaired table may cost. Where it would cost more, which is counted in no time, it is not made.
+    """
     left = everything_left(table)
     units = int(table.mass[-1])
     if left is None or units < WORTH_REPAIRING * UNIT or not greedy.fits_in_memory(table.rows):
+        return table
+    placed = table.cost - units / UNIT * len(table.rows.columns)
+    if not greedy.costs_less(left, most - placed, units):
         return table
     mended = laid_together(table.rows, table, greedy.build(left, units))
     return min(table, mended, key=lambda one: one.exact_cost)
@@ -50,7 +58,9 @@ def laid_together(rows: Rows, *tables: QueryTable) -> QueryTable:
         before += kept
     query, row, source, weight = map(np.concatenate, zip(*cells, strict=True))
     member = np.zeros((before, len(rows.columns)), dtype=bool)
-    member[query, np.searchsorted(rows.columns, source)] = True  # what no row takes need not be asked
+    column = np.zeros(rows.n, dtype=np.int64)
+    column[rows.columns] = np.arange(len(rows.columns))
+    member[query, column[source]] = True  # what no row takes need not be asked
     by_set, first = greedy.equal_sets(member)
     place = np.empty(len(member), dtype=np.int64)
     place[by_set] = np.searchsorted(first, np.arange(len(member)), side="right") - 1
@@ -61,6 +71,6 @@ def laid_together(rows: Rows, *tables: QueryTable) -> QueryTable:
 
 def _cells(table: QueryTable) -> tuple[Integers, Integers, Integers, Integers]:
     """Query, row, source and weight of every cell."""
-    query = np.searchsorted(table.offsets, table.slots, side="right") - 1
+    query = np.repeat(np.arange(len(table)), table.sizes)[table.slots]
     row = np.repeat(np.arange(table.rows.distinct), np.diff(table.starts))
     return query, row, table.items[table.slots], table.weights

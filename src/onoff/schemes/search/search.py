@@ -17,7 +17,8 @@ Never worse. The cheapest of all tables made on the way is the answer (see `chea
 can follow; masses that they cannot, repaired, and masses of the same sets that they nearly can, after some rounds; and
 where none of them is at the bound, Algorithm 1 and a table from races, always the same one. The steps do not depend on
 the budget but for where they end, so more time never gives a more expensive table; except that sets that pay are looked
-for, in the place of the longest exchanges, where there is time: cheaper in all that was measured, which is no proof.
+for, in the place of the longest exchanges, where there is time, and that of rows with more than LARGE entries a few
+races are all where the time is up and there is no table: cheaper in all that was measured, which is no proof.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ from onoff.schemes.search.orbits import OrbitProgram
 from onoff.schemes.search.pricing import ALL_SETS_PRICED, WORTHWHILE, Duals, by_climbing
 from onoff.schemes.search.proposals import affordable, races, systematic
 from onoff.schemes.search.proven import BestProof
-from onoff.schemes.search.racing import raced_in_passes
+from onoff.schemes.search.racing import FIRST_RACES, LATER_RACES, raced_in_passes
 from onoff.schemes.search.symmetry import symmetries
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
 
@@ -278,7 +279,7 @@ class Search:
     def _race(self) -> None:
         """A table from races, for rows too many for anything else; the first pass is always made."""
         self._raced = True
-        self.cheapest.offer(raced_in_passes(self.rows, self._searched))
+        self.cheapest.offer(raced_in_passes(self.rows, self._searched, FIRST_RACES))
 
     def _breed(self) -> None:
         """A table from each stage of breeding; what has the most mass goes into the program."""
@@ -428,8 +429,12 @@ class Search:
         if self.cheapest.cost <= self.lower * (1 + OPTIMAL_GAP):
             return
         self.cheapest.offer_postponed()
+        late = self.rows.weights.size > LARGE and self._searched()
+        if late and self.cheapest.table is None:  # Algorithm 1 takes seconds, a few races part of one
+            self.cheapest.offer(raced_in_passes(self.rows, self.clock.is_over, LATER_RACES))
+            return
         self.cheapest.offer_algorithm_1()
-        if not self._raced:
+        if not self._raced and not late:
             if self.rows.weights.size > LARGE:
                 self._tell("a table from races, as the last resort: ")
             self.cheapest.offer_races(self.proven.simple)
