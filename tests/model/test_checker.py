@@ -12,7 +12,17 @@ from onoff.errors import InvalidTable
 from onoff.experiments import families
 from onoff.model import checker as module
 from onoff.model.bounds import lambda_units, simplest
-from onoff.model.certificate import LEAF, SCALE, GroupCertificate, RowCertificate, RowGroup, SetCertificate, SimpleBound
+from onoff.model.certificate import (
+    LEAF,
+    SCALE,
+    GroupCertificate,
+    HittingBound,
+    PartsBound,
+    RowCertificate,
+    RowGroup,
+    SetCertificate,
+    SimpleBound,
+)
 from onoff.model.checker import check_certificate, group_excess, row_excess
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
@@ -231,6 +241,60 @@ def test_numbers_that_would_overflow_prove_nothing():
         check_certificate(rows, RowCertificate((0, 1), ((2**62, 0), (2**62, 0))))
     with pytest.raises(InvalidTable, match="too large"):
         check_certificate(rows, SetCertificate(2**62, ((0,),), (2**61,)))
+
+
+class Two(int):
+    """An integer that calculates as it likes."""
+
+    def __mul__(self, other):
+        return 2 * other
+
+    __rmul__ = __mul__
+
+
+class Generous(SimpleBound):
+    """A certificate with a word of its own."""
+
+    kind = "hits"
+
+
+@pytest.mark.parametrize(
+    "false",
+    [
+        RowCertificate((0, 1, 2), ((Fraction(99, 100),) * 3,) * 3, scale=1),  # cut to 0 where it was checked
+        RowCertificate((0, 1, 2), ((0.99,) * 3,) * 3, scale=1),
+        RowCertificate((0, 1, 2), ((np.int64(2**62),) * 3,) * 3, scale=1),  # wraps around in sums
+        RowCertificate((0, 1, 2), ((Two(0),) * 3,) * 3, scale=1),
+        RowCertificate((0, 1, 2), ((0,) * 3,) * 3, scale=Fraction(1, 2)),
+        SetCertificate(Fraction(5, 2), (), (), scale=1),
+        SetCertificate(np.int64(1), (), (), scale=1),
+        SetCertificate(1, (), (), scale=True),
+        GroupCertificate((RowGroup((0, 1, 2), (0, 1, 2), (1, 1, 1), ((Fraction(99, 100),) * 3,) * 3),), scale=1),
+        HittingBound(Fraction(3, 2)),
+        HittingBound(10**30),
+        HittingBound(-(10**5000)),
+        GroupCertificate((), scale=10**5000),
+        SimpleBound("pencil", 1.5),
+        SimpleBound("pencil", 10**30),
+        PartsBound(((0, 1, 2),), (RowCertificate((0, 1, 2), ((Fraction(99, 100),) * 3,) * 3, scale=1),)),
+        Generous("outer"),
+        Fraction(7),
+        None,
+    ],
+)
+def test_nothing_but_whole_numbers_of_python_proves_anything(false):
+    """On rows whose optimum is 1.5; the first of them passed as a proof of 2.97."""
+    rows = Rows.of([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
+    with pytest.raises(InvalidTable):
+        check_certificate(rows, false)
+
+
+def test_a_certificate_that_proves_0_says_nothing_of_the_cost():
+    table = design([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]], "greedy")
+    nothing = table.labelled(certificate=RowCertificate((0, 1, 2), ((0,) * 3,) * 3))
+    assert (nothing.lower_bound, nothing.gap, nothing.optimal) == (0.0, None, False)
+    assert table.optimal
+    assert "lower_bound=0" in repr(nothing)
 
 
 def test_more_rows_than_can_be_looked_at_prove_nothing():

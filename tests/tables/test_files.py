@@ -66,7 +66,7 @@ def relabelled(path, change):
     np.savez(path, **{**arrays, "label": np.array(json.dumps(label))})
 
 
-@pytest.mark.parametrize("bound", ["100", "-1", "nan", "1/0", None, 1.5])
+@pytest.mark.parametrize("bound", ["100", "-1", "nan", "1/0", None, 1.5, "1e100000000", "9" * 100_000])
 def test_a_lower_bound_that_the_certificate_does_not_prove_is_not_believed(tmp_path, rows, bound):
     path = tmp_path / "t.npz"
     save_table(path, design(rows, "greedy"))

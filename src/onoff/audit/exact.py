@@ -33,10 +33,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import pairwise
 from typing import Any, Self
 
-from onoff.audit.worlds import Auditable, SeenHistory, Worlds
-from onoff.errors import PrivacyBreach
+from onoff.audit.worlds import MOST_WORLDS, Auditable, SeenHistory, Worlds
+from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
@@ -50,6 +51,12 @@ ROUNDING_LIMIT = Fraction(1, 2**40)
 
 NOISE = 1e-12
 """Bits that are no more than the rounding of a sum of floats."""
+
+HOPELESS = 1000
+"""How many times too many worlds must be foreseen before an audit gives up early."""
+
+ENOUGH_TO_TELL = 10_000
+"""Worlds from which their growth is taken for lasting."""
 
 HiddenRequests = tuple[int, ...]
 Joint = Mapping[tuple[HiddenRequests, SeenHistory], int]
@@ -160,16 +167,18 @@ def audit_exact(
     hide: int = 1,
     everything: bool = False,
     session: Callable[[], Auditable] | None = None,
+    progress: Callable[[str], None] = lambda told: None,
     **options: Any,
 ) -> ExactAudit:
     """Audit a session on every request path of a model, and for every random choice of the session.
 
     session: Makes what is audited instead, such as a broken twin of a session.
+    progress: Called at every step with how far it is, and how many worlds there will be.
 
     Raises
     ------
     InvalidInput
-        Where there are too many worlds.
+        Where there are too many worlds; as soon as their growth shows it.
     """
     if session is not None:
         start: Auditable = session()
@@ -180,7 +189,7 @@ def audit_exact(
     tolerance = Fraction(0)
     if memory == "bayes-filter" and isinstance(model, MarkovChain) and scheme != "naive":
         tolerance = ROUNDING_LIMIT
-    steps, breach = _follow(model, pattern, start, tolerance)
+    steps, breach = _follow(model, pattern, start, tolerance, progress)
     naive = steps if scheme == "naive" else _follow(model, pattern, NaiveSession(model), Fraction(0))[0]
     tolerance = max(tolerance, *(step.rounding for step in steps))
     return ExactAudit(tuple(steps), tuple(s.bits for s in naive), tolerance, breach)
@@ -205,7 +214,11 @@ def audit_patterns(
 
 
 def _follow(
-    model: Model, pattern: tuple[bool, ...], start: Auditable, tolerance: Fraction
+    model: Model,
+    pattern: tuple[bool, ...],
+    start: Auditable,
+    tolerance: Fraction,
+    progress: Callable[[str], None] = lambda told: None,
 ) -> tuple[list[AuditStep], str | None]:
     worlds = Worlds.before_the_first_request(model, start)
     steps: list[AuditStep] = []
@@ -215,7 +228,28 @@ def _follow(
         step, fault = _judge(t, private, worlds, cost, undecodable, tolerance)
         steps.append(step)
         breach = breach or fault
+        in_the_end = _foreseen([step.worlds for step in steps], len(pattern))
+        progress(f"step {t + 1} of {len(pattern)}: {len(worlds)} worlds, about {in_the_end:.2g} in the end")
     return steps, breach
+
+
+def _foreseen(counts: Sequence[int], length: int) -> float:
+    """The number of worlds after `length` steps, if it goes on to grow as it did in the last two of `counts`.
+
+    Raises InvalidInput where that is hopeless. Growth can slow down (to that of a power of the steps, where a chain
+    comes to rest), so only many worlds tell, and only far too many in the end.
+    """
+    last = counts[-3:]
+    growth = min((after / before for before, after in pairwise(last)), default=1.0)
+    digits = math.log10(last[-1]) + (length - len(counts)) * math.log10(max(growth, 1.0))
+    if last[-1] >= ENOUGH_TO_TELL and digits > math.log10(HOPELESS * MOST_WORLDS):
+        most = len(counts) + int(math.log(MOST_WORLDS / last[-1], growth))
+        raise InvalidInput(
+            f"{length} steps make about 10^{digits:.0f} worlds, {growth:.2g} times as many at each step; "
+            f"{MOST_WORLDS:,} are followed at most",
+            hint=f"audit about {most} steps or fewer sources; `--sessions` checks what simulated sessions meet",
+        )
+    return math.pow(10, min(digits, 300))
 
 
 def _named(seen: Any, names: Sequence[str]) -> str:

@@ -93,7 +93,7 @@ def exact_command(
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
     with progress("following every path of requests") as work:
-        audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything)
+        audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything, progress=work.now)
         if html is not None:
             work.now(f"writing {html.name}")
             plot = plot_exact(audit)

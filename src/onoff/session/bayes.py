@@ -27,7 +27,7 @@ class BayesFilter:
     rows: Rows = field(repr=False, compare=False)
     secret_row: int = field(default=0, repr=False)
     rounding: int = 0
-    """N units for each rounding since the last private request: the most that one moves a row, in total variation."""
+    """N units for each rounding since the last private request: the most that one moves the joint law; see `Memory`."""
 
     lasting = False
     blind = False

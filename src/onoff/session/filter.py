@@ -23,7 +23,8 @@ has no such state: there one request separates all that follows from all that wa
 Where the rows are raced, not tabled, the filter takes the winner of every row as known (see `Winners`).
 
 Rounding. Beliefs are floats, without subtraction, so that the relative error of an entry grows by at most 2**-53 for
-each operation behind it; rows are rounded to units once per step. `rounding` counts both.
+each operation behind it; rows are rounded to units once per step. `rounding` counts both, and bounds the joint law of
+hidden value and queries, not the rows after queries that are next to impossible (see `Memory`).
 
 In a journal it takes 12 bytes for each entry of the belief, compressed: types x |last query| x |the one before| entries
 for each of the N^hide hidden values at most. For 17 sources and 48 types it was 9 to 24 KB, and 150 KB once. What

@@ -56,7 +56,11 @@ class Memory(Protocol):
 
     @property
     def rounding(self) -> int:
-        """Public: how far the rows can be from the model's own law by rounding, in total variation, times UNIT."""
+        """Public: how far rounding can move the joint law of hidden value and queries, in total variation, times UNIT.
+
+        It bounds what all queries together tell. The rows of one state are that law divided by the probability of the
+        queries that led there: after queries of probability 1e-17 they may be off by more, however seldom that is.
+        """
         ...
 
     @property
