@@ -1,6 +1,7 @@
 """The last editions: every one that can be known is found as it was, and none for longer than it must."""
 
 import random
+import sys
 
 import pytest
 from tests.support.typed import present
@@ -72,7 +73,12 @@ class World:
         for number in range(self.number + 2):
             found = self.history.find(number)
             if found is not None:
-                frames = [found.past.get(s, frame) for s, frame in enumerate(self.history.frames)]
+                past = self.history.past(number)
+                frames = [past.get(s, frame) for s, frame in enumerate(self.history.frames)]
+                if found.digest is not None:
+                    digests = self.history.digests(found)
+                    assert digests.digests == b"".join(map(wire.frame_digest, frames))
+                    assert (digests.edition.number, digests.width) == (number, found.width)
                 assert frames == self.editions[number]
                 assert found.width == max(map(len, frames))
                 assert found.digest in {None, self.digests[number]}
@@ -156,6 +162,51 @@ def test_memory_is_bounded(monkeypatch):
         world.look()
     kept = world.history._bytes
     assert 64 * 900 < kept <= 101_100
+
+
+def lines_for_the_oldest(editions):
+    """How many lines of the module run to find the oldest edition and its frames."""
+    world = World()
+    for k in range(editions):
+        world.publish(NAMES[k % 3], b"%d" % k)
+        world.look()
+    lines = 0
+
+    def count(frame, event, argument):
+        nonlocal lines
+        lines += event == "line" and frame.f_code.co_filename == module.__file__
+        return count
+
+    before = sys.gettrace()
+    sys.settrace(count)
+    try:
+        found, past = world.history.find(0), world.history.past(0)
+    finally:
+        sys.settrace(before)
+    assert found is not None
+    assert [past.get(s, frame) for s, frame in enumerate(world.history.frames)] == world.editions[0]
+    return lines
+
+
+def test_an_old_edition_is_found_without_going_through_all_that_came_after():
+    assert lines_for_the_oldest(2000) == lines_for_the_oldest(50) < 50
+
+
+def test_what_was_let_go_of_takes_no_memory_and_the_rest_is_still_right(monkeypatch):
+    """Sources that change often and seldom: lists of their frames are cut now and then."""
+    monkeypatch.setattr(module, "MIN_EDITIONS", 5)
+    monkeypatch.setattr(module, "RATE_SECONDS", 3.0)
+    world = World()
+    rng = random.Random(8)
+    for k in range(400):
+        world.clock = float(k)
+        world.publish(rng.choice("aaaaaabbc") if k < 300 else "a", rng.randbytes(rng.randrange(100)))
+        world.look()
+        assert world.held() == list(range(max(0, k + 1 - 5), k + 2))
+    kept = world.history._superseded
+    assert set(kept) == {0}
+    assert sum(len(superseded._frames) for superseded in kept.values()) <= 11
+    assert world.history._bytes == sum(len(frame) for superseded in kept.values() for frame in superseded._frames)
 
 
 def test_another_life_begins_anew():

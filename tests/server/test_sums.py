@@ -6,7 +6,10 @@ import itertools
 import os
 import random
 import secrets
+import socket
 import threading
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +19,7 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.server import running, sums
+from onoff.server import peers, running, sums
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.app import MessageServer
 from onoff.server.matrix import Matrix
@@ -361,6 +364,108 @@ def test_what_is_too_much_is_refused_for_now(server, monkeypatch):
                 refused = post(line, body)
                 assert (refused.problem.status, refused["retry-after"]) == (503, "1")
         assert post(line, body).status == 200
+
+
+# Peers who do not read.
+
+LONG = 8 * 1024 * 1024  # more than the system takes in for a connection
+
+
+@pytest.fixture
+def long(tmp_path, monkeypatch):
+    """A server of one long message, and its connections."""
+    connections = []
+    made = QueryProtocol.connection_made
+
+    def noted(self, transport):
+        connections.append(self)
+        made(self, transport)
+
+    monkeypatch.setattr(QueryProtocol, "connection_made", noted)
+    with running({"long": bytes(LONG), "short": b"s"}, store=tmp_path / "m.db", frame_size=LONG + 1024) as server:
+        yield server, connections
+
+
+def asking_for_the_long_one(url):
+    known, edition = catalogue(url), newest(url)
+    return wire.SumQuery(known.epoch, os.urandom(16), 0, edition[0], edition[1], 2, 1, bytes([1, 0]))
+
+
+@pytest.mark.parametrize("extra", ["", "x-other: 1\r\n"], ids=["short way", "ordinary way"])
+def test_answers_that_nobody_reads_take_a_bounded_memory_and_readers_are_served(long, extra, monkeypatch):
+    """Counted in bytes: of twelve answers that are not read, so many are kept as fit; the oldest are let go of."""
+    server, connections = long
+    monkeypatch.setattr(peers, "MAX_UNREAD_BYTES", 3 * LONG)
+    with contextlib.ExitStack() as stack:
+        for k in range(12):
+            line = stack.enter_context(Line(server.url))
+            line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+            line.send(sum_request(wire.encode_sum_query(asking_for_the_long_one(server.url)), extra=extra))
+            until(partial(lambda k: metrics(server.url)["onoff_sums_sent_total"] == k, k + 1))
+        unread = [c.transport.get_write_buffer_size() for c in connections if not c.transport.is_closing()]
+        assert sum(unread) <= 3 * LONG
+        assert 0 < metrics(server.url)["onoff_answers_cut_off_total"] < 12
+        with Line(server.url) as line:
+            assert len(post(line, wire.encode_sum_query(asking_for_the_long_one(server.url))).body) > LONG
+    until(lambda: all(connection.transport.is_closing() for connection in connections[-2:]))
+    server_side = connections[0]._server.unread
+    until(lambda: server_side.total == 0)
+
+
+@pytest.mark.parametrize("extra", ["", "x-other: 1\r\n"], ids=["short way", "ordinary way"])
+def test_the_next_answer_is_made_when_the_last_one_was_read(long, extra):
+    server, connections = long
+    asked = asking_for_the_long_one(server.url)
+    sent = [sum_request(wire.encode_sum_query(replace(asked, step=step)), extra=extra) for step in range(5)]
+    with Line(server.url) as line:
+        line.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        line.send(b"".join(sent))
+        until(lambda: metrics(server.url)["onoff_sums_sent_total"])
+        protocol = next(c for c in connections if c.flow.write_paused)
+        assert protocol.transport.get_write_buffer_size() < LONG + 1000
+        assert metrics(server.url)["onoff_sums_sent_total"] == 1
+        assert protocol._server._in_flight <= 1  # that of the counts alone, if at all
+        assert all(len(line.reply().body) > LONG for _ in sent)
+
+
+def test_a_pass_makes_no_more_than_so_many_bytes(tmp_path, monkeypatch):
+    """The others wait for the next pass; all are answered, and right."""
+    made = []
+
+    async def body():
+        async with opened(str(tmp_path / "m.db")) as store:
+            known = await edit_catalogue(store, add=list(NAMES))
+            for name, text in NAMES.items():
+                await store.publish(name, "a/b", text, 1)
+            shelf = Shelf()
+            await shelf.refresh(store)
+            service = Sums(store, shelf)
+            found = service.history.digests(present(service.history.find(present(shelf.edition).number)))
+            monkeypatch.setattr(sums, "MAX_PASS_BYTES", 5 * found.width)
+            whole = service._pass
+
+            def counted(update, wanted):
+                made.append(sum(query.length for query in wanted))
+                return whole(update, wanted)
+
+            monkeypatch.setattr(service, "_pass", counted)
+            edition = (found.edition.number, found.edition.digest)
+            asked = [(k % known.n, *queries_for(known, edition, k % known.n, 2 + k % 2)) for k in range(24)]
+            answers = await asyncio.gather(
+                *(
+                    asyncio.gather(*(service.answer(b[:8] + os.urandom(16) + b[24:]) for b in bodies))
+                    for _, _, bodies in asked
+                )
+            )
+            for (wanted, vectors, _), answer in zip(asked, answers, strict=True):
+                message = wire.decode_sums(answer, vectors, wanted, found, limit=known.limit)
+                assert message.body == NAMES[known.names[wanted]]
+            await service.close()
+            return found.width
+
+    width = asyncio.run(body())
+    assert len(made) > 5
+    assert max(made) <= 5 * width
 
 
 # The short way: no parser, no task.

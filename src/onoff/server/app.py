@@ -50,7 +50,7 @@ from onoff.server.head import check_body_headers, check_query_headers, check_sum
 from onoff.server.judge import unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.pages import Pages
-from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers
+from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers, Unread
 from onoff.server.store import Publisher, Store
 from onoff.server.sums import SumOutcome, SumReply, Sums
 from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH, Problem
@@ -85,6 +85,7 @@ class MessageServer:
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
+        self.unread = Unread()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -66,12 +66,11 @@ class _Superseded:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """An edition that is held: its longest frame, and its frames where they are not those of the newest edition."""
+    """An edition that is held, and the bytes of its longest frame."""
 
     number: int
     digest: bytes | None
     width: int
-    past: Mapping[int, bytes]
 
 
 class History:
@@ -104,16 +103,18 @@ class History:
         """An edition, if it is held."""
         newest = self.newest
         if number == newest.number:
-            return Found(number, newest.digest, self.width, {})
+            return Found(number, newest.digest, self.width)
         edition = self._past.get(number)
-        if edition is None:
-            return None
+        return None if edition is None else Found(number, edition.digest, edition.width)
+
+    def past(self, number: int) -> Mapping[int, bytes]:
+        """The frames of an edition that is held, where they are not those of the newest edition."""
         past: dict[int, bytes] = {}
         for source, frames in reversed(self._superseded.items()):
             if self._changed_at[source] < number:
                 break  # like all further ones, it has not changed since
             past[source] = frames.at(number)
-        return Found(number, edition.digest, edition.width, past)
+        return past
 
     def learn_digest(self, number: int, digest: bytes) -> None:
         """Remember the digest of an edition that was seen only in passing."""
@@ -126,8 +127,8 @@ class History:
         assert found.digest is not None
         if self._digests is None:
             self._digests = bytearray(b"".join(map(frame_digest, self.frames)))
-        digests = bytearray(self._digests) if found.past else self._digests
-        for source, frame in found.past.items():
+        digests = bytearray(self._digests)
+        for source, frame in self.past(found.number).items():
             digests[source * DIGEST_BYTES : (source + 1) * DIGEST_BYTES] = frame_digest(frame)
         edition = Edition(newest.epoch, newest.life, found.number, found.digest)
         return FrameDigests(edition, found.width, bytes(digests))

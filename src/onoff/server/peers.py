@@ -1,4 +1,4 @@
-"""The number of open connections, in all and from each address.
+"""The number of open connections, in all and from each address; and the answers that they have not read.
 
 One peer must not lock the others out, so an address may hold a part of the connections only. An IPv6 address counts by
 its /64, which is what one customer of a network has. Behind a reverse proxy all peers have the proxy's address: give
@@ -9,9 +9,13 @@ from __future__ import annotations
 
 import ipaddress
 from collections import Counter
+from collections.abc import Hashable
+from typing import Protocol
 
 MAX_CONNECTIONS = 4096  # open at once, in one process
 MAX_PER_ADDRESS = 256  # of them from one address; half of what may be in work at once
+
+MAX_UNREAD_BYTES = 256 * 1024 * 1024  # of answers that were made for one peer each
 
 
 def network_of(host: str) -> str:
@@ -62,3 +66,35 @@ class Peers:
         self.open[network] -= 1
         if not self.open[network]:
             del self.open[network]
+
+
+class AnsweredPeer(Hashable, Protocol):
+    """A connection that has been sent an answer."""
+
+    def cut_off(self) -> None:
+        """End it, and let go of what it has not read."""
+
+
+class Unread:
+    """Answers that were made for one peer each and wait to be read: at most `MAX_UNREAD_BYTES` in one process.
+
+    Where there are more, whoever has not read for longest is cut off, so that those who do read are served.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[AnsweredPeer, int] = {}  # the one that has waited longest is first
+        self.total = 0
+
+    def add(self, reader: AnsweredPeer, size: int) -> None:
+        """A reader has so many bytes before it."""
+        self.remove(reader)
+        self._held[reader] = size
+        self.total += size
+        while self.total > MAX_UNREAD_BYTES and len(self._held) > 1:
+            slowest = next(iter(self._held))
+            self.remove(slowest)
+            slowest.cut_off()
+
+    def remove(self, reader: AnsweredPeer) -> None:
+        """A reader has read on, or is gone."""
+        self.total -= self._held.pop(reader, 0)

@@ -7,7 +7,8 @@ fixed number of times however they are cut into segments, and reading pauses whi
 
 **Limits.** A head may have 32 KiB (else 431) and a whole request 20 s (else 408); a server takes only so many
 connections, and only so many from one address (else 503); a reader takes a piece of an answer every 30 s, or is cut
-off.
+off. A connection is answered when it has read the last answer, and all connections together have only so many bytes of
+answers before them that are no part of the shelf; then whoever has not read for longest is cut off.
 
 **Fast path.** Nearly all requests are queries with the few heads that clients send. Such a query is answered at once,
 without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy. A sum query
@@ -63,6 +64,7 @@ class QueryProtocol(HttpToolsProtocol):
         self._network: str | None = None  # under which it is counted, if it is
         self._deadline: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
+        self._shelved = False  # whether the last answer is made of what is on the shelf, and takes no memory
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -80,6 +82,7 @@ class QueryProtocol(HttpToolsProtocol):
         if self._network is not None:
             self._server.peers.leave(self._network)
         self._input.clear()
+        self._server.unread.remove(self)
         if self._unread is not None:
             self._unread.cancel()
 
@@ -110,6 +113,7 @@ class QueryProtocol(HttpToolsProtocol):
             not self._input
             and not self._body_left
             and not self._sum_request
+            and not self.flow.write_paused
             and (cycle is None or cycle.response_complete)
         )
 
@@ -125,8 +129,8 @@ class QueryProtocol(HttpToolsProtocol):
                     return
             elif self._body_left:
                 self._take_body()
-            elif self._sum_request or self._in_work():
-                self.flow.pause_reading()  # until it is answered
+            elif self._sum_request or self._in_work() or self.flow.write_paused:
+                self.flow.pause_reading()  # until it is answered, and the answer read
                 return
             elif not self._take_head():
                 return
@@ -189,6 +193,7 @@ class QueryProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
+        self._shelved = False
         self._message_complete = False
         self._arm()
 
@@ -229,7 +234,7 @@ class QueryProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if isinstance(outcome, bytes):
-            self._write_now(_sum_head(len(outcome)), (outcome,), len(outcome))
+            self._write_now(_sum_head(len(outcome)), (outcome,), len(outcome), shelved=False)
         else:
             self._parse(request)  # the ordinary way gives the verdict
         if self._stopping:
@@ -259,8 +264,9 @@ class QueryProtocol(HttpToolsProtocol):
         self._write_now(_changes_head(reply.length, reply.encoding), reply.parts, reply.length)
         return True
 
-    def _write_now(self, head: bytes, parts: Sequence[bytes], length: int) -> None:
+    def _write_now(self, head: bytes, parts: Sequence[bytes], length: int, *, shelved: bool = True) -> None:
         """Hand over a whole reply, and wait for the next request."""
+        self._shelved = shelved
         if length <= COPIED_BYTES:
             self.transport.write(b"".join((head, *parts)))
         else:
@@ -279,7 +285,7 @@ class QueryProtocol(HttpToolsProtocol):
         if left > 0:
             self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
         elif self.transport.get_write_buffer_size():
-            self._cut_off()  # the last answer is not being read; a close would wait for it
+            self.cut_off()  # the last answer is not being read; a close would wait for it
         else:
             super().timeout_keep_alive_handler()
 
@@ -306,7 +312,10 @@ class QueryProtocol(HttpToolsProtocol):
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._watch_reader(self.transport.get_write_buffer_size())
+        unread = self.transport.get_write_buffer_size()
+        self._watch_reader(unread)
+        if not self._shelved:
+            self._server.unread.add(self, unread)
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -314,6 +323,10 @@ class QueryProtocol(HttpToolsProtocol):
             self._unread.cancel()
             self._unread = None
             self._last_answer = self.loop.time()  # until now it was being read
+        self._server.unread.remove(self)
+        if not self._sum_request and not self._in_work():
+            self.flow.resume_reading()
+            self._take_input()
 
     def _watch_reader(self, unread: int) -> None:
         """Check that the peer has read something since the last check. Nothing is written meanwhile."""
@@ -322,11 +335,12 @@ class QueryProtocol(HttpToolsProtocol):
     def _look_at_reader(self, allowed: int) -> None:
         unread = self.transport.get_write_buffer_size()
         if unread > allowed:
-            self._cut_off()
+            self.cut_off()
         else:
             self._watch_reader(unread)
 
-    def _cut_off(self) -> None:
+    def cut_off(self) -> None:
+        """End the connection: what it was sent is not being read."""
         self._server.metrics.add(Count.CUT_OFF)
         self.transport.abort()
 

@@ -29,6 +29,7 @@ from onoff.server.store import Store
 from onoff.wire import Problem, SumHead
 
 MAX_WAITING = 256
+MAX_PASS_BYTES = 64 * 1024 * 1024  # of the answers that one pass makes; a longer one is made alone
 MAX_MATRIX_BYTES = 1024 * 1024 * 1024
 LOOK_SECONDS = 0.05  # between two looks at the store ...
 ACTIVE_SECONDS = 300.0  # ... for so long after the last query
@@ -193,20 +194,28 @@ class Sums:
     # Passes.
 
     def _start_pass(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand over all queries that wait. The thread is called by hand: a task and an executor cost half a pass."""
+        """Hand over the queries that wait, as many as may be answered at once.
+
+        The thread is called by hand: a task and an executor cost half a pass.
+        """
         history = self.history
-        batch, self._waiting = self._waiting, []
         update = self._take_update(history)
-        asked, wanted = [], []
-        for query in batch:
+        asked: list[_Waiting] = []
+        wanted: list[Wanted] = []
+        taken = longest = 0
+        for query in self._waiting:
             found = history.find(query.edition) if query.life == history.life else None
             if found is None:
                 loop.call_soon(query.reply, edition_gone(history.newest.number))
             else:
+                length = wire.chunk_length(found.width, query.servers)
+                longest = max(longest, length)
+                if wanted and (len(wanted) + 1) * longest > MAX_PASS_BYTES:
+                    break
                 asked.append(query)
-                wanted.append(
-                    Wanted(query.vector, query.servers, wire.chunk_length(found.width, query.servers), found.past)
-                )
+                wanted.append(Wanted(query.vector, query.servers, length, history.past(query.edition)))
+            taken += 1
+        del self._waiting[:taken]
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, args=(loop,), name="onoff-sums", daemon=True)
             self._thread.start()
