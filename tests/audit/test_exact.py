@@ -141,3 +141,15 @@ def test_the_naive_session_asks_for_one_or_for_everything():
     assert session.request(1, private=False).sources == (1,)
     assert session.request(1, private=True).sources == (0, 1, 2)
     assert Fraction(1) == sum(step.deviation == 0 for step in audit_exact(P3, "naive", parse("ON")).steps)
+
+
+def test_what_would_never_end_is_refused_with_an_estimate_and_what_ends_is_not():
+    """The worlds of this chain grow threefold with each step; those of a chain that comes to rest, by a few."""
+    told: list[str] = []
+    with pytest.raises(InvalidInput, match=r"40 steps make about 10\^19 worlds, 3 times as many") as refused:
+        audit_exact(P3, "greedy", (False,) * 40, progress=told.append)
+    assert "about 13 steps" in (refused.value.hint or "")
+    assert 5 < len(told) < 12  # it did not go on to the limit of two million
+    assert told[-1].startswith("step 8 of 40: 6561 worlds, about 1.2e+19 in the end")
+    rest = MarkovChain([[0.5, 0.5, 0], [0, 0.5, 0.5], [0, 0, 1]])
+    assert audit_exact(rest, "greedy", (True, *(False,) * 29)).private

@@ -234,3 +234,8 @@ def test_how_often_queries_were_drawn_is_compared_with_their_tables(chain, truth
     log.write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert run(["audit", "log", str(log), "--chain", chain, "--scheme", "single"]) == 0
     assert says in capsys.readouterr().out
+
+
+def test_a_pattern_that_is_too_long_is_refused_before_it_takes_long(chain, capsys):
+    assert run(["audit", "exact", chain, "--scheme", "single", "--pattern", "OFF*40"]) == 3
+    assert "40 steps make about 10^12 worlds, 2 times as many at each step" in capsys.readouterr().err

@@ -56,7 +56,18 @@ def from_json(given: Any) -> Certificate:
             return GroupCertificate(tuple(map(_group, named["groups"])), _whole(named["scale"]))
     except (KeyError, TypeError, ValueError):
         pass
-    raise InvalidTable(f"not a certificate of the kind {kind!r}")
+    raise InvalidTable(f"not a certificate of the kind {kind!r} in whole numbers")
+
+
+def in_plain_integers(certificate: Certificate) -> Certificate:
+    """The same certificate, made anew of plain tuples and Python integers, which are exact whatever is done with them.
+
+    Raises InvalidTable where it has other numbers: fractions would be cut, and those of numpy wrap around.
+    """
+    try:
+        return from_json(to_json(certificate))
+    except (AttributeError, TypeError):  # not even a certificate
+        raise InvalidTable(f"a {type(certificate).__name__} is no certificate") from None
 
 
 def _group(given: dict[str, Any]) -> RowGroup:
@@ -65,7 +76,7 @@ def _group(given: dict[str, Any]) -> RowGroup:
 
 
 def _whole(value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
+    if type(value) is not int:  # a bool is one, and a class derived from it may calculate as it likes
         raise TypeError(value)
     return value
 

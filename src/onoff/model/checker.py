@@ -44,6 +44,7 @@ from onoff.model.certificate import (
     SetCertificate,
     SimpleBound,
 )
+from onoff.model.certificate_json import in_plain_integers
 from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import UNIT, Integers, Rows, exact_sum, from_halves
 from onoff.system.kernels import kernel
@@ -57,10 +58,11 @@ FITS = 2**62
 
 
 def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
-    """The lower bound that `certificate` proves for `rows`, exactly.
+    """The lower bound that `certificate` proves for `rows`, exactly. Its numbers have to be Python integers.
 
     Raises InvalidTable where it proves nothing.
     """
+    certificate = in_plain_integers(certificate)
     match certificate:
         case SimpleBound(name, source):
             return Fraction(simple_units(rows, name, source), UNIT)
@@ -126,6 +128,8 @@ def _pair_sums(weights):  # type: ignore[no-untyped-def]
 
 
 def _check_hits(rows: Rows, certificate: HittingBound) -> None:
+    if not 1 <= certificate.least <= len(rows.columns):
+        raise InvalidTable("the certificate's number of sources is none of these rows")
     held = no_fewer_than(rows.weights > 0, certificate.least)
     if held is None:
         raise InvalidTable("there are too many sets for the certificate to be checked")
@@ -285,8 +289,8 @@ def row_excess(phi: Integers, scale: int) -> int:
 
 def _check_groups(rows: Rows, certificate: GroupCertificate) -> None:
     scale = certificate.scale
-    if scale < 1:
-        raise InvalidTable("the certificate names no scale")
+    if not 1 <= scale < FITS:
+        raise InvalidTable("the certificate names no scale, or one that is too large")
     shared = dict.fromkeys(rows.columns.tolist(), 0)
     for group in certificate.groups:
         able = _wanted(rows, group)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -89,12 +88,9 @@ def read_table(path: Path, rows: Rows) -> QueryTable:
     if version == 1 or label.get("certificate") is None:
         return table
     proved = table.labelled(certificate=from_json(label["certificate"]))
-    try:
-        said = Fraction(label["lower_bound"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
-        raise InvalidTable(f"{path}: a certificate without its lower bound") from None
-    if proved.proven_bound != said:
-        raise InvalidTable(f"{path}: the certificate proves {float(proved.proven_bound or 0)}, not {float(said)}")
+    said = label.get("lower_bound")
+    if said != str(proved.proven_bound):  # as it is written: nothing is worked out that a file asks for
+        raise InvalidTable(f"{path}: the certificate proves {proved.lower_bound}, not {str(said)[:40]}")
     return proved
 
 

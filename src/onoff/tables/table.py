@@ -249,8 +249,12 @@ class QueryTable:
 
     @property
     def gap(self) -> float | None:
-        """How far the cost may be from the least possible, relative to the lower bound; None where none is proved."""
-        return None if self.proven_bound is None else float(self.exact_cost / self.proven_bound - 1)
+        """How far the cost may be from the least possible, relative to the lower bound; None where none is proved.
+
+        A certificate may prove 0 or less, which says nothing: a query asks for one source at least.
+        """
+        bound = self.proven_bound
+        return None if bound is None or bound <= 0 else float(self.exact_cost / bound - 1)
 
     @property
     def optimal(self) -> bool:
