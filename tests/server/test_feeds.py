@@ -93,16 +93,19 @@ def test_bad_feeds_are_told_retried_and_never_fatal(site, closed, caplog, monkey
         "/out": (302, {"location": "gopher://x/"}, b""),
     }
     listed = [Feed(path[1:], site.url + path) for path in site.pages] + [Feed("closed", closed)]
-    caplog.set_level(logging.WARNING)
+    caplog.set_level(logging.INFO, logger="onoff.server.feeds")
     with running([feed.name for feed in listed], frame_size=1024, feeds=listed, feed_seconds=0.02) as server:
         bad = ["404", "html", "bomb", "long", "loop", "out", "closed"]
         until(lambda: all(f"feed '{name}'" in caplog.text for name in bad))
-        until(lambda: metrics(server.url)["onoff_feed_failures_total"] >= 14)
+        until(lambda: metrics(server.url)["onoff_feed_failures_total"] >= 3 * len(bad))
         until(lambda: said(server, 0).version == said(server, 6).version == 1)
         versions = [said(server, k).version for k in range(len(listed))]
         assert versions == [1, 0, 0, 0, 0, 0, 1, 0, 0]
         site.pages["/404"] = (200, {}, rss)  # it comes back
         until(lambda: said(server, 1).version == 1)
+        until(lambda: "feed '404' can be read again" in caplog.text)
+    for name in bad:  # each was asked more than once
+        assert sum(message.startswith(f"feed '{name}': ") for message in caplog.messages) == 1
 
 
 def test_the_first_round_is_told_while_it_lasts_and_at_its_end(site, closed, caplog, monkeypatch):

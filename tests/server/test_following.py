@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -16,10 +17,11 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.support.logs import LOG_LINE
 from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, get_json, metrics, query
 from tests.support.typed import present
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.errors import InvalidInput, InvalidWire
@@ -378,6 +380,34 @@ def test_a_store_with_messages_of_its_own_is_not_overwritten(tmp_path):
     )
     assert done.returncode == 3
     assert "messages of its own" in done.stderr
+
+
+def test_a_follower_says_when_its_leader_goes_and_comes_and_nothing_at_each_look(tmp_path):
+    with reserved_port() as port, contextlib.ExitStack() as stack:
+
+        def leader():
+            return running({"a": b"A"}, store=tmp_path / "l.db", port=port)
+
+        command = [ONOFF, "serve", "--port", "0", "--json", "--store", str(tmp_path / "f.db")]
+        with leader() as first:
+            process = stack.enter_context(
+                subprocess.Popen(
+                    [*command, "--follow", first.url], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                )
+            )
+            stack.callback(process.kill)
+            url = json.loads(present(process.stdout).readline())["url"]
+            until(lambda: metrics(first.url)["onoff_changes_sent_total"] >= 6)
+        until(lambda: metrics(url)["onoff_follow_failures_total"] >= 3)
+        with leader() as again:
+            until(lambda: metrics(again.url)["onoff_changes_sent_total"] >= 6)
+            process.send_signal(signal.SIGTERM)
+            _, said = process.communicate(timeout=PATIENCE)
+    lines = [line for line in said.splitlines() if not line.startswith("for readers: ")]
+    assert all(re.fullmatch(LOG_LINE, line) for line in lines)
+    assert [line.split()[1] for line in lines] == ["WARNING", "INFO"]
+    assert "cannot follow" in lines[0]
+    assert "answers again" in lines[1]
 
 
 @contextlib.contextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 
 import pytest
 
@@ -64,6 +65,16 @@ def test_not_ready_says_which_is_not_and_gives_no_reasons_to_strangers(now, says
     assert says in problem.title
     assert now.reason not in body.decode()
     assert now.reason in caplog.text
+
+
+def test_not_ready_is_told_when_it_begins_and_when_it_ends(caplog):
+    caplog.set_level(logging.INFO)
+    store = Store(Readiness())
+    served = Pages(store, Metrics(), None, MetricsAccess())
+    for now in (Readiness(), *[Readiness(keeps=False, reason="full")] * 5, *[Readiness()] * 2):
+        store._readiness = now
+        get(served, "/readyz")
+    assert caplog.messages == ["not ready: full", "ready again"]
 
 
 def test_a_store_that_does_not_answer_is_503_and_counted():

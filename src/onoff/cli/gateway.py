@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json as jsons
-import logging
 import sys
-import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.system.listening import check_port
-
-if TYPE_CHECKING:
-    from onoff.gateway.presence import Presence
+from onoff.system.logs import log_to_stderr
 
 GATEWAY_PORT = 8480
 
@@ -108,7 +104,7 @@ def gateway_command(
         path = service.install(words) if install else service.uninstall()
         emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
         return
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr("onoff.gateway")
     with progress("starting" if chain is None else f"reading {chain.name}"):
         loaded = None if chain is None else load_model(chain)
     options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
@@ -139,18 +135,8 @@ def gateway_command(
                 f"all feeds: {address.apps}/feeds.opml",
                 flush=True,
             )
-        threading.Thread(
-            target=_warn_once, args=(engine.upstream.presence,), name="onoff-first-look", daemon=True
-        ).start()
         run.serve_gateway(engine, sock, address)
 
 
 def _told(path: Path, installed: bool) -> str:
     return f"started, and kept in {path}" if installed else f"stopped and removed: {path}"
-
-
-def _warn_once(presence: Presence) -> None:
-    """Print a warning if the first check finds no server, or one with other sources. The page shows the same."""
-    presence.looked.wait()
-    if presence.connected is not True:
-        print(f"warning: {presence.problem}; the gateway runs and goes on looking", file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import sys
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from onoff.server.access import MetricsAccess
 from onoff.server.peers import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.listening import check_port
+from onoff.system.logs import log_to_stderr
 from onoff.system.reading import read_limited
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def serve_command(
         return
     check_writable(backup, inputs=[Path(where)])
     access = _metrics_access(metrics, metrics_token_file)
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    log_to_stderr("onoff.server")
     named: tuple[Feed, ...] = ()
     if follow is not None:
         if names or padding or frame_size or limit or feeds:

@@ -6,6 +6,7 @@ server that failed to answer a request is checked at once; several are checked i
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from onoff.client.catalogue import fetch_catalogue, require_sources
 from onoff.client.transport import Http
 from onoff.errors import OnOffError, ServerUnreachable
 from onoff.gateway.board import Board
+from onoff.system.logs import Condition
+
+log = logging.getLogger("onoff.gateway")
 
 HEARTBEAT: Final = 20.0
 HEARTBEAT_WHILE_GONE: Final = 2.0
@@ -39,6 +43,7 @@ class Presence:
         self.urls, self.names = tuple(urls), names
         self._looks = [ServerLook() for _ in self.urls]
         self._transports = [Http(url, timeout=PROBE_TIMEOUT) for url in self.urls]
+        self._answering = [Condition(log) for _ in self.urls]
         self._heartbeat = heartbeat
         self._board = board
         self.looked = threading.Event()  # set after the first check
@@ -107,6 +112,10 @@ class Presence:
             problem = error.message
         except Exception as error:
             problem = self._board.bug(error).message
+        if problem is None:
+            self._answering[place].works("%s answers again", self.urls[place])
+        else:
+            self._answering[place].fails("%s; the gateway runs and goes on looking", problem)
         found = ServerLook(problem is None, problem, catalogue)
         if found != self._looks[place]:
             self._looks[place] = found

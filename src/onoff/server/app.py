@@ -53,6 +53,7 @@ from onoff.server.pages import Pages
 from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS, Peers, Unread
 from onoff.server.store import Publisher, Store
 from onoff.server.sums import SumOutcome, SumReply, Sums
+from onoff.system.logs import Condition
 from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH, Problem
 
 log = logging.getLogger("onoff.server")
@@ -82,6 +83,7 @@ class MessageServer:
         self.changes = ChangesBuilder(store, self.answerer.shelf, self.sums.history)
         self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
         self._leader = leader  # the leader, which alone accepts messages, if this server follows one
+        self._keeping, self._changing = Condition(log), Condition(log)
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
@@ -178,9 +180,10 @@ class MessageServer:
             await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
         except StoreUnavailable as error:
             self.metrics.add(Count.UNAVAILABLE)
-            log.warning("store unavailable: %s", error)
+            self._keeping.fails("publishes are not kept: %s", error)
             await send_problem(send, not_kept(error), close=True)
         else:
+            self._keeping.works("publishes are kept again")
             self.metrics.add(Count.PUBLISHED)
             body = json.dumps(receipt, ensure_ascii=False).encode()
             await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
@@ -203,9 +206,10 @@ class MessageServer:
             await send_problem(send, Problem(400, error.message, error.hint or ""))
         except StoreUnavailable as error:
             self.metrics.add(Count.UNAVAILABLE)
-            log.warning("store unavailable: %s", error)
+            self._changing.fails("%s: store unavailable: %s", CHANGES_PATH, error)
             await send_problem(send, unavailable(error))
         else:
+            self._changing.works("%s: the store answers again", CHANGES_PATH)
             self.metrics.add(Count.CHANGES)
             await send_changes(send, reply)
 

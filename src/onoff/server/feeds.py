@@ -3,8 +3,8 @@
 Feeds are untrusted. They are parsed in separate processes (`feed_reader`), with limits; a feed that exceeds them is an
 error of that feed alone.
 
-Requests are conditional; after a failure the pause doubles, up to six hours. Failures are logged with the name of the
-feed and never stop the server.
+Requests are conditional; after a failure the pause doubles, up to six hours. A feed that fails, or can be read again,
+is logged by its name, and never stops the server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from onoff.server.feed_reader import FeedReader
 from onoff.server.fetch import BadFeed, fetch
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Stamp, Store
+from onoff.system.logs import Condition
 from onoff.wire import ENTRY_TYPE
 
 log = logging.getLogger("onoff.server.feeds")
@@ -98,11 +99,12 @@ async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seco
 
 async def _published(store: Store) -> dict[str, bytes]:
     """The present message of each source, once the store answers."""
+    waiting = Condition(log)
     while True:
         try:
             latest = await store.latest(Stamp())
         except StoreUnavailable as error:
-            log.warning("feeds wait: %s", error)
+            waiting.fails("feeds wait: %s", error)
             await asyncio.sleep(STORE_SECONDS)
         else:
             return {name: message.body for name, message in latest.messages.items()}
@@ -111,20 +113,22 @@ async def _published(store: Store) -> dict[str, bytes]:
 async def _poll_for_ever(
     poller: Poller, metrics: Metrics, seconds: float, turns: asyncio.Semaphore, first_round: FirstRound | None
 ) -> None:
+    reading = Condition(log)
     while True:
         async with turns:
             metrics.add(Count.FEED_POLLS)
             try:
                 await poller.poll()
                 poller.failures = 0
+                reading.works("feed %r can be read again", poller.feed.name)
             except (BadFeed, OnOffError) as error:
                 poller.failures += 1
                 metrics.add(Count.FEED_FAILURES)
-                log.warning("feed %r: %s; failure %d in a row", poller.feed.name, error, poller.failures)
+                reading.fails("feed %r: %s", poller.feed.name, error)
             except Exception:
                 poller.failures += 1
                 metrics.add(Count.FEED_FAILURES)
-                log.exception("feed %r: unexpected; failure %d in a row", poller.feed.name, poller.failures)
+                reading.fails("feed %r: unexpected", poller.feed.name, traceback=True)
         if first_round is not None:
             first_round.add(failed=poller.failures > 0)
             first_round = None

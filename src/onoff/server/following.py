@@ -27,6 +27,7 @@ from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable, StoreUnav
 from onoff.server.editions import KEPT_DIGESTS
 from onoff.server.metrics import Count, Metrics
 from onoff.server.store import Adoption, Stamp, Store
+from onoff.system.logs import Condition
 from onoff.wire import (
     CATALOGUE_HEADERS,
     CATALOGUE_PATH,
@@ -104,19 +105,18 @@ class Follower:
         import httpx2
 
         failures = 0
+        following = Condition(log)
         timeout = httpx2.Timeout(LEADER_SECONDS)
         async with httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as http:
             while self.broken is None:
                 try:
                     await self.catch_up(http)
-                    if failures:
-                        log.info("the leader %s answers again", self._leader)
+                    following.works("the leader %s answers again", self._leader)
                     failures = 0
                     await asyncio.sleep(FOLLOW_SECONDS)
                 except (ServerUnreachable, StoreUnavailable, InvalidWire) as error:
                     self._metrics.add(Count.FOLLOW_FAILURES)
-                    if not failures:
-                        log.warning("cannot follow %s for now: %s", self._leader, error)
+                    following.fails("cannot follow %s for now: %s", self._leader, error)
                     if isinstance(error, StoreUnavailable):
                         self._have = None  # read it again: what was written is unknown
                     await asyncio.sleep(FOLLOW_RETRY_SECONDS[min(failures, len(FOLLOW_RETRY_SECONDS) - 1)])

@@ -29,6 +29,7 @@ from onoff.server.judge import edition_gone, invalid, unavailable
 from onoff.server.metrics import Count, Metrics
 from onoff.server.openapi import describe
 from onoff.server.store import Store
+from onoff.system.logs import Condition
 from onoff.wire import Problem
 
 log = logging.getLogger("onoff.server")
@@ -69,6 +70,8 @@ class Pages:
             wire.DIGESTS_PATH: ("GET", self.digests),
             wire.SEEN_PATH: ("POST", self.seen),
         }
+        self._reading = {path: Condition(log) for path in self._handlers}
+        self._ready = Condition(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -81,9 +84,10 @@ class Pages:
             await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
         except StoreUnavailable as error:
             self._metrics.add(Count.UNAVAILABLE)
-            log.warning("store unavailable: %s", error)
+            self._reading[scope["path"]].fails("%s: store unavailable: %s", scope["path"], error)
             await send_problem(send, unavailable(error))
         else:
+            self._reading[scope["path"]].works("%s: the store answers again", scope["path"])
             headers = json_headers(len(page.body), page.media_type)
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": page.body})
@@ -96,10 +100,11 @@ class Pages:
         """Ready: a query would be answered and a publish kept, and what an acknowledged message survives."""
         now = await self._store.readiness()
         if not (now.answers and now.keeps):
-            log.warning("not ready: %s", now.reason)
+            self._ready.fails("not ready: %s", now.reason)
             title = "publishes are not kept" if now.answers else "queries are not answered and publishes not kept"
             raise Refused(Problem(503, title, "the log of the server says why"))
         promise = await self._store.promise()
+        self._ready.works("ready again")
         fields = {"status": "ready", "store": promise.kind, "durable": promise.durable, "promise": promise.says}
         return Page(json.dumps(fields, separators=(",", ":")).encode())
 

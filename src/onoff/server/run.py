@@ -45,6 +45,7 @@ from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
 from onoff.server.protocol import QueryProtocol
 from onoff.system import listening
 from onoff.system.interrupts import held_back
+from onoff.system.logs import log_to_stderr
 from onoff.system.serving import OrderlyServer
 
 log = logging.getLogger("onoff.server")
@@ -216,7 +217,7 @@ def _ctrl_c_kept_from_children() -> Iterator[None]:
 
 
 def _worker(settings: Settings, sock: socket.socket, counts: ctypes.Array[ctypes.c_uint64], number: int) -> None:
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    log_to_stderr("onoff.server")
     metrics = Metrics(counts, worker=number)
 
     def follow_parent(server: uvicorn.Server) -> None:
