@@ -5,7 +5,7 @@ A server sees when it is refreshed and what is asked while OFF. What is read whi
 
 import pytest
 from tests.support.chains import NAMED, P2, P3
-from tests.support.controls import readers
+from tests.support.controls import clients, readers
 from tests.support.controls.clients import as_client
 
 from onoff.audit.client import Fault
@@ -99,7 +99,21 @@ def test_a_folder_put_back_to_before_a_read_is_not_recognised():
     assert audit.leak > 0.001
 
 
+OPENED_BY_A_REFRESH = ("ON OFF OFF", None, [Fault.RESTORED])
+
+
+def test_a_folder_put_back_to_when_a_private_request_opened_the_session_is_recognised():
+    pattern, refreshes, faults = OPENED_BY_A_REFRESH
+    require_zero(audit_mirror(P2, "greedy", parse(pattern), refreshes, faults))
+
+
 # -- controls ----------------------------------------------------------------------------------------------
+
+
+def test_a_client_that_does_not_ask_the_server_about_a_session_that_a_refresh_opened_is_caught():
+    pattern, refreshes, faults = OPENED_BY_A_REFRESH
+    with as_client(clients.Trusting):
+        assert audit_mirror(P2, "greedy", parse(pattern), refreshes, faults, judging=False).leak > 0.01
 
 
 @pytest.mark.parametrize("chain", [P2, P3], ids=["P2", "P3"])

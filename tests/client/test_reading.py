@@ -52,19 +52,19 @@ def test_a_private_request_is_a_refresh_and_a_read(tmp_path):
     seen: list[Any] = []
     with client_of(world, tmp_path / "journal", observe=seen.append) as client:
         message = client.get("beta", private=True)
-        assert (message, message.version, message.edition, message.messages) == (b"first of beta", 1, 4, 4)
-        assert message.received == len(world.answer("GET", wire.changes_target(None), (), b"").body) + len(
-            wire.encode_catalogue(world.catalogue)
-        )
+        assert (message, message.version, message.edition, message.messages) == (b"first of beta", 1, 4, 5)
+        asked = [paths(world)[:2], paths(world)[2:]]
+        assert asked == [[wire.CATALOGUE_PATH, wire.CHANGES_PATH], [wire.CATALOGUE_PATH, wire.QUERY_PATH]]
+        replies = [len(world.answer(*request).body) for request in list(world.requests)]
+        assert message.received == replies[0] + replies[1] + replies[3]
         assert memory(client) == (EVERYTHING, 1)
-        assert seen == [message.sent]
+        assert seen[-1] == message.sent
         assert (message.sent.mirror, message.sent.sources, message.sent.cost) == (True, EVERYTHING, 0)
         world.publish("gamma", b"second of gamma")
         again = client.get("gamma", private=True)
         assert (again, again.edition, again.messages) == (b"second of gamma", 5, 1)
         assert not client.pending
-    assert set(paths(world)) == {wire.CATALOGUE_PATH, wire.CHANGES_PATH}
-    assert world.queries == []
+    assert set(world.sets()) == {NAMES[:1]}
     assert (tmp_path / "journal.mirror").exists()
 
 
@@ -72,7 +72,7 @@ def test_what_the_server_sees_does_not_depend_on_what_is_read(tmp_path):
     seen = set()
     for name in NAMES:
         world = World()
-        with client_of(world, tmp_path / name) as client:
+        with client_of(world, tmp_path / name, new_session=lambda: bytes(16)) as client:
             client.get(name, private=True)
             world.publish("beta", b"second of beta")
             client.get(name, private=True)
@@ -147,20 +147,81 @@ def test_the_open_request_after_a_read_hides_it_in_the_same_session(tmp_path):
 def test_a_session_that_begins_with_reads_begins_on_the_wire_with_the_open_request(tmp_path):
     world = World()
     with client_of(world, tmp_path / "journal") as client:
-        client.get("alpha", private=True)
+        client.refresh()
+        client.read("alpha")
         assert client.core.record.step == -1
         message = client.get("beta", private=False)
         assert (message.sent.step, message.sent.note) == (0, None)
     assert len(world.queries) == 1
 
 
-def test_after_a_restart_a_session_that_the_server_never_saw_is_a_doubt(tmp_path):
+@pytest.mark.parametrize("wanted", NAMES)
+def test_the_open_request_after_a_private_one_is_drawn_in_another_process_too(tmp_path, wanted):
+    """The private request opens the session by one message, the same one whatever is wanted."""
+    world = World()
+    with client_of(world, tmp_path / "journal") as client:
+        client.get(wanted, private=True)
+        assert world.sets() == [NAMES[:1]]
+        client.get(wanted, private=True)
+    assert world.sets() == [NAMES[:1]]
+    with client_of(world, tmp_path / "journal") as client:
+        assert memory(client) == (EVERYTHING, NAMES.index(wanted))
+        message = client.get("gamma", private=False)
+        assert (message, message.sent.step, message.sent.note) == (b"first of gamma", 1, None)
+    world.check()
+
+
+def test_a_copy_that_is_fresh_enough_is_read_without_opening_a_session(tmp_path):
+    """It would tell when something was read."""
+    world = World()
+    with client_of(world, tmp_path / "journal") as client:
+        client.refresh()
+        before = len(world.requests)
+        assert client.get("alpha", private=True, max_age=1e9).messages == 0
+        assert len(world.requests) == before
+
+
+@pytest.mark.parametrize("fault", ["before", "after"])
+def test_a_session_whose_opening_was_lost_is_a_doubt_only_if_it_did_not_arrive(tmp_path, fault):
+    world = World()
+    with client_of(world, tmp_path / "journal", only(wire.QUERY_PATH, fault)) as client:
+        assert client.get("beta", private=True) == b"first of beta"
+    with client_of(world, tmp_path / "journal") as client:
+        note = client.get("gamma", private=False).sent.note
+        assert note == (f"{Doubt.FORGOTTEN}: everything was asked" if fault == "before" else None)
+    world.check()
+
+
+def test_a_journal_restored_to_when_its_session_was_opened_is_found_out(tmp_path):
+    world, journal = World(), tmp_path / "journal"
+    with client_of(world, journal) as client:
+        client.get("alpha", private=True)
+    older = journal.read_bytes()
+    with client_of(world, journal) as client:
+        client.get("gamma", private=False)
+    journal.write_bytes(older)
+    with client_of(world, journal) as client:
+        assert client.get("delta", private=False).sent.note == f"{Doubt.ROLLED_BACK}: everything was asked"
+
+
+def test_another_catalogue_is_a_doubt_for_a_session_that_was_opened_and_not_used(tmp_path):
+    """Else a journal from before the change would pass for one that was never used."""
     world = World()
     with client_of(world, tmp_path / "journal") as client:
         client.get("alpha", private=True)
+    world.rename(("zeta", *NAMES))
+    with client_of(world, tmp_path / "journal") as client:
+        assert client.get("delta", private=False).sent.note == f"{Doubt.OTHER_CATALOGUE}: everything was asked"
+
+
+def test_after_a_restart_a_session_that_the_server_never_saw_is_a_doubt(tmp_path):
+    world = World()
+    with client_of(world, tmp_path / "journal") as client:
+        client.refresh()
+        client.read("alpha")
     with client_of(world, tmp_path / "journal") as client:
         assert client.status()["doubt"] is None  # it takes the server to tell
-        client.read("beta")  # which does not matter while ON
+        client.get("beta", private=True)  # which does not matter while ON, and opens nothing that may be an old session
         message = client.get("gamma", private=False)
         assert message.sent.note == f"{Doubt.FORGOTTEN}: everything was asked"
         assert (message.sent.step, message.sent.sources) == (0, EVERYTHING)

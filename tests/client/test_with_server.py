@@ -39,6 +39,14 @@ def journal(tmp_path):
     return tmp_path / "user" / "journal"
 
 
+def test_after_a_private_request_the_open_one_is_drawn_in_another_process_too(server, journal):
+    """As in the tutorial: `onoff get X --private`, then `onoff get Y --open`."""
+    for name, private in (("beta", True), ("gamma", False), ("delta", True), ("alpha", False)):
+        with Client(server.url, CHAIN, journal, "greedy", tick=0) as client:
+            message = client.get(name, private=private)
+            assert (message, message.sent.note) == (SOURCES[name], None)
+
+
 def test_messages_arrive_and_a_restart_goes_on(server, journal):
     seen: list[Any] = []
     for start in range(3):

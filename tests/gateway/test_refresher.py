@@ -15,7 +15,7 @@ import pytest
 from tests.support.gateway import gateway
 from tests.support.relay import Relay
 from tests.support.waiting import PATIENCE, until
-from tests.support.world import NAMES, Failing, World
+from tests.support.world import NAMES, P4, Failing, World
 
 from onoff import wire
 from onoff.client import Mirror
@@ -58,6 +58,20 @@ def test_while_on_everything_can_be_read_and_nothing_is_asked(local):
     assert local.world.queries == []
     assert local.get("/v1/state").json["totals"]["requests"] == 0
     assert local.get("/v1/log").body == b""
+
+
+def test_the_first_open_request_after_reading_is_drawn(tmp_path):
+    chain = MarkovChain(P4, names=NAMES)
+    sources = {name: f"first of {name}".encode() for name in NAMES}
+    with (
+        running(sources, frame_size=512) as server,
+        gateway(tmp_path, url=server.url, chain=chain, refresh=SELDOM) as local,
+    ):
+        assert local.get("/v1/sources/beta").headers["x-mirror"] == "yes"
+        local.turn(private=False)
+        answer = local.get("/v1/sources/gamma")
+        assert (answer.body, answer.headers["x-mirror"]) == (b"first of gamma", "no")
+        assert "x-note" not in answer.headers
 
 
 class Mended:

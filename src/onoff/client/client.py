@@ -291,8 +291,14 @@ class Client:
         except NoChanges:
             self._tells_changes = False  # not tried again by this client
             return self._ask(lambda core: core.ask_everything(wanted))
-        changed, received = ((), 0) if refreshed is None else (refreshed.changed, refreshed.received)
-        return message.after(_sent(core), messages=len(changed), received=received)
+        if refreshed is None:
+            return message.after(_sent(core), messages=0, received=0)
+        opening = 0
+        if len(self.urls) == 1 and self._model is not None:  # the server has just seen a refresh: it learns no time
+            opening = self._runner.run(lambda core: core.open_session())
+            mirror.count_traffic(opening)
+        messages = len(refreshed.changed) + bool(opening)
+        return message.after(_sent(core), messages=messages, received=refreshed.received + opening)
 
     def _need_mirror(self, place: int = 0) -> MirrorClient:
         if not self._mirrors:

@@ -20,7 +20,8 @@ message. Invariants, whatever happens between two events:
 
 A journal that was restored to an earlier state looks valid. So the first request after opening asks the server for the
 last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is not: a query
-that was stored and never sent told the server nothing.
+that was stored and never sent told the server nothing. A session that begins with a refresh and a read of the mirror is
+opened with the server right after that (`open_session`).
 """
 
 from __future__ import annotations
@@ -161,6 +162,28 @@ class Core:
         yield StoreRecord(record)
         self.record, self.session.memory = record, memory
         self.doubt, self.checked = None, self.checked or last is None
+
+    def open_session(self) -> Steps[int]:
+        """Open a session that began with reading, by a query for the first source of the catalogue, whatever is wanted.
+
+        Else the server could not tell it, after a restart, from one that it forgot, and the next open request would be
+        in doubt. If the query is lost, that is how it stays. Returns the bytes of the answer; 0 where none came.
+        """
+        record = self.record
+        if record is None or record.step != NEVER_SENT or not self.checked:
+            return 0
+        try:
+            yield from self._get_ready()
+            query, others = self._encode(record.session, 0, (0,), record.wanted)
+            self.record = replace(record, step=0, query=query, others=others)
+            yield StoreRecord(self.record)
+            yield Tick()
+            limit = max(wire.max_answer_length(1, self._offered), SMALL_ANSWER)
+            return (yield from self._exchange(SendQuery(query, limit), lambda reply: self._check_answer(reply, (0,))))[
+                1
+            ]
+        except (ServerUnreachable, Conflict):
+            return 0
 
     def answered(self) -> None:
         """The last request has its message."""
