@@ -182,3 +182,57 @@ def test_an_option_of_another_scheme_is_named_with_its_own(tmp_path, capsys):
     assert said == "onoff: --c is not for scheme 'optimal'\n       it is for --scheme enumerated\n"
     assert run(["design", str(tmp_path / "c.json"), "--scheme", "greedy", "--seed", "2"]) == 3
     assert "it is for --scheme optimal, race, auto" in capsys.readouterr().err
+
+
+def test_a_budget_of_leakage_says_what_is_told(chain, capsys, tmp_path):
+    saved = str(tmp_path / "table.npz")
+    assert run(["design", chain, "--leak", "0.25", "--save", saved, "--json"]) == 0
+    report = report_of(capsys)
+    assert set(report) == KEYS | {"leak", "worst_cost"}
+    assert 0.2 < report["leak"] <= 0.25
+    assert report["lower_bound"] <= report["cost"] <= report["worst_cost"] < 1.6
+    assert (report["certificate"], report["optimal"]) == ("leak", True)
+    assert run(["design", chain, "--check", saved, "--json"]) == 0
+    checked = report_of(capsys)
+    assert (checked["verified"], checked["leak"]) == (True, report["leak"])
+    assert run(["design", chain, "--check", saved]) == 0
+    assert "Tells 0.25 bits at most" in capsys.readouterr().out
+    assert run(["design", chain, "--leak", "0.25"]) == 0
+    assert "best guess may become 1.19 times as likely" in capsys.readouterr().out
+    assert run(["design", chain, "--ratio", "0.5", "--json"]) == 0
+    assert 1 < report_of(capsys)["cost"] < 1.6
+
+
+def test_a_range_of_budgets_is_a_curve(chain, capsys, tmp_path):
+    picture = tmp_path / "curve.svg"
+    assert run(["design", chain, "--leak", "0:0.5:0.25", "--plot", "--picture", str(picture), "--json"]) == 0
+    curve = report_of(capsys)["curve"]
+    assert [point["budget"] for point in curve] == [0, 0.25, 0.5]
+    assert curve[0]["cost"] == 1.6 > curve[1]["cost"] > curve[2]["cost"]
+    assert all(point["leak"] <= point["budget"] for point in curve)
+    assert "bits of maximal leakage" in picture.read_text() or picture.stat().st_size > 1000
+    assert run(["design", chain, "--leak", "0.5", "--plot"]) == 0
+    text = capsys.readouterr().out
+    assert text.count("\u2588") > 50
+    assert "0.4375" in text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ["--leak", "-1"],
+        ["--leak", "inf"],
+        ["--leak", "much"],
+        ["--leak", "0:1"],
+        ["--leak", "0:1:0"],
+        ["--leak", "1:0:0.1"],
+        ["--leak", "1e-20"],
+        ["--leak", "0:1:0.5", "--table"],
+        ["--leak", "0.5", "--scheme", "greedy"],
+        ["--plot"],
+    ],
+    ids=" ".join,
+)
+def test_a_wrong_budget_is_named(chain, capsys, wrong):
+    assert run(["design", chain, *wrong]) in (2, 3)
+    assert capsys.readouterr().err.startswith("onoff")

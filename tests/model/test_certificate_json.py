@@ -9,6 +9,8 @@ from onoff.model.certificate import (
     LEAF,
     GroupCertificate,
     HittingBound,
+    LeakCertificate,
+    LeakLimit,
     PartsBound,
     RowCertificate,
     RowGroup,
@@ -28,6 +30,8 @@ from onoff.model.certificate_json import from_json, to_json
         HittingBound(2),
         GroupCertificate((RowGroup((0, 2), (1, 3), (4, 5), ((1, -2), (3, 4))), RowGroup((1,), (), (), ((),)))),
         PartsBound(((0, 2), (1,)), (HittingBound(2), SimpleBound("outer"))),
+        LeakCertificate(LeakLimit(5, None, (1, 2)), ((1, -2), (3, 4)), 7, ((0, -1),)),
+        LeakCertificate(LeakLimit(None, 6, (1,)), ((1,),), 0),
     ],
     ids=str,
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import ExitStack
 from functools import partial
+from math import isfinite
 from pathlib import Path
 from time import monotonic
 from typing import Annotated, Any
@@ -21,13 +22,18 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import SCHEMES, design, find_scheme
 from onoff.tables.files import read_table, write_table
-from onoff.tables.picture import check_picture, draw_table
+from onoff.tables.picture import check_picture, draw_curve, draw_table
 from onoff.tables.table import QueryTable
 
 MOST_QUERIES_SHOWN = 24
 """Queries that the text shows one by one."""
 SHOWN_IN_FULL = 12
 """Queries up to which the text is the whole table, as the paper prints it."""
+CURVE_STEPS, MOST_BUDGETS = 8, 1000
+"""Steps of a curve whose range is not given, and of any one at most."""
+CURVE_KEYS = ("leak", "cost", "lower_bound", "worst_cost", "optimal", "queries", "seconds")
+CURVE_BAR = 30
+"""Signs of the longest bar of a curve."""
 WORTH_SHOWING = UNIT // 10**12
 """Queries with less mass are not shown: they come from rounding."""
 
@@ -55,6 +61,20 @@ def design_command(
         int | None,
         Parameter(validator=validators.Number(gte=0), help="Of the search (optimal), of the estimated cost (race)."),
     ] = None,
+    leak: Annotated[
+        str | None,
+        Parameter(help="Bits of maximal leakage that the queries may tell, or START:STOP:STEP for a curve."),
+    ] = None,
+    ratio: Annotated[
+        float | None,
+        Parameter(
+            validator=validators.Number(gte=0),
+            help="Bits by which a query may be likelier after one hidden request than after another.",
+        ),
+    ] = None,
+    plot: Annotated[
+        bool, Parameter(negative="", help="Draw the cost against the leak: with --leak, from 0 unless it is a range.")
+    ] = False,
     show_table: Annotated[bool, Parameter(name="--table", negative="", help="Add the whole table.")] = False,
     picture: Annotated[Path | None, Parameter(help="Write a picture of the table and its cost (.png, .svg).")] = None,
     save: Annotated[Path | None, Parameter(help="Write the table and its certificate to this file (.npz).")] = None,
@@ -71,18 +91,31 @@ def design_command(
     onoff design chain.json --budget 10 --picture table.svg
     onoff design chain.json --save table.npz
     onoff design chain.json --check table.npz
+    onoff design chain.json --leak 0.5
+    onoff design chain.json --leak 0:2:0.25 --plot
     ```
 
     Reports the expected number of messages, the proven lower bound on it and what proves it, and the paper's inner and
     outer bounds. A lower bound is called proven only where its certificate was checked in exact arithmetic.
+
+    With --leak the queries may tell a little: by half a bit the server's best guess of what is hidden becomes, on
+    average, at most 1.41 times as likely. The cost is then an average over what is hidden, all alike; the largest is
+    reported beside it. A range makes a curve, which --picture writes to a file.
     """
     if check is not None:
         return _check(chain, check, json)
     check_writable(save, picture, inputs=[chain])
     if picture is not None:
         check_picture(picture)
-    given = {"budget": budget, "gap": gap, "c": c, "seed": seed}
+    budgets = _budgets(leak, plot)
+    given = {"budget": budget, "gap": gap, "c": c, "seed": seed, "ratio": ratio}
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if len(budgets) > 1:
+        if show_table or save is not None:
+            raise InvalidInput("a curve has no table to show or save", hint="give --leak one number of bits")
+        return _curve(chain, scheme, budgets, options, picture, json)
+    if leak is not None:
+        options["leak"] = budgets[0]
     record = find_scheme(scheme)
     for name in options:
         if name not in record.options:
@@ -94,12 +127,7 @@ def design_command(
         work.now(f"building the table for {loaded.n} sources")
         if "progress" in record.options:
             options["progress"] = partial(_tell, work)
-        with ExitStack() as stack:
-            if "stop" in record.options:
-                options["stop"] = stack.enter_context(interruptible())
-            started = monotonic()
-            built = design(rows, scheme, **options)
-            seconds = monotonic() - started
+        built, seconds = _built(rows, scheme, options)
         if save is not None:
             if not isinstance(built, QueryTable):
                 raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
@@ -107,6 +135,8 @@ def design_command(
             write_table(save, built)
         work.now("bounds")
         report = _report(scheme, built, loaded.n, rows, seconds)
+        if leak is not None or ratio is not None:
+            report |= _told(built)
         if show_table and isinstance(built, QueryTable):
             built = built.labelled(names=loaded.names)
             report |= {"table": built.as_dict(), "names": list(loaded.names)}
@@ -115,6 +145,67 @@ def design_command(
             draw_table(picture, built, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
     return 0
+
+
+def _built(rows: Any, scheme: str, options: dict[str, Any]) -> tuple[Any, float]:
+    """The table, which Ctrl-C interrupts where the scheme can be, and the seconds that it took."""
+    with ExitStack() as stack:
+        if "stop" in find_scheme(scheme).options:
+            options = {**options, "stop": stack.enter_context(interruptible())}
+        started = monotonic()
+        return design(rows, scheme, **options), monotonic() - started
+
+
+def _budgets(leak: str | None, plot: bool) -> list[float]:
+    """The bits of a number or of START:STOP:STEP. Raises InvalidInput where it is neither."""
+    if leak is None:
+        if plot:
+            raise InvalidInput("--plot draws the cost against the leak", hint="give --leak too, as --leak 0:2:0.25")
+        return []
+    wrong = InvalidInput(f"--leak {leak}: not bits, and not START:STOP:STEP", hint="as --leak 0.5, or --leak 0:2:0.25")
+    try:
+        bits = [float(part) for part in leak.split(":")]
+    except ValueError:
+        raise wrong from None
+    if plot and len(bits) == 1:
+        bits = [0.0, bits[0], bits[0] / CURVE_STEPS]
+    if not all(isfinite(part) and part >= 0 for part in bits) or len(bits) not in (1, 3):
+        raise wrong
+    if len(bits) == 1:
+        return bits
+    start, stop, step = bits
+    if step <= 0 or stop < start or (stop - start) / step > MOST_BUDGETS:
+        raise wrong
+    return [start + at * step for at in range(int((stop - start) / step + 1e-9) + 1)]
+
+
+def _curve(
+    chain: Path, scheme: str, budgets: list[float], options: dict[str, Any], picture: Path | None, json: bool
+) -> int:
+    """Report on the table of every budget. Returns the exit code."""
+    points = []
+    with progress(f"reading {chain.name}") as work:
+        rows = MarkovChain.load(chain).possible_rows()
+        for bits in budgets:
+            work.now(f"building the table for {bits:g} bits")
+            built, seconds = _built(rows, scheme, {**options, "leak": bits})
+            point = _report(scheme, built, rows.n, rows, seconds) | _told(built)
+            points.append({"budget": bits, **{name: point[name] for name in CURVE_KEYS}})
+        if picture is not None:
+            work.now(f"drawing {picture.name}")
+            draw_curve(picture, points)
+    report = {"scheme": scheme, "n": rows.n, "curve": points}
+    emit(report, json, lambda console: _show_curve(console, report))
+    return 0
+
+
+def _show_curve(console: Console, report: dict[str, Any]) -> None:
+    dearest = max(point["cost"] for point in report["curve"])
+    lines = [
+        (point["budget"], point["cost"], point["lower_bound"], "█" * round(CURVE_BAR * point["cost"] / dearest))
+        for point in report["curve"]
+    ]
+    console.print(table(("bits of leak", "messages", "at least", "cost"), lines, title="Cost against leak"))
 
 
 def _tell(work: Work, text: str) -> None:
@@ -138,6 +229,8 @@ def _check(chain: Path, path: Path, json: bool) -> int:
     else:
         report |= {"verified": True, "cost": checked.cost, "lower_bound": checked.lower_bound}
         report["optimal"] = checked.optimal
+        if checked.limit is not None:
+            report |= _told(checked)
     emit(report, json, lambda console: _show_check(console, report))
     return code
 
@@ -147,7 +240,10 @@ def _show_check(console: Console, report: dict[str, Any]) -> None:
         console.print(f"Refused: {report['reason']}")
         return
     bound = "none is proved" if report["lower_bound"] is None else f"{report['lower_bound']:.6g}"
-    console.print(f"Private and complete, to the last unit. Expected messages {report['cost']:.6g}, at least {bound}.")
+    private = f"Tells {report['leak']:.6g} bits at most" if "leak" in report else "Private"
+    console.print(
+        f"{private} and complete, to the last unit. Expected messages {report['cost']:.6g}, at least {bound}."
+    )
     if report["optimal"]:
         console.print("No table is cheaper: the certificate was checked.")
 
@@ -169,6 +265,11 @@ def _report(scheme: str, built: Any, n: int, rows: Any, seconds: float) -> dict[
     return report if isinstance(built, QueryTable) else {**report, "stderr": built.stderr}
 
 
+def _told(built: QueryTable) -> dict[str, float]:
+    """What a report says beside, of a table that may leak."""
+    return {"leak": built.leak, "worst_cost": built.worst_cost}
+
+
 def _what_proves(built: Any) -> str | None:
     """The kind of certificate, by name for a simple bound; None for a race, which has none."""
     proof = built.certificate if isinstance(built, QueryTable) else None
@@ -181,10 +282,12 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
     lines = [
         ("expected messages", report["cost"]),
         ("at least, for every scheme", report["lower_bound"]),
-        ("paper: at least", report["outer"]),
-        ("paper: at most", report["inner"]),
+        ("paper, telling nothing: at least", report["outer"]),
+        ("paper, telling nothing: at most", report["inner"]),
         ("everything", float(len(built.rows.columns))),
     ]
+    if report.get("leak"):
+        lines.insert(1, ("after the dearest hidden request", report["worst_cost"]))
     console.print(
         table(
             ("hiding the last request", "messages"), lines, title=f"Scheme {report['scheme']}, built by {built.scheme}"
@@ -199,6 +302,9 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         else f"At most {100 * (report['cost'] / report['lower_bound'] - 1):.3g} % above the least possible."
     )
     console.print(f"{len(built)} queries in {report['seconds']:.2f} s. {verdict}")
+    if report.get("leak"):
+        times = f"{2 ** report['leak']:.3g} times"
+        console.print(f"{report['leak']:.3g} bits: on average the server's best guess may become {times} as likely.")
     if full and len(built) <= SHOWN_IN_FULL:
         console.print(str(built))
         return

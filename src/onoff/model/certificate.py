@@ -4,7 +4,7 @@ Setting
     Y       a random set with X in Y always, independent of U;  OPT the least E|Y|
     low(A)  the smallest p(A|u) over the rows u
 
-Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Six kinds of proof:
+Y lies in A only when X does, so Pr(Y lies in A) <= low(A). Seven kinds of proof:
 
 SimpleBound     a theorem of `onoff.model.bounds`: only numbers have to be added up.
 HittingBound    Y meets the support of every row, so |Y| >= h where no set of fewer than h sources does.
@@ -28,8 +28,16 @@ GroupCertificate  groups G of rows, each with a share w_G(x) >= 0 of every sourc
                 least the sum of phi_u(x) p_u(x) over all groups: a source that Y holds is paid for once, and its
                 shares pay what the groups need of it. Groups of a dozen rows prove what a thousand rows cost, where
                 each row wants few sources and near rows want the same ones.
+LeakCertificate for tables that may leak, see `LeakLimit`: m_q the largest mass of query q, sum of m_q <= B; every row
+                sends at most m_q and, with a ratio R, at least m_q / R into q; row u costs w_u |q| there. Prices
+                a_u(x) and an allowance l >= 0. With h(s) = s where s > 0, else s / R (0 without a ratio), if
 
-`kind` names each in files and reports. `onoff.model.checker` decides whether (*) and (**) hold;
+                    sum over u of h(max of a_u(x) over x in q  -  w_u |q|)  <=  l       for every query q (****)
+
+                then the cost is at least the sum of a_u(x) p_u(x), less B l (l = 0 where there is no B): what row u
+                sends into q is worth its prices there, costs w_u |q|, and gains at most m_q h(.).
+
+`kind` names each in files and reports. `onoff.model.checker` decides whether they hold;
 `onoff.model.certificate_json` is the form in files.
 """
 
@@ -37,6 +45,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from operator import mul
 from typing import ClassVar, TypeAlias
 
 import numpy as np
@@ -45,6 +54,8 @@ from onoff.model.rows import UNIT, Rows, exact_sum
 
 SCALE = 2**40
 """The usual denominator of the numbers in a certificate."""
+WEIGHTS = 2**30
+"""What the weights of the rows of a `LeakLimit` sum to; the prices of its certificates are in units of 1 / WEIGHTS."""
 LEAF = -1
 """In a tree: a leaf; other numbers are sources to branch on."""
 
@@ -151,4 +162,42 @@ class PartsBound:
     proofs: tuple[Certificate, ...]
 
 
-Certificate: TypeAlias = "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate | GroupCertificate"
+@dataclass(frozen=True)
+class LeakLimit:
+    """How much the queries of a table may tell, and what its cost means.
+
+    leak: the largest masses max_u p(q|u) sum to at most so many units of 1/UNIT; None: no such limit.
+    ratio: p(q|u) is at most ratio/UNIT times p(q|v), whatever u and v; None: no such limit.
+    weights: of the distinct rows, summing to WEIGHTS. They decide what `cost` is an average over, never privacy.
+    """
+
+    leak: int | None
+    ratio: int | None
+    weights: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class LeakCertificate:
+    """Prices a_u(x) of the distinct rows and reached columns, and the allowance l, in units of 1/WEIGHTS.
+
+    thresholds: for queries of 1, 2, ... sources a number for each row, by which the checker bounds (****) where sources
+    are too many to look at every query.
+    """
+
+    kind: ClassVar = "leak"
+    limit: LeakLimit
+    prices: tuple[tuple[int, ...], ...]
+    allowance: int
+    thresholds: tuple[tuple[int, ...], ...] = ()
+
+    def bound(self, rows: Rows) -> Fraction:
+        """The sum of a_u(x) p_u(x), less B l: what is proved for these rows and this limit, if (****) holds."""
+        total = -(self.limit.leak or 0) * self.allowance
+        for line, weights in zip(self.prices, rows.weights.tolist(), strict=True):
+            total += sum(map(mul, line, weights))
+        return Fraction(total, WEIGHTS * UNIT)
+
+
+Certificate: TypeAlias = (
+    "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate | GroupCertificate | LeakCertificate"
+)

@@ -11,6 +11,8 @@ from onoff.model.certificate import (
     Certificate,
     GroupCertificate,
     HittingBound,
+    LeakCertificate,
+    LeakLimit,
     PartsBound,
     RowCertificate,
     RowGroup,
@@ -26,6 +28,8 @@ def to_json(certificate: Certificate) -> dict[str, Any]:
         values["proofs"] = [to_json(proof) for proof in certificate.proofs]
     if isinstance(certificate, GroupCertificate):
         values["groups"] = [asdict(group) for group in certificate.groups]
+    if isinstance(certificate, LeakCertificate):
+        values["limit"] = asdict(certificate.limit)
     return {"kind": certificate.kind, **values}
 
 
@@ -54,6 +58,9 @@ def from_json(given: Any) -> Certificate:
             return RowCertificate(_wholes(named["rows"]), _lists(named["phi"]), _whole(named["scale"]))
         if kind == GroupCertificate.kind:
             return GroupCertificate(tuple(map(_group, named["groups"])), _whole(named["scale"]))
+        if kind == LeakCertificate.kind:
+            limit, prices, thresholds = limit_from_json(named["limit"]), _lists(named["prices"]), named["thresholds"]
+            return LeakCertificate(limit, prices, _whole(named["allowance"]), _lists(thresholds))
     except (KeyError, TypeError, ValueError):
         pass
     raise InvalidTable(f"not a certificate of the kind {kind!r} in whole numbers")
@@ -68,6 +75,12 @@ def in_plain_integers(certificate: Certificate) -> Certificate:
         return from_json(to_json(certificate))
     except (AttributeError, TypeError):  # not even a certificate
         raise InvalidTable(f"a {type(certificate).__name__} is no certificate") from None
+
+
+def limit_from_json(given: Any) -> LeakLimit:
+    """The limit of a document. Raises KeyError or TypeError where it is not one."""
+    leak, ratio = (None if given[name] is None else _whole(given[name]) for name in ("leak", "ratio"))
+    return LeakLimit(leak, ratio, _wholes(given["weights"]))
 
 
 def _group(given: dict[str, Any]) -> RowGroup:

@@ -21,6 +21,10 @@ rows    (**) Rows that take the same source are a block, so the largest left sid
         blocks, each worth max over x of the sum of phi_u(x) over its rows, less 1: a dynamic program over subsets of
         rows. Where there are few sources, by looking at every set of them instead.
 groups  (***) the same for each group, with blocks of rows that have a source in common, less its share.
+leak    (****) up to FEW_SOURCES sources by looking at every query. Beyond, size by size: for queries of k sources let
+        b_u(x) = h(a_u(x) - w_u k). The largest b_u(x) over x in q is at most t_u + sum over x in q of (b_u(x) - t_u)^+,
+        whatever t_u. So the left side is at most the sum of the thresholds t_u and of the k largest, over all x,
+        of the sum over u of (b_u(x) - t_u)^+. Sizes without thresholds: every row gets its largest b_u(x) of all.
 """
 
 from __future__ import annotations
@@ -35,9 +39,12 @@ import numpy.typing as npt
 from onoff.errors import InvalidTable
 from onoff.model.certificate import (
     LEAF,
+    WEIGHTS,
     Certificate,
     GroupCertificate,
     HittingBound,
+    LeakCertificate,
+    LeakLimit,
     PartsBound,
     RowCertificate,
     RowGroup,
@@ -53,6 +60,8 @@ FEW_SOURCES = 20
 """Sources up to which every set of them is looked at."""
 MOST_CERTIFIED_ROWS = 18
 """Rows of a RowCertificate up to which every partition of them is looked at."""
+RATIO_BITS = 24
+"""Binary digits of 1/R in the check of a certificate for a ratio R; it is rounded down, which proves less."""
 FITS = 2**62
 """Sums must stay below, to fit in 64 bits."""
 
@@ -77,6 +86,8 @@ def check_certificate(rows: Rows, certificate: Certificate) -> Fraction:
             _check_rows(rows, certificate)
         case GroupCertificate():
             _check_groups(rows, certificate)
+        case LeakCertificate():
+            _check_leak(rows, certificate)
     return certificate.bound(rows)
 
 
@@ -392,3 +403,69 @@ def _best_partition(phi, able, shares):  # type: ignore[no-untyped-def]
                     break
                 beside = (beside - 1) & others
     return best[everyone]
+
+
+# -- leak --------------------------------------------------------------------------------------------------
+
+
+def _check_leak(rows: Rows, certificate: LeakCertificate) -> None:
+    limit, shape = certificate.limit, (rows.distinct, len(rows.columns))
+    check_limit(rows, limit)
+    if len(certificate.prices) != shape[0] or any(len(line) != shape[1] for line in certificate.prices):
+        raise InvalidTable("the certificate's prices do not fit the rows")
+    if any(len(line) != shape[0] for line in certificate.thresholds):
+        raise InvalidTable("the certificate's thresholds do not fit the rows")
+    if certificate.allowance < 0 or (limit.leak is None and certificate.allowance > 0):
+        raise InvalidTable("the certificate's allowance is negative, or there is no leak that it could be for")
+    largest = max(abs(number) for line in (*certificate.prices, *certificate.thresholds) for number in line)
+    if (largest + WEIGHTS * shape[1]) * max(shape[0] * shape[1], 2**RATIO_BITS) >= FITS:
+        raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
+    prices = np.array(certificate.prices, dtype=np.int64)
+    if shape[1] <= FEW_SOURCES:
+        gained = int(query_gains(prices, limit)[1:].max())
+    else:
+        gained = max(size_gains(prices, limit, certificate.thresholds))
+    if gained > certificate.allowance:
+        raise InvalidTable(f"the certificate is wrong by {(gained - certificate.allowance) / WEIGHTS:.3g}")
+
+
+def check_limit(rows: Rows, limit: LeakLimit) -> None:
+    """Raise InvalidTable where it is no limit for these rows."""
+    if len(limit.weights) != rows.distinct or min(limit.weights) < 0 or sum(limit.weights) != WEIGHTS:
+        raise InvalidTable("the weights of the limit are not those of the rows")
+    if (limit.leak is None and limit.ratio is None) or min(limit.leak or UNIT, limit.ratio or UNIT) < UNIT:
+        raise InvalidTable("the limit is none, or less than nothing")
+
+
+def query_gains(prices: Integers, limit: LeakLimit) -> Integers:
+    """The left side of (****) for every set of columns, by its mask; the one of the empty set means nothing."""
+    columns = prices.shape[1]
+    sizes = np.bitwise_count(np.arange(1 << columns)).astype(np.int64)
+    gains = np.zeros(1 << columns, dtype=np.int64)
+    best = np.empty(1 << columns, dtype=np.int64)
+    for line, weight in zip(prices, limit.weights, strict=True):
+        best[0] = line.min()  # of no set; what it makes of larger ones is not more than their own
+        for x in range(columns):
+            np.maximum(best[: 1 << x], line[x], out=best[1 << x : 2 << x])
+        gains += _gain(best - weight * sizes, limit)
+    return gains
+
+
+def size_gains(prices: Integers, limit: LeakLimit, thresholds: Sequence[tuple[int, ...]]) -> list[int]:
+    """For queries of 1, 2, ... sources a bound on the left side of (****), by the thresholds of that size."""
+    weights = np.array(limit.weights, dtype=np.int64)
+    found = []
+    for size in range(1, prices.shape[1] + 1):
+        gain = _gain(prices - size * weights[:, None], limit)
+        t = np.array(thresholds[size - 1], dtype=np.int64) if size <= len(thresholds) else gain.max(axis=1)
+        above = np.sort(np.maximum(gain - t[:, None], 0).sum(axis=0))
+        found.append(int(t.sum()) + int(above[len(above) - size :].sum()))
+    return found
+
+
+def _gain(s: Integers, limit: LeakLimit) -> Integers:
+    """h(s), rounded up."""
+    if limit.ratio is None:
+        return np.maximum(s, 0)
+    share = (UNIT << RATIO_BITS) // limit.ratio
+    return np.where(s > 0, s, -((np.maximum(-s, 0) * share) >> RATIO_BITS))

@@ -63,6 +63,7 @@ class Scheme:
 
 
 _SEARCH = ("budget", "seed", "future", "progress", "stop")
+_LEAK = ("leak", "ratio", "weights")
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme
     for scheme in (
@@ -70,12 +71,14 @@ SCHEMES: dict[str, Scheme] = {
         Scheme("single"),
         Scheme("greedy"),
         Scheme("enumerated", ("c",)),
-        Scheme("optimal", ("gap", *_SEARCH), looks_ahead=True, budget=120.0),
+        Scheme("optimal", ("gap", *_SEARCH, *_LEAK), looks_ahead=True, budget=120.0),
         Scheme("race", ("seed",), gives_table=False),
-        Scheme("auto", _SEARCH, gives_table=False, looks_ahead=True, budget=30.0, session_budget=2.0),
+        Scheme("auto", (*_SEARCH, *_LEAK), gives_table=False, looks_ahead=True, budget=30.0, session_budget=2.0),
     )
 }
 """Every scheme by its name."""
+LEAK = Scheme("leak", (*_LEAK, "budget", "progress", "stop"), budget=120.0)
+"""The optimum that may leak: what `optimal` and `auto` are where a budget of leakage is given."""
 
 
 def find_scheme(name: str) -> Scheme:
@@ -106,7 +109,9 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         table. All others give a `QueryTable`.
     options
         Those of the scheme. `stop`, where it has that, is called now and then and returns True to give up; by default,
-        when the process is shutting down.
+        when the process is shutting down. With `optimal` and `auto` also `leak` and `ratio`: how much the queries may
+        tell about u, in bits of maximal leakage and as the largest ratio between the masses of a query for two values
+        of u; and `weights` of the values u, which the cost is then an average over (default: all alike).
 
     Raises
     ------
@@ -114,13 +119,22 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         for what is not a matrix of probabilities.
     UnknownScheme
         for a scheme or an option that does not exist.
+    InvalidInput
+        for a leak or a ratio that is negative, infinite, or smaller than rounding.
     Stopped
         where `stop` returned True.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
     1.5
+    >>> round(design([[0.75, 0.25], [0.25, 0.75]], leak=0.3).cost, 6)  # naive: log2(1.5) = 0.58 bits
+    1.268856
     """
     record = find_scheme(scheme)
+    record.check_options(options)
+    if options.get("leak") or options.get("ratio"):
+        record = LEAK
+    else:  # nothing may leak, whatever the weights
+        options = {name: value for name, value in options.items() if name not in _LEAK}
     record.check_options(options)
     if "stop" in record.options:
         options = {"stop": is_shutting_down, **options}

@@ -9,7 +9,8 @@ As a cache (`save_table`, `load_table`) a file is named by what it was built fro
 another version, or does not verify exactly is ignored, and written again.
 
     version 1   no certificate: its tables have no proven lower bound
-    version 2   label: {"version", "scheme", "certificate", "lower_bound" (exact, as "a/b")}
+    version 2   label: {"version", "scheme", "certificate", "lower_bound" (exact, as "a/b")}, and for a table that
+                may leak "limit"
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ import numpy as np
 
 from onoff import __version__
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate_json import from_json, to_json
+from onoff.model.certificate_json import from_json, limit_from_json, to_json
 from onoff.model.rows import Rows
 from onoff.system.atomic import atomic_write
 from onoff.system.reading import open_ordinary
@@ -58,6 +60,8 @@ def write_table(path: Path, table: QueryTable) -> None:
         "certificate": certificate,
         "lower_bound": None if table.proven_bound is None else str(table.proven_bound),
     }
+    if table.limit is not None:
+        label["limit"] = asdict(table.limit)
     with atomic_write(path, mode=0o600) as file:
         arrays = {name: getattr(table, name) for name in ARRAYS}
         np.savez_compressed(file, label=np.array(json.dumps(label)), **arrays)
@@ -74,13 +78,14 @@ def read_table(path: Path, rows: Rows) -> QueryTable:
             label = json.loads(str(stored["label"]))
             arrays = {name: stored[name].astype(np.int64) for name in ARRAYS}
         version, scheme = label["version"], str(label["scheme"])
+        limit = limit_from_json(label["limit"]) if "limit" in label else None
     except FileNotFoundError:
         raise InvalidTable(f"{path}: no such file", hint="`onoff design --save` writes one") from None
     except Exception:  # zipfile, zlib, numpy and its parser each have their own for a damaged file
         raise InvalidTable(f"{path}: not a file of a table", hint="`onoff design --save` writes one") from None
     if version not in (1, TABLE_FILE_VERSION):
         raise InvalidTable(f"{path}: a table of version {version!r}", hint=f"1 to {TABLE_FILE_VERSION} are known")
-    table = QueryTable(rows, **arrays, scheme=scheme)
+    table = QueryTable(rows, **arrays, scheme=scheme, limit=limit)
     try:
         table.verify()
     except (ValueError, IndexError) as error:  # arrays of another shape; our own InvalidTable is a ValueError

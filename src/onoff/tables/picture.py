@@ -6,7 +6,7 @@ source, as dark as the query is likely. Right, bars: the cost between the bounds
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,20 @@ def draw_table(path: Path, built: Any, names: Sequence[str]) -> None:
     """Write the picture of `built` (a table, or a race, which has bars only) to `path`; its suffix is the format."""
     check_picture(path)
     figures.save(_figure(built, names), path)
+
+
+def draw_curve(path: Path, points: Sequence[Mapping[str, Any]]) -> None:
+    """Write the picture of costs and lower bounds against the budgets of leakage that they are for."""
+    figure, (axes,) = figures.new_figure()
+    bits = [point["budget"] for point in points]
+    axes.plot(bits, [point["cost"] for point in points], label="this table", **figures.LINES["optimal"].style())
+    bounds_drawn = figures.LINES["lower"].style()
+    axes.plot(bits, [point["lower_bound"] for point in points], label=figures.label("lower"), **bounds_drawn)
+    axes.set_xlabel("bits of maximal leakage")
+    axes.set_ylabel("expected messages")
+    axes.set_ylim(bottom=0)
+    figures.add_legend(axes)
+    figures.save(figure, path)
 
 
 def table_figure(table: QueryTable) -> Figure:

@@ -10,6 +10,10 @@ positive. Both are identities between integers:
 Every construction, the paper's Algorithm 1 included, is a function from rows to such a table, and nothing
 else in the system knows which construction was used.
 
+With a `LeakLimit` these take the place of the first, and the cost is an average over u by the limit's weights:
+
+    p(q | u)  <=  mass[q]  ==  max over u of p(q | u),    sum of mass <= limit.leak,    max <= min * limit.ratio
+
 Layout. Queries are kept as CSR: query k asks for `items[offsets[k]:offsets[k+1]]`, ascending. The j-th stored
 item is a *slot*. The masses are a sparse matrix over (distinct row, slot), again CSR: row r holds `weights[c]` at
 slot `slots[c]` for c in `starts[r]:starts[r+1]`, slots ascending. Everything is in units of 1/UNIT. The format
@@ -18,6 +22,7 @@ of `as_dict()` never changes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -28,8 +33,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate import Certificate
-from onoff.model.checker import check_certificate
+from onoff.model.certificate import WEIGHTS, Certificate, LeakLimit
+from onoff.model.checker import check_certificate, check_limit
 from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 
 if TYPE_CHECKING:
@@ -69,6 +74,7 @@ class QueryTable:
     """A private, decodable table of queries for `rows`, exact in integers.
 
     certificate: the proof of a lower bound on the cost of every table for these rows, where there is one.
+    limit: how much the table may tell about u; None: nothing.
     scheme: the name of the construction, for reports only.
     names: those of all sources, where the rows came from a model that has them; for people only.
     details: figures of the construction (rounds, seconds, ...).
@@ -91,6 +97,7 @@ class QueryTable:
     scheme: str = ""
     names: tuple[str, ...] | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
+    limit: LeakLimit | None = None
 
     # -- building ------------------------------------------------------------------------------------------
 
@@ -188,7 +195,7 @@ class QueryTable:
         cells = coo_array((weight, (row, slot)), shape=(rows.distinct, len(items))).tocsr()  # adds up what is equal
         starts, slots = cells.indptr.astype(np.int64), cells.indices.astype(np.int64)
         table = cls(rows, offsets, items, np.zeros(0, dtype=np.int64), starts, slots, cells.data, **labels)
-        return replace(table, mass=table.mass_seen_by(0))
+        return replace(table, mass=table.mass_seen_by(0) if table.limit is None else table.largest_masses)
 
     def labelled(self, **labels: Any) -> QueryTable:
         """The same table with other labels (scheme, certificate, details)."""
@@ -216,12 +223,30 @@ class QueryTable:
     @cached_property
     def exact_cost(self) -> Fraction:
         """E|Q|, the expected number of messages downloaded, exactly."""
+        if self.limit is not None:
+            return Fraction(sum(map(mul, self.limit.weights, self._row_costs)), UNIT * WEIGHTS)
         return Fraction(sum(map(mul, self.mass.tolist(), self.sizes.tolist())), UNIT)
 
     @property
     def cost(self) -> float:
         """E|Q|, the expected number of messages downloaded: the paper's 1/R."""
         return float(self.exact_cost)
+
+    @property
+    def worst_cost(self) -> float:
+        """The largest expected number of messages downloaded over u; without leakage it is the same for every u."""
+        return max(self._row_costs) / UNIT
+
+    @cached_property
+    def _row_costs(self) -> list[int]:
+        """The expected number of messages for each distinct row, in units."""
+        sizes = self.sizes.tolist()
+        return [sum(map(mul, self.mass_seen_by(r).tolist(), sizes)) for r in range(self.rows.distinct)]
+
+    @property
+    def leak(self) -> float:
+        """Bits of maximal leakage: log2 of the sum over q of max over u of p(q | u)."""
+        return math.log2(exact_sum(self.mass, axis=0)[0] / UNIT)
 
     @property
     def rate(self) -> float:
@@ -238,8 +263,10 @@ class QueryTable:
     def proven_bound(self) -> Fraction | None:
         """The lower bound that the certificate proves, as the checker finds it; None without a certificate.
 
-        Raises InvalidTable where the certificate proves nothing.
+        Raises InvalidTable where the certificate proves nothing, or is for another limit.
         """
+        if self.certificate is not None and getattr(self.certificate, "limit", None) != self.limit:
+            raise InvalidTable("the certificate is for another limit of leakage than the table")
         return None if self.certificate is None else check_certificate(self.rows, self.certificate)
 
     @property
@@ -308,7 +335,8 @@ class QueryTable:
         """
         k = self.index_of(query)
         block = self.block(k)
-        return np.asarray(block[self.rows.group] / int(self.mass[k]), dtype=np.float64)
+        seen = np.maximum(block.sum(axis=1, keepdims=True), 1)  # a row that cannot ask q: zeros
+        return np.asarray((block / seen)[self.rows.group], dtype=np.float64)
 
     def index_of(self, query: Iterable[int]) -> int:
         """The number of a query given by its sources."""
@@ -337,7 +365,8 @@ class QueryTable:
     def verify(self) -> None:
         """Check every identity by integer equality; return None or raise.
 
-        Raises InvalidTable for sums, signs, order or sources that are wrong, PrivacyBreach where p(q|u) depends on u.
+        Raises InvalidTable for sums, signs, order or sources that are wrong, PrivacyBreach where p(q|u) depends on u
+        (by more than the limit, where there is one).
         """
         self._verify_shape()
         for r in range(self.rows.distinct):
@@ -346,7 +375,7 @@ class QueryTable:
             if held != UNIT:  # first: from here on no sum of parts of a row can overflow
                 raise InvalidTable(f"row {r} holds {held} units, not {UNIT}")
             seen = self.mass_seen_by(r)
-            if not np.array_equal(seen, self.mass):
+            if self.limit is None and not np.array_equal(seen, self.mass):
                 k = int(np.argmax(seen != self.mass))
                 u = int(np.argmax(self.rows.group == r))
                 raise PrivacyBreach(
@@ -361,6 +390,24 @@ class QueryTable:
                     f"source {int(self.rows.columns[c])} gets {int(spent[c])} units in row {r}, "
                     f"not {int(self.rows.weights[r, c])}"
                 )
+        if self.limit is not None:
+            self._verify_limit(self.limit)
+
+    def _verify_limit(self, limit: LeakLimit) -> None:
+        check_limit(self.rows, limit)
+        if not np.array_equal(self.largest_masses, self.mass):
+            k = int(np.argmax(self.largest_masses != self.mass))
+            raise InvalidTable(f"query {self.query(k)} has mass {int(self.mass[k])}, not its largest over u")
+        (told,) = exact_sum(self.mass, axis=0)
+        if limit.leak is not None and told > limit.leak:
+            raise PrivacyBreach(
+                f"the largest masses of the queries sum to {told} units, above the {limit.leak} allowed"
+            )
+        if limit.ratio is not None:
+            least = np.min([self.mass_seen_by(r) for r in range(self.rows.distinct)], axis=0).tolist()
+            for k, (low, high) in enumerate(zip(least, self.mass.tolist(), strict=True)):
+                if high * UNIT > low * limit.ratio:
+                    raise PrivacyBreach(f"query {self.query(k)} has mass {low} for one u and {high} for another")
 
     def _verify_shape(self) -> None:
         if len(self.offsets) != len(self.mass) + 1 or self.offsets[0] != 0 or self.offsets[-1] != len(self.items):
@@ -385,7 +432,7 @@ class QueryTable:
             raise InvalidTable("mass on a source that no row can reach")
         if (self.weights <= 0).any() or (self.mass <= 0).any():
             raise InvalidTable("a stored mass is not positive")
-        if exact_sum(self.mass, axis=0) != [UNIT]:
+        if self.limit is None and exact_sum(self.mass, axis=0) != [UNIT]:
             raise InvalidTable("the masses do not sum to one")
         same_row = np.ones(max(len(self.slots) - 1, 0), dtype=bool)
         inner = self.starts[1:-1]
@@ -401,20 +448,34 @@ class QueryTable:
         np.add.at(seen, owner, self.weights[lo:hi])
         return seen
 
+    @cached_property
+    def largest_masses(self) -> Integers:
+        """max over u of p(q | u) for every query."""
+        largest = self.mass_seen_by(0)
+        for r in range(1, self.rows.distinct):
+            np.maximum(largest, self.mass_seen_by(r), out=largest)
+        return largest
+
     # -- showing -------------------------------------------------------------------------------------------
 
     def as_dict(self) -> dict[str, Any]:
-        """`{"unit", "queries", "mass", "joint"}`; joint[k][u][i] is for the i-th source of query k and original u."""
+        """`{"unit", "queries", "mass", "joint"}`; joint[k][u][i] is for the i-th source of query k and original u.
+
+        A table with a limit also has "leak", in bits, and "limit": its `leak` and `ratio` in units, null for none.
+        """
         joint = []
         for k in range(len(self)):
             block = self.block(k)
             joint.append([block[r].tolist() for r in self.rows.group])
-        return {
+        shown = {
             "unit": UNIT,
             "queries": [list(q) for q in self.queries],
             "mass": self.mass.tolist(),
             "joint": joint,
         }
+        if self.limit is None:
+            return shown
+        return {**shown, "leak": self.leak, "limit": {"leak": self.limit.leak, "ratio": self.limit.ratio}}
 
     def __str__(self) -> str:
         from onoff.tables.text import table_text

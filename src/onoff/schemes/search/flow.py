@@ -78,6 +78,48 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
 
 
 @kernel
+def cheapest_flows(weights, offsets, items, least, most):  # type: ignore[no-untyped-def]
+    """The cheapest flow of every row where a unit in a set costs its size: (row, edge, weight of the cells, filled).
+
+    Sets are in order of size, the last one takes every source and what is left. Each takes at most `most`; every row
+    first fills `least`, as far as it can: `filled` is what the row that filled least got, for each set. What rows can
+    send into sets is a polymatroid, so opening sets by size, and augmenting each time, is optimal.
+    """
+    m, n = weights.shape
+    k = len(offsets) - 1
+    owner, first, touching = _by_source(offsets, items, n)
+    cells = np.empty((3, n + k), np.int64)
+    kept = 0
+    filled = least.copy()
+    source_level, set_level = np.empty(n, np.int64), np.empty(k, np.int64)
+    for r in range(m):
+        left, flow = weights[r].copy(), np.zeros(len(items), np.int64)
+        room = least.copy()
+        while _levels(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):
+            _blocking_flow(left, room, flow, offsets, items, owner, first, touching, source_level, set_level)
+        for s in range(k):
+            filled[s] = min(filled[s], least[s] - room[s])
+        opened = 0
+        while opened < k and left.any():
+            size = offsets[opened + 1] - offsets[opened]
+            while opened < k and offsets[opened + 1] - offsets[opened] == size:
+                room[opened] += most[opened] - least[opened]
+                opened += 1
+            while _levels(left, room, flow, offsets, items, owner, first, touching, source_level, set_level):
+                _blocking_flow(left, room, flow, offsets, items, owner, first, touching, source_level, set_level)
+        used = np.count_nonzero(flow)
+        if kept + used > cells.shape[1]:
+            larger = np.empty((3, 2 * (kept + used)), np.int64)
+            larger[:, :kept] = cells[:, :kept]
+            cells = larger
+        for e in range(len(items)):
+            if flow[e] > 0:
+                cells[0, kept], cells[1, kept], cells[2, kept] = r, e, flow[e]
+                kept += 1
+    return cells[0, :kept].copy(), cells[1, :kept].copy(), cells[2, :kept].copy(), filled
+
+
+@kernel
 def _edges_of(sources, owner, first, touching, k):  # type: ignore[no-untyped-def]
     """The edges of some sources in order of their sets: (edge, offsets of the k sets, place of the source in the list).
 

@@ -1,0 +1,276 @@
+"""Tables that may leak a little: the cheapest one within a budget of maximal leakage, of a ratio, or of both.
+
+Setting
+    p_u(x)   rows, w_u their weights;   f_u(q)  what row u sends into query q;   m_q  the largest f_u(q) over u
+    leak     sum of m_q <= B = 2^bits: whatever the server guesses about u, its chance is at most B times what it was,
+             on average over queries (Issa, Wagner, Kamath)
+    ratio    f_u(q) >= m_q / R, R = 2^bits: no query changes the odds between two values of u by more than R
+
+    minimise    sum of w_u |q| f_u(q)      such that row u can send its units from sources x in q, f_u(q) <= m_q, ...
+
+B = 1 is the table without leakage. The dual is what a `LeakCertificate` states. Few sources: column generation, all
+queries priced, until cost and bound meet.
+
+A float only proposes sets and masses. The table is rebuilt in integers: every row sends its units by the cheapest flow
+into the proposed masses (sets by size, so that none is dearer than it must be), what does not fit goes to "everything",
+and masses are lowered until the sum of the largest is within the budget. Weights decide cost, never privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal, localcontext
+from typing import Any
+
+import numpy as np
+
+from onoff.errors import InvalidInput
+from onoff.model.certificate import WEIGHTS, LeakCertificate, LeakLimit
+from onoff.model.checker import FEW_SOURCES, query_gains
+from onoff.model.rows import UNIT, Floats, Integers, Rows, to_units
+from onoff.schemes.search.clock import SearchClock, Stop, never
+from onoff.schemes.search.flow import cheapest_flows
+from onoff.schemes.search.hall import Sets
+from onoff.tables.table import QueryTable
+
+NAME = "leak"
+LEAST_BITS, MOST_BITS = 2.0**-40, 60.0
+"""The smallest budget that is no rounding error, and one that no table needs."""
+SOLVED = 1e-7
+"""Relative distance of cost and bound at which the program counts as solved."""
+LOWEST = -64 * WEIGHTS
+"""The price of a source that a row never wants."""
+NEW_SETS, LOOKED_AT = 60, 4000
+"""Queries that are added in a round, and those of the largest gains among which they are looked for."""
+SMALLEST_MASS = 1e-9
+"""A proposed query with less mass is left out."""
+
+
+def build(
+    rows: Rows,
+    *,
+    leak: float | None = None,
+    ratio: float | None = None,
+    weights: Any = None,
+    budget: float = 120.0,
+    progress: Callable[[str], None] | None = None,
+    stop: Stop = never,
+) -> QueryTable:
+    """The cheapest table whose queries tell at most so much, with a certificate.
+
+    leak: bits of maximal leakage. ratio: bits between the masses of a query for two values of u.
+    weights: of the values u, for the cost (default: all alike).
+    """
+    limit = limit_of(rows, leak, ratio, weights)
+    if len(rows.columns) > FEW_SOURCES:
+        raise InvalidInput(f"a budget of leakage for {len(rows.columns)} sources", hint=f"{FEW_SOURCES} at most")
+    program = LeakProgram(rows, limit)
+    found = _solve(program, SearchClock(budget, stop), progress)
+    return exact_table(rows, limit, found.sets, found.masses, scheme="optimal", certificate=found.certificate)
+
+
+def limit_of(rows: Rows, leak: float | None, ratio: float | None, weights: Any = None) -> LeakLimit:
+    """The limit in integers. Raises InvalidInput for bits and weights that are none."""
+    if weights is None:
+        each = np.ones(rows.m)
+    else:
+        each = np.asarray(weights, dtype=np.float64)
+        if each.shape != (rows.m,) or not np.isfinite(each).all() or (each < 0).any() or not each.any():
+            raise InvalidInput(f"the weights are not {rows.m} numbers from 0 up", hint="one for each row, not all 0")
+    merged = np.bincount(rows.group, weights=each, minlength=rows.distinct)
+    return LeakLimit(
+        None if leak is None else _units(leak, "leak"),
+        None if ratio is None else _units(ratio, "ratio"),
+        tuple(to_units(merged.tolist(), WEIGHTS).tolist()),
+    )
+
+
+def _units(bits: float, name: str) -> int:
+    """2^bits in units, rounded down."""
+    if isinstance(bits, bool) or not isinstance(bits, int | float) or not math.isfinite(bits) or bits < 0:
+        raise InvalidInput(f"{name} = {bits}: not a number of bits from 0 up", hint=f"as {name}=0.5 for half a bit")
+    if 0 < bits < LEAST_BITS:
+        raise InvalidInput(f"{name} = {bits}: less than rounding tells", hint=f"0, or at least {LEAST_BITS:.1g} bits")
+    bits = min(bits, MOST_BITS)
+    if bits == int(bits):
+        return UNIT << int(bits)
+    with localcontext() as context:  # 60 digits: an error of 1e-55 cannot pass a whole number unless it is met exactly
+        context.prec = 80
+        return int((Decimal(2) ** Decimal(bits) * UNIT).to_integral_value(rounding=ROUND_FLOOR))
+
+
+# -- the program -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class LeakProposal:
+    """Sets and largest masses, proposed, and a proof of what every table costs at least."""
+
+    sets: Sets
+    masses: Floats
+    certificate: LeakCertificate
+
+
+class LeakProgram:
+    """The program over a pool of sets, in floats."""
+
+    def __init__(self, rows: Rows, limit: LeakLimit) -> None:
+        self.rows, self.limit = rows, limit
+        self.p: Floats = rows.probabilities()
+        self.w: Floats = np.array(limit.weights) / WEIGHTS
+        self.most: float = math.inf if limit.leak is None else limit.leak / UNIT
+        self.share: float = 0.0 if limit.ratio is None else UNIT / limit.ratio
+
+    def solve(self, sets: Sets) -> tuple[float, Floats, Floats]:
+        """The cost, the largest masses and the prices of the sets alone, by an interior point method.
+
+        Variables m_q, then the flow of row u from x into q wherever p_u(x) > 0 and x in q. Rows of the program: the
+        supply of each (u, x), f_u(q) - m_q <= 0, f_u(q) - m_q / R >= 0, sum of m_q <= B.
+        """
+        import highspy
+        from scipy.sparse import coo_array
+
+        m, n, k = *self.p.shape, len(sets)
+        of_set, source = np.nonzero(sets)
+        row, edge = np.nonzero(self.p[:, source] > 0)
+        flow, pair = k + np.arange(len(row)), row * k + of_set[edge]
+        mass = np.tile(np.arange(k), m)
+        lines = [row * n + source[edge], m * n + pair, m * n + np.arange(m * k), np.full(k, m * n + m * k)]
+        columns, values = [flow, flow, mass, np.arange(k)], [1.0, 1.0, -1.0, 1.0]
+        infinity = float(highspy.kHighsInf)
+        low = [self.p.ravel(), np.full(m * k + 1, -infinity)]
+        high = [self.p.ravel(), np.zeros(m * k), np.array([self.most])]
+        if self.share:
+            first = m * n + m * k + 1
+            lines += [first + pair, first + np.arange(m * k)]
+            columns, values = [*columns, flow, mass], [*values, 1.0, -self.share]
+            low, high = [*low, np.zeros(m * k)], [*high, np.full(m * k, infinity)]
+        entries = np.concatenate([np.full(len(at), value) for at, value in zip(columns, values, strict=True)])
+        height, width = sum(map(len, low)), k + len(row)
+        where = (np.concatenate(lines), np.concatenate(columns))
+        matrix = coo_array((entries, where), shape=(height, width)).tocsc()
+        program = highspy.HighsLp()
+        program.num_col_, program.num_row_ = width, height
+        program.col_cost_ = np.concatenate([np.zeros(k), self.w[row] * sets.sum(axis=1)[of_set[edge]]])
+        program.col_lower_, program.col_upper_ = np.zeros(width), np.full(width, infinity)
+        program.row_lower_, program.row_upper_ = np.concatenate(low), np.concatenate(high)
+        program.a_matrix_.format_ = highspy.MatrixFormat.kColwise
+        program.a_matrix_.start_, program.a_matrix_.index_ = matrix.indptr, matrix.indices
+        program.a_matrix_.value_ = matrix.data
+        model = highspy.Highs()
+        model.silent()
+        for option, setting in {"solver": "ipm", "run_crossover": "off", "threads": 1}.items():
+            model.setOptionValue(option, setting)
+        model.passModel(program)
+        model.run()
+        solution = model.getSolution()
+        prices = np.array(solution.row_dual)[: m * n].reshape(m, n)
+        cost = float(model.getInfo().objective_function_value)
+        return cost, np.maximum(np.array(solution.col_value)[:k], 0.0), prices
+
+    def certificate(self, prices: Floats) -> tuple[LeakCertificate, Integers]:
+        """The proof that the prices give, and the gain of every set of columns at them, by its mask."""
+        priced = np.where(self.p > 0, np.floor(np.clip(prices, -64, 64) * WEIGHTS), LOWEST).astype(np.int64)
+        gains = query_gains(priced, self.limit)
+        gains[0] = np.iinfo(np.int64).min
+        over = int(gains.max())
+        if self.limit.leak is None and over > 0:  # lower prices take 1/R of what they are lowered by from every gain
+            lower = [over * weight * (self.limit.ratio or 0) // (UNIT * WEIGHTS) + 2 for weight in self.limit.weights]
+            priced -= np.array(lower, dtype=np.int64)[:, None]
+            over = 0
+        listed = tuple(map(tuple, priced.tolist()))
+        return LeakCertificate(self.limit, listed, max(over, 0)), gains
+
+
+def _solve(program: LeakProgram, clock: SearchClock, progress: Callable[[str], None] | None) -> LeakProposal:
+    """Column generation: solve over the pool, price all queries at its duals, add those of the largest gains."""
+    columns = program.p.shape[1]
+    sets = np.vstack([np.eye(columns, dtype=bool), np.ones((1, columns), dtype=bool)])[: columns + (columns > 1)]
+    proof, proved = program.certificate(np.broadcast_to(program.w[:, None], program.p.shape))[0], 1.0
+    while True:
+        clock.left()
+        cost, masses, prices = program.solve(sets)
+        certificate, gains = program.certificate(prices)
+        bound = float(certificate.bound(program.rows))
+        if bound > proved:
+            proof, proved = certificate, bound
+        if progress is not None:
+            progress(f"{len(sets)} queries, cost {cost:.5f}, at least {proved:.5f}, {clock.spent:.1f} s")
+        new = _gaining(gains, sets)
+        if cost <= proved * (1 + SOLVED) or not len(new) or clock.is_over():
+            break
+        sets = np.vstack([sets, new])
+    return LeakProposal(sets, masses, proof)
+
+
+def _gaining(gains: Integers, known: Sets) -> Sets:
+    """Sets that are not known and gain more than those that are, local maxima first."""
+    columns = known.shape[1]
+    bits = 1 << np.arange(columns)
+    masks = known @ bits
+    least = int(gains[masks].max())
+    some = np.argpartition(-gains, min(LOOKED_AT, len(gains) - 1))[:LOOKED_AT]
+    some = some[(gains[some] > least) & (some > 0)]
+    highest = (gains[some] >= gains[some[:, None] ^ bits].max(axis=1)) if len(some) else np.zeros(0, dtype=bool)
+    order = np.lexsort((some, -gains[some], ~highest))[:NEW_SETS]
+    return np.asarray((some[order][:, None] & bits) > 0)
+
+
+# -- the table ---------------------------------------------------------------------------------------------
+
+
+def exact_table(rows: Rows, limit: LeakLimit, sets: Sets, masses: Floats, **labels: Any) -> QueryTable:
+    """The table in integers that follows the proposal: cheapest flows into its masses, within the limit exactly."""
+    columns = len(rows.columns)
+    kept = (masses > SMALLEST_MASS) & (sets.sum(axis=1) < columns) & sets.any(axis=1)
+    order = np.argsort(sets[kept].sum(axis=1), kind="stable")
+    sets = np.vstack([sets[kept][order], np.ones((1, columns), dtype=bool)])
+    most = np.append((np.minimum(masses[kept][order], 1.0) * UNIT).astype(np.int64), 0)
+    owner, items = np.nonzero(sets)
+    offsets = np.searchsorted(owner, np.arange(len(sets) + 1)).astype(np.int64)
+    least = _least(most, limit)
+    while True:
+        most[-1] = UNIT
+        row, edge, weight, filled = cheapest_flows(rows.weights, offsets, items.astype(np.int64), least, most)
+        sent = np.zeros((rows.distinct, len(sets)), dtype=np.int64)
+        np.add.at(sent, (row, owner[edge]), weight)
+        if (filled < least).any():  # a row cannot send what others must: nobody has to
+            least = filled
+            most[:-1] = np.minimum(most[:-1], _most(least, limit)[:-1])
+            continue
+        largest, smallest = sent.max(axis=0), sent.min(axis=0)
+        if limit.ratio is not None and int(largest[-1]) * UNIT > int(smallest[-1]) * limit.ratio:
+            least[-1] = -(-int(largest[-1]) * UNIT // limit.ratio)
+            continue
+        told = sum(largest.tolist())
+        if limit.leak is None or told <= limit.leak:
+            break
+        # All of it in proportion, and the rest of every row to everything: (1 - e) told + e = limit.
+        keep = (limit.leak - UNIT) / (told - UNIT) * (1 - 1e-12)
+        most = (largest * keep).astype(np.int64)
+        least = _least(most, limit)
+    return QueryTable.from_arrays(
+        rows,
+        [rows.columns[flags].tolist() for flags in sets],
+        owner[edge],
+        row,
+        rows.columns[items[edge]],
+        weight,
+        limit=limit,
+        **labels,
+    )
+
+
+def _least(most: Integers, limit: LeakLimit) -> Integers:
+    """What every row must send into a set into which one may send so much."""
+    if limit.ratio is None:
+        return np.zeros_like(most)
+    return np.array([-(-units * UNIT // limit.ratio) for units in most.tolist()], dtype=np.int64)
+
+
+def _most(least: Integers, limit: LeakLimit) -> Integers:
+    """What a row may send into a set into which every row sends at least so much."""
+    ratio = UNIT if limit.ratio is None else limit.ratio
+    return np.array([min(units * ratio // UNIT, UNIT) for units in least.tolist()], dtype=np.int64)
