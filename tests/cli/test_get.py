@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -286,3 +287,13 @@ def test_private_and_open_together_are_refused(capfd, world):
     assert "Mutually exclusive" in said
     assert "multiple times" not in said
     assert world.requests == []
+
+
+def test_when_it_was_published_and_how_old_it_is_are_both_in_seconds(capfd, world):
+    world.publish("beta", b"new")
+    world.messages["beta"] = wire.WireMessage(7, 1_700_000_000_250, "text/plain", b"new")
+    world.note_change("beta")
+    assert json.loads(out_of(capfd, "get", "beta", "--json").out)["published"] == 1_700_000_000.25
+    (state,) = [s for s in json.loads(out_of(capfd, "mirror", "show", "--json").out)["sources"] if s["name"] == "beta"]
+    assert state["published"] == 1_700_000_000.25
+    assert state["published"] + state["age"] == pytest.approx(time.time(), abs=600)

@@ -12,7 +12,7 @@ from tests.support.waiting import PATIENCE
 from onoff import wire
 from onoff.client import Message, Sent
 from onoff.gateway import feed
-from onoff.gateway.present import entries_of, moment_of
+from onoff.gateway.present import entries_of, milliseconds, moment_of
 from onoff.gateway.responses import message_headers
 from onoff.model.chain import MarkovChain
 from onoff.server import running
@@ -104,5 +104,5 @@ def test_a_time_beyond_the_calendar_is_left_at_its_beginning():
     late = wire.WireMessage(1, wire.TIME_LIMIT - 1, "text/plain", b"x")
     sent = Sent("s", 0, (0,), 1, private=False)
     message = Message.of("paper", late).after(sent, messages=1, received=1)
-    assert moment_of(message.published).year == 1970
+    assert moment_of(milliseconds(message)).year == 1970
     assert message_headers(message)["last-modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"

@@ -154,7 +154,7 @@ def _show(console: Console, data: dict[str, Any]) -> None:
 def _moment(state: SourceState) -> str:
     if not state.version:
         return "-"
-    return datetime.fromtimestamp(state.published / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+    return datetime.fromtimestamp(state.published, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def _summary(data: dict[str, Any]) -> str:

@@ -44,7 +44,7 @@ class Copy(bytes):
     """A message of a source: its bytes, and what came with them.
 
     source      whose it is (private: it stays out of `repr`)      version     0 where nothing was published yet
-    published   milliseconds since 1970                            media_type  as the publisher gave it
+    published   seconds since 1970                                 media_type  as the publisher gave it
     edition     of the mirror that it was read from; None where the server was asked for it
     age         seconds since that mirror was refreshed; 0 where the server was asked
 
@@ -55,7 +55,7 @@ class Copy(bytes):
 
     source: str
     version: int
-    published: int
+    published: float
     media_type: str
     edition: int | None
     age: float
@@ -65,7 +65,7 @@ class Copy(bytes):
         """The message of a frame, as the answer for `source`."""
         self = cls(message.body)
         self.source, self.edition, self.age = source, edition, age
-        self.version, self.published, self.media_type = message.version, message.published, message.media_type
+        self.version, self.published, self.media_type = message.version, message.published / 1000, message.media_type
         return self
 
     @property

@@ -49,14 +49,14 @@ class SourceState:
     """What the mirror knows of a source.
 
     version     0 where nothing was published yet
-    published   milliseconds since 1970
+    published   seconds since 1970; 0 where nothing was
     size        bytes of the message
     age         seconds since it was published; None where nothing was
     """
 
     name: str
     version: int
-    published: int
+    published: float
     media_type: str
     size: int
     age: float | None
@@ -223,5 +223,6 @@ def fetch_edition_of(url: str, *, timeout: float = TIMEOUT) -> Edition:
 
 
 def _state(name: str, entry: MirrorEntry, now: float) -> SourceState:
-    age = max(now - entry.published / 1000, 0.0) if entry.version else None
-    return SourceState(name, entry.version, entry.published, entry.media_type, entry.size, age)
+    published = entry.published / 1000
+    age = max(now - published, 0.0) if entry.version else None
+    return SourceState(name, entry.version, published, entry.media_type, entry.size, age)

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree as ET
 
 from onoff.client import Copy
-from onoff.gateway.present import ReadableEntry, moment_of
+from onoff.gateway.present import ReadableEntry, milliseconds, moment_of
 
 ATOM_TYPE: Final = "application/atom+xml; charset=utf-8"
 OPML_TYPE: Final = "text/x-opml; charset=utf-8"
@@ -29,7 +29,7 @@ _FORBIDDEN = re.compile(r"[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010fff
 
 def atom(message: Copy, entries: Sequence[ReadableEntry], address: str) -> bytes:
     """The feed of `message` and its entries; `address` is the URL of the feed itself."""
-    root = _feed(_urn(message.source), message.source, message.published, address)
+    root = _feed(_urn(message.source), message.source, milliseconds(message), address)
     for item in entries:
         _add_entry(root, message, item)
     return _document(root)
@@ -37,7 +37,7 @@ def atom(message: Copy, entries: Sequence[ReadableEntry], address: str) -> bytes
 
 def combined(messages: Sequence[tuple[Copy, Sequence[ReadableEntry]]], address: str) -> bytes:
     """One feed of all entries of all messages, newest first, at most `MOST_COMBINED`."""
-    listed = [(item.time or message.published, message, item) for message, entries in messages for item in entries]
+    listed = [(item.time or milliseconds(message), message, item) for message, entries in messages for item in entries]
     listed.sort(key=lambda one: (-one[0], one[1].source))
     newest = listed[0][0] if listed else 0
     root = _feed(_urn("onoff", "all"), "onoff: all sources", newest, address)
@@ -73,7 +73,7 @@ def _add_entry(root: ET.Element, message: Copy, item: ReadableEntry, *, named: b
     said = json.dumps([item.title, item.link, item.html, item.text])
     _add(entry, "id", _urn(message.source, hashlib.sha256(said.encode()).hexdigest()))
     _add(entry, "title", item.title or message.source)
-    _add(entry, "updated", _moment(message.published if item.time is None else item.time))
+    _add(entry, "updated", _moment(milliseconds(message) if item.time is None else item.time))
     if named:
         _add(ET.SubElement(entry, "author"), "name", message.source)
     if item.link:

@@ -43,7 +43,7 @@ class Marks:
                 {
                     "name": name,
                     "version": None if state is None else state.version,
-                    "published": None if state is None or not state.version else state.published,
+                    "published": None if state is None or not state.version else round(1000 * state.published),
                     "new": state is not None and state.version > version,
                     "read": when or None,
                 }

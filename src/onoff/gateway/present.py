@@ -68,14 +68,14 @@ def _entries(message: Copy, kind: str, text: str) -> tuple[ReadableEntry, ...]:
     if kind == ENTRY_TYPE:
         return _feed_entries(json.loads(text))
     if kind == "text/html":
-        return (ReadableEntry("", "", message.published, html=wire_html.clean_html(text)),)
+        return (ReadableEntry("", "", milliseconds(message), html=wire_html.clean_html(text)),)
     if kind.startswith("text/"):
         first = text.strip().partition("\n")[0].strip()
         title = first if len(first) <= LONGEST_TITLE else first[: LONGEST_TITLE - 1] + "…"
-        return (ReadableEntry(title, "", message.published, text=text),)
+        return (ReadableEntry(title, "", milliseconds(message), text=text),)
     if kind.endswith(("json", "xml")):
-        return (ReadableEntry("", "", message.published, text=text),)
-    return (ReadableEntry("", "", message.published, text=f"{len(message)} bytes of {kind}"),)
+        return (ReadableEntry("", "", milliseconds(message), text=text),)
+    return (ReadableEntry("", "", milliseconds(message), text=f"{len(message)} bytes of {kind}"),)
 
 
 def _feed_entries(document: dict[str, Any]) -> tuple[ReadableEntry, ...]:
@@ -110,6 +110,11 @@ def leads_to_a_page(link: str) -> bool:
         return urlsplit(link).scheme in {"http", "https"}
     except ValueError:  # such as http://[
         return False
+
+
+def milliseconds(message: Copy) -> int:
+    """When a message was published, as times of entries are given."""
+    return round(1000 * message.published)
 
 
 def moment_of(milliseconds: int) -> datetime:

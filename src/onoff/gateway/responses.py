@@ -71,7 +71,7 @@ def message_headers(message: Copy) -> dict[str, str]:
         if sent.note is not None:
             headers["x-note"] = str(sent.note)
     if message.version:
-        published = present.moment_of(message.published)
+        published = present.moment_of(present.milliseconds(message))
         headers["x-message-time"] = published.isoformat(timespec="milliseconds")
         headers["last-modified"] = format_datetime(published, usegmt=True)
     return headers
