@@ -252,6 +252,29 @@ def test_an_older_journal_is_found_out_by_what_was_sent_since(tmp_path):
         assert client.get("delta", private=False).sent.note == f"{Doubt.ROLLED_BACK}: everything was asked"
 
 
+def test_a_source_that_the_model_does_not_have_is_read_and_leaves_what_is_hidden_as_it_was(tmp_path):
+    world = World()
+    world.rename((*NAMES, "epsilon"))
+    world.publish("epsilon", b"first of epsilon")
+    with client_of(world, tmp_path / "journal") as client:
+        client.refresh()
+        assert client.read_unmodelled("epsilon") == b"first of epsilon"
+        assert client.core.record is None  # in doubt as before
+        client.get("beta", private=False)
+        message = client.get("gamma", private=False)
+        assert memory(client)[0] == message.sent.sources
+        before = len(world.requests)
+        assert client.read_unmodelled("epsilon") == b"first of epsilon"
+        assert len(world.requests) == before
+        assert memory(client) == (EVERYTHING, 2)  # as after any other read, and still the last request of the model
+        with pytest.raises(UnknownSource):
+            client.read_unmodelled("omega")
+    with client_of(world, tmp_path / "journal") as client:
+        assert memory(client) == (EVERYTHING, 2)
+        assert client.get("delta", private=False).sent.note is None
+    world.check()
+
+
 def test_another_catalogue_is_a_doubt_for_what_was_sent_and_not_for_reading(tmp_path):
     world = World()
     with client_of(world, tmp_path / "journal") as client:

@@ -1,5 +1,6 @@
 """The gateway with its mirror: refreshed by schedule, read without asking, and cheap for programs that poll."""
 
+import asyncio
 import contextlib
 import gzip
 import json
@@ -23,6 +24,7 @@ from onoff.errors import MirrorError, OnOffError, ServerUnreachable
 from onoff.gateway import refresher
 from onoff.model.chain import MarkovChain
 from onoff.server import running
+from onoff.server.admin import edit_catalogue, opened
 
 SELDOM = 3600.0
 
@@ -391,3 +393,41 @@ def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch)
     local.world.publish("beta", b"second of beta")
     keeper.wait(keeper.refresh_soon())
     assert local.get("/v1/sources/beta").body == b"second of beta"
+
+
+async def grow(store):
+    async with opened(str(store)) as opened_store:
+        await edit_catalogue(opened_store, add=["epsilon"])
+
+
+def test_a_source_that_the_server_gets_while_the_gateway_runs_is_shown_and_readable_while_on(tmp_path):
+    """It was never seen. What is read of it changes nothing that leaves."""
+    chain = MarkovChain(P4, names=NAMES)
+    sources = {name: f"first of {name}".encode() for name in NAMES}
+    (tmp_path / "store").mkdir()
+    store = tmp_path / "store" / "messages.db"
+    with (
+        running(sources, frame_size=512, store=store) as server,
+        gateway(tmp_path, url=server.url, chain=chain, refresh=SELDOM) as local,
+    ):
+        keeper = local.engine.upstream.refresher
+        assert local.get("/v1/sources/beta").body == b"first of beta"
+        assert local.get("/v1/sources/epsilon").status == 404
+        asyncio.run(grow(store))
+        server.publish("epsilon", b"first of epsilon")
+        keeper.wait(keeper.refresh_soon())
+        assert local.get("/v1/sources").json["sources"] == [*NAMES, "epsilon"]
+        assert [one["modelled"] for one in local.get("/v1/reading").json["sources"]] == [True] * 4 + [False]
+        state = local.get("/v1/state").json
+        assert (state["n"], state["names"], state["unmodelled"]) == (4, list(NAMES), 1)
+        before = local.engine.upstream.client.core.session.memory
+        answer = local.get("/v1/entries/epsilon")
+        assert (answer.json["entries"][0]["text"], answer.headers["x-mirror"]) == ("first of epsilon", "yes")
+        assert local.engine.upstream.client.core.session.memory == before
+        assert b"first of epsilon" in local.send("GET", f"/t/{local.app_token}/v1/feeds/epsilon").body
+        local.turn(private=False)
+        refused = local.get("/v1/sources/epsilon")
+        assert (refused.status, "OFF cannot ask for it" in refused.json["title"]) == (422, True)
+        assert local.get("/v1/log").body == b""
+        assert local.get("/v1/sources/gamma").body == b"first of gamma"
+        assert local.get("/v1/state").json["note"] is None

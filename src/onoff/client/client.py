@@ -250,6 +250,19 @@ class Client:
                 message = mirror.copy_as(Message, self.chain.names[wanted])
             return message.after(_sent(core), messages=0, received=0)
 
+    def read_unmodelled(self, source: str) -> Message:
+        """The message of a source that the server has and the model does not, as the mirror has it; see `read`.
+
+        No traffic. The model says nothing of such a request, so it can be private only, and what was private before
+        stays hidden as it was. Raises UnknownSource where the mirror does not have it either.
+        """
+        mirror = self._need_mirror()
+        with self._runner.lock:
+            message = mirror.copy_as(Message, source)
+            self._runner.run(lambda core: core.remember_unmodelled())
+            everything = tuple(range(self.chain.n))
+            return message.after(Sent("", -1, everything, self.chain.n, True, mirror=True), messages=0, received=0)
+
     def copy(self, source: str | int) -> Copy:
         """The message of `source` as the mirror has it. This is *not* a request: no traffic, and nothing is stored.
 

@@ -163,6 +163,15 @@ class Core:
         self.record, self.session.memory = record, memory
         self.doubt, self.checked = None, self.checked or last is None
 
+    def remember_unmodelled(self) -> Steps[None]:
+        """Store that a source which the model does not have is read from the mirror, before it is.
+
+        What must stay hidden stays what it was, and is hidden among all sources from now on, as after any other read.
+        In doubt there is nothing to store: everything will be asked.
+        """
+        if self.record is not None and self.doubt is None:
+            yield from self.remember(self.record.wanted, pending=False, again=True)
+
     def open_session(self) -> Steps[int]:
         """Open a session that began with reading, by a query for the first source of the catalogue, whatever is wanted.
 

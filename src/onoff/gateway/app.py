@@ -100,7 +100,7 @@ class ForApps:
         self.engine, self.upstream = engine, engine.upstream
 
     async def sources(self, _: Request) -> Response:
-        return JSONResponse({"sources": list(self.upstream.names)})
+        return JSONResponse({"sources": list(self.upstream.all_names)})
 
     async def message(self, request: Request) -> Response:
         browser = request.headers.get("sec-fetch-dest") is not None
@@ -139,7 +139,7 @@ class ForApps:
 
     async def all_feeds(self, request: Request) -> Response:
         def build_feed() -> bytes:
-            copies = [copy for name in self.upstream.names if (copy := self.upstream.copy(name)) is not None]
+            copies = [copy for name in self.upstream.all_names if (copy := self.upstream.copy(name)) is not None]
             return feed.combined(
                 [(copy, self.upstream.entries.latest(copy)) for copy in copies], feeds_address(request)
             )
@@ -147,7 +147,7 @@ class ForApps:
         return feed_response(request, await asyncio.to_thread(build_feed), feed.ATOM_TYPE, {})
 
     async def opml(self, request: Request) -> Response:
-        return feed_response(request, feed.opml(self.upstream.names, feeds_address(request)), feed.OPML_TYPE, {})
+        return feed_response(request, feed.opml(self.upstream.all_names, feeds_address(request)), feed.OPML_TYPE, {})
 
 
 class Controls:

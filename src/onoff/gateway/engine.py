@@ -118,9 +118,12 @@ class Engine:
             if expected is not None and expected != found:
                 word = "ON" if found else "OFF"
                 raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
+            if not found:
+                self.upstream.require_modelled(wanted)
             return found
 
-        return self.jobs.submit(self.upstream.index(source), key, private)
+        wanted = self.upstream.index(source)
+        return self.jobs.submit(wanted, key, private)
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
         """Turn the switch, and refresh the mirror where it was turned ON."""

@@ -43,6 +43,7 @@ def snapshot(engine: Engine) -> dict[str, Any]:
         "connected": upstream.presence.connected,
         "problem": upstream.presence.problem,
         "n": len(names),
+        "unmodelled": len(upstream.unmodelled),
         "model": _model(setup),
         "learning": {**engine.record.as_dict(), "command": setup.learn_command},
         "mirror": None if refresher is None else refresher.as_dict(),
@@ -62,8 +63,13 @@ def snapshot(engine: Engine) -> dict[str, Any]:
 
 def reading(engine: Engine) -> dict[str, Any]:
     """The sources as a reader sees them: what is new, when it was published. For the page alone."""
-    listed = engine.marks.listed(engine.upstream.names, engine.upstream.states())
-    return {"revision": engine.board.revision, "sources": listed}
+    upstream = engine.upstream
+    listed = engine.marks.listed(upstream.all_names, upstream.states())
+    modelled = set(upstream.names)
+    return {
+        "revision": engine.board.revision,
+        "sources": [{**source, "modelled": source["name"] in modelled} for source in listed],
+    }
 
 
 def _reading_key(engine: Engine) -> str:
@@ -71,7 +77,7 @@ def _reading_key(engine: Engine) -> str:
     refresher = engine.upstream.refresher
     edition = None if refresher is None else refresher.mirror.mirror.edition
     digest = edition and edition.digest.hex()[:12]
-    return f"{engine.start}-{len(engine.upstream.names)}-{digest}-{engine.marks.revision}"
+    return f"{engine.start}-{len(engine.upstream.all_names)}-{digest}-{engine.marks.revision}"
 
 
 def _servers(upstream: Upstream) -> list[dict[str, Any]]:

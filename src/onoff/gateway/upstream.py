@@ -18,7 +18,7 @@ from onoff.client import BuildProgress, Client, Copy, Message, MirrorClient, Ref
 from onoff.client.exchange import Transport
 from onoff.client.refreshing import NoChanges
 from onoff.client.setup import transports
-from onoff.errors import OnOffError, ServerUnreachable, UnknownSource
+from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.board import Board
 from onoff.gateway.estimate import Estimate
 from onoff.gateway.history import EntryStore
@@ -69,6 +69,8 @@ class Upstream:
         """Rows of the table that is being built, and since when."""
         self.estimate: Estimate | None = None
         self.entries = EntryStore()
+        self._unmodelled: list[str] = []  # in the order in which they were found, for their numbers
+        self._modelled = frozenset(() if setup.chain is None else setup.chain.names)
         self.meters = tuple(Meter(line) for line in transports(setup.urls, transport, timeout))
         self._observer = StepObserver(self.meters, now)
         by_mirror_alone = setup.chain is None and not setup.several
@@ -120,11 +122,38 @@ class Upstream:
         catalogue = known or self.presence.catalogue
         return () if catalogue is None else catalogue.names
 
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Sources that the server has by now and the model does not: read from the mirror, which needs one server."""
+        if self.setup.chain is None or self.setup.several or self.refresher is None:
+            return ()
+        catalogue = self.refresher.mirror.mirror.catalogue
+        found = () if catalogue is None else catalogue.names
+        for name in found:
+            if name not in self._unmodelled and name not in self._modelled:
+                self._unmodelled.append(name)
+        return tuple(name for name in self._unmodelled if name in found)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """All that can be read."""
+        return (*self.names, *self.unmodelled)
+
     def index(self, source: str) -> int:
-        """The number of a source. Raises UnknownSource."""
-        if source not in self.names:
-            raise UnknownSource("no such source", hint="GET /v1/sources lists them")
-        return self.names.index(source)
+        """The number of a source, the same for as long as the gateway runs. Raises UnknownSource."""
+        if source in self.names:
+            return self.names.index(source)
+        if source in self.unmodelled:
+            return len(self.names) + self._unmodelled.index(source)
+        raise UnknownSource("no such source", hint="GET /v1/sources lists them")
+
+    def require_modelled(self, wanted: int) -> None:
+        """Raises InvalidInput for a source that cannot be asked for openly."""
+        if self.setup.chain is not None and wanted >= self.setup.chain.n:
+            raise InvalidInput(
+                "the model does not know this source, so OFF cannot ask for it; nothing was sent",
+                hint="turn privacy ON to read it, or learn a model that knows it",
+            )
 
     def run(self, job: Job) -> Message:
         """The message that a job asks for; what was stored for it is added to its steps."""
@@ -145,6 +174,8 @@ class Upstream:
 
     def _read_mirror(self, job: Job) -> Message:
         assert self.refresher is not None
+        if self.client is not None and job.wanted >= len(self.names):
+            return self.client.read_unmodelled(self._unmodelled[job.wanted - len(self.names)])
         if self.client is not None:
             return self.client.read(job.wanted)
         names = self.names

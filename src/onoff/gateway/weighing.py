@@ -61,6 +61,8 @@ class Weighing:
         return self._seen.add(step, wanted, after_reading=after)
 
     def _assess(self, sent: Sent, wanted: int) -> Assessment:
+        if wanted >= sent.n and isinstance(self.evidence, ModelEvidence):
+            return Assessment()  # read outside the model, whose filter stays as it was
         try:
             if sent.vectors:
                 return assess_sums(sent, wanted, self.evidence)

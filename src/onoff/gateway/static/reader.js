@@ -18,7 +18,7 @@ let onlyNew = false;
 let last = null; // the last request from this page: {name, key}
 let busy = null; // the source that is being asked for
 
-export const names = () => sources.map((source) => source.name);
+export const names = () => sources.filter((source) => source.modelled).map((source) => source.name); // as queries number them
 
 export async function showReader(now) {
   state = now;
@@ -77,7 +77,7 @@ export function showList() {
 function row(source) {
   const asking = busy === source.name;
   const seen = source.read === null ? "" : `read ${when(source.read, state.now)}`;
-  const about = asking ? "asking …" : [source.published === null ? "" : when(source.published / 1000, state.now), seen].filter(Boolean).join(" · ");
+  const about = asking ? "asking …" : [source.modelled ? "" : "not in the model: only while ON", source.published === null ? "" : when(source.published / 1000, state.now), seen].filter(Boolean).join(" · ");
   const tile = element("button", {
     type: "button", class: source.new ? "tile new" : "tile", "data-source": source.name,
     "aria-pressed": String(last?.name === source.name), "aria-busy": String(asking),
@@ -93,6 +93,7 @@ function showCosts() {
   $("sources-hint").textContent = inMirror ? "All of them are on this computer: open what you like, nobody is asked."
     : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: asked openly; what was private stays hidden.";
   if (several(state)) $("sources-hint").textContent = "Choose one: every server is asked, and none of them learns which.";
+  if (state.unmodelled > 0) $("sources-hint").textContent += ` ${state.unmodelled === 1 ? "One source is" : `${state.unmodelled} sources are`} new on the server and not in the model: readable while ON; OFF cannot ask for ${state.unmodelled === 1 ? "it" : "them"} until the model knows ${state.unmodelled === 1 ? "it" : "them"}.`;
   $("next-cost").textContent = several(state) ? severalCost(state) : nextCost(inMirror, next, privacy, forecast);
   const has = mirror !== null && mirror.supported;
   $("mirror").hidden = !has;
