@@ -85,6 +85,19 @@ def test_simulated_sessions_verify_tables(chain, capsys, tmp_path):
     assert "by equality of integers" in check_page(page)
 
 
+def test_sessions_say_what_they_will_take(chain, capsys):
+    """The most that there can be before the first session, and the time after it."""
+    pattern = ["--sessions", "5", "--pattern", "ON OFF OFF"]
+    assert run(["audit", "exact", chain, "--scheme", "optimal", *pattern]) == 0
+    first, *later = capsys.readouterr().err.splitlines()
+    assert first == (
+        "onoff: 5 sessions of 3 requests: at most 10 tables, each of up to 120 s of processor time; none is built twice"
+    )
+    assert any(re.fullmatch(r"onoff: at most about \d+ s more, going by the first session", line) for line in later)
+    assert run(["audit", "exact", chain, "--scheme", "single", *pattern]) == 0
+    assert "at most 10 tables; none is built twice" in capsys.readouterr().err
+
+
 def test_the_exact_report_as_a_page(chain, capsys, tmp_path):
     page = tmp_path / "exact.html"
     assert run(["audit", "exact", chain, "--scheme", "naive", "--pattern", "ON OFF", "--html", str(page)]) == 5

@@ -145,18 +145,56 @@ def test_what_has_no_table_cannot_be_saved(chain, tmp_path, capsys):
     assert run(["design", chain, "--save", str(tmp_path / "nowhere" / "t.npz")]) == 3
 
 
-def test_ctrl_c_ends_a_search(tmp_path):
-    """One SIGINT once the search talks: the process ends with 130, long before its budget."""
-    path = tmp_path / "grid.npy"
+def test_ctrl_c_ends_a_search_with_the_best_table_so_far(tmp_path):
+    """One SIGINT once the search talks: the process ends with 130, long before its budget, and the table is whole."""
+    path, saved = tmp_path / "grid.npy", tmp_path / "table.npz"
     np.save(path, families.grid(15, 15))
-    command = [sys.executable, "-c", "from onoff.cli import main; main()", "design", str(path), "--budget", "600"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+    words = ["design", str(path), "--budget", "600", "--save", str(saved), "--json"]
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", *words]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert any("round" in line for line in present(process.stderr))  # the search itself is under way
+            under_way = next(line for line in present(process.stderr) if "round" in line)
+            assert " of 600 s, " in under_way
             process.send_signal(signal.SIGINT)
-            assert process.wait(timeout=PATIENCE) == 130
+            out, rest = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
+    assert process.returncode == 130
+    assert "onoff: ending with what there is; Ctrl-C again gives it up" in rest.splitlines()
+    assert rest.splitlines()[-2:] == ["onoff: this is the best table so far", "onoff: interrupted"]
+    report = json.loads(out)
+    table = present(load_table(saved, MarkovChain.load(path).possible_rows()))
+    assert report["cost"] == table.cost < 225
+
+
+def test_a_second_ctrl_c_gives_the_search_up(tmp_path):
+    path = tmp_path / "grid.npy"
+    np.save(path, families.grid(15, 15))
+    endless = """
+from onoff.cli import design, main
+def endless(rows, scheme, *, enough, progress, **options):
+    progress("round 1")
+    while True:
+        pass
+design.design = endless
+main()
+"""
+    command = [sys.executable, "-c", endless, "design", str(path)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            for awaited in ("round", "Ctrl-C again"):
+                assert any(awaited in line for line in present(process.stderr))
+                process.send_signal(signal.SIGINT)
+            out, rest = process.communicate(timeout=PATIENCE)
+        finally:
+            process.kill()
+    assert (process.returncode, out) == (130, "")
+    assert rest.splitlines()[-1] == "onoff: interrupted"
+
+
+def test_the_default_budgets_are_in_the_help(capsys):
+    assert run(["design", "--help"]) == 0
+    assert "120 (optimal), 30 (auto)" in " ".join(capsys.readouterr().out.replace("│", " ").split())
 
 
 def test_bad_input_is_named(chain, tmp_path, capsys):

@@ -36,7 +36,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "command",
     [
-        "design 400.json --budget 3600",
         "simulate 64.json --users 1000000",
         "bounds 400.json --steps 10000",
         "sweep spec.toml",

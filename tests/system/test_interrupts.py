@@ -47,11 +47,16 @@ sys.stdin.readline()  # as long as it needs
 """
 
 MARKED = """
-import signal, threading
-from onoff.system.interrupts import end_promptly, prompt
+import signal, sys, threading
+from onoff.system.interrupts import end_promptly, prompt_when_repeated
 end_promptly(130, lambda: print("told", flush=True), grace=0.05)
-signal.signal(signal.SIGINT, prompt(lambda *_: None))
+came = threading.Event()
+signal.signal(signal.SIGINT, prompt_when_repeated(lambda *_: came.set()))
 print("ready", flush=True)
+came.wait()
+sys.stdin.readline()  # as long as it needs
+print("once", flush=True)
+signal.raise_signal(signal.SIGINT)
 threading.Event().wait()
 """
 
@@ -74,8 +79,8 @@ def test_a_process_that_looks_ends_by_itself():
     assert interrupted(ORDERLY) == (5, "")
 
 
-def test_a_handler_that_is_marked_has_to_be_quick():
-    assert interrupted(MARKED) == (130, "told\n")
+def test_a_handler_that_is_marked_takes_its_time_once():
+    assert interrupted(MARKED, "go on\n") == (130, "once\ntold\n")
 
 
 def test_a_process_that_handles_the_signal_takes_its_time():

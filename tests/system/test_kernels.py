@@ -68,6 +68,33 @@ assert "numba" in sys.modules
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+PRESSED = """
+import signal
+from numba.core import event
+from onoff.system.kernels import kernel
+
+class Press(event.Listener):
+    def on_start(self, event):
+        signal.raise_signal(signal.SIGINT)
+
+    def on_end(self, event):
+        pass
+
+event.register("numba:compile", Press())
+twice = kernel(lambda x: 2 * x)
+try:
+    twice(2)
+except KeyboardInterrupt:
+    print(len(twice.compiled.signatures))
+"""
+
+
+def test_ctrl_c_waits_until_a_kernel_is_compiled():
+    """Where it breaks into the compiler, the process may end with a double free."""
+    done = subprocess.run([sys.executable, "-c", PRESSED], capture_output=True, text=True, check=True)
+    assert done.stdout == "1\n"
+
+
 INSTALLED = """
 from onoff.system.kernels import kernel
 

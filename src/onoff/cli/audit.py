@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter, validators
@@ -12,11 +15,12 @@ from rich.console import Console
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.audit.report import Part, page, plot_exact, write
-from onoff.cli.output import Json, check_writable, emit, progress, table
+from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.model.patterns import parse
+from onoff.schemes import find_scheme
 
 if TYPE_CHECKING:
     from onoff.audit.client import Fault
@@ -87,7 +91,8 @@ def exact_command(
                 hint="audit a model without it, or by `onoff audit run` and `onoff audit traces`",
             )
         with progress("sessions", sessions) as done:
-            met = audit_identities(loaded, scheme, statuses, sessions, progress=done, everything=everything)
+            told = partial(_tell_time, done, sessions, _foretell(scheme, statuses, sessions))
+            met = audit_identities(loaded, scheme, statuses, sessions, progress=told, everything=everything)
             if html is not None:
                 _write(html, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
@@ -100,6 +105,29 @@ def exact_command(
             _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))
     return 0 if audit.private else PrivacyBreach.exit_code
+
+
+def _foretell(scheme: str, pattern: tuple[bool, ...], sessions: int) -> float:
+    """Say what simulated sessions will take, as far as it is known before the first. Returns the time."""
+    most = sessions * sum(not private for private in pattern[1:])
+    record = find_scheme(scheme)
+    budget = record.budget if record.session_budget is None else record.session_budget
+    if budget is None and not record.gives_table:
+        raise InvalidInput(f"scheme {scheme!r} keeps no table to verify", hint="use greedy or optimal")
+    each = "" if budget is None else f", each of up to {budget:g} s of processor time"
+    print(
+        f"onoff: {sessions} sessions of {len(pattern)} requests: at most {most} tables{each}; none is built twice",
+        file=sys.stderr,
+    )
+    return monotonic()
+
+
+def _tell_time(work: Work, sessions: int, began: float, done: int) -> None:
+    """Show how many sessions are done; after the first, say how long the others would take if each took as long."""
+    work(done)
+    if done == 1 and sessions > 1:
+        seconds = (monotonic() - began) * (sessions - 1)
+        print(f"onoff: at most about {seconds:.0f} s more, going by the first session", file=sys.stderr)
 
 
 EXPLAINED = (

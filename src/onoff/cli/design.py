@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
 from functools import partial
 from math import isfinite
 from pathlib import Path
@@ -14,7 +13,7 @@ from cyclopts import Parameter, validators
 from rich.console import Console
 
 from onoff import bounds
-from onoff.cli.interrupt import interruptible
+from onoff.cli.interrupt import noticing_ctrl_c
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach, UnknownScheme
 from onoff.model.certificate import SimpleBound
@@ -39,7 +38,12 @@ WORTH_SHOWING = UNIT // 10**12
 
 Seconds = Annotated[
     float | None,
-    Parameter(validator=validators.Number(gte=0), help="Seconds of processor time that the search may take."),
+    Parameter(
+        validator=validators.Number(gte=0),
+        help="Seconds of processor time that the search may take: "
+        + ", ".join(f"{one.budget:.0f} ({one.name})" for one in SCHEMES.values() if one.budget is not None)
+        + " unless given.",
+    ),
 ]
 Gap = Annotated[
     float | None,
@@ -95,6 +99,8 @@ def design_command(
     onoff design chain.json --leak 0:2:0.25 --plot
     ```
 
+    Ctrl-C ends the search with the best table so far, and the exit code 130.
+
     Reports the expected number of messages, the proven lower bound on it and what proves it, and the paper's inner and
     outer bounds. A lower bound is called proven only where its certificate was checked in exact arithmetic.
 
@@ -127,7 +133,7 @@ def design_command(
         work.now(f"building the table for {loaded.n} sources")
         if "progress" in record.options:
             options["progress"] = partial(_tell, work)
-        built, seconds = _built(rows, scheme, options)
+        built, seconds, interrupted = _built(rows, scheme, options)
         if save is not None:
             if not isinstance(built, QueryTable):
                 raise InvalidInput(f"scheme {scheme!r} gave no table to save", hint="use the scheme 'optimal'")
@@ -144,16 +150,19 @@ def design_command(
             work.now(f"drawing {picture.name}")
             draw_table(picture, built, loaded.names)
     emit(report, json, lambda console: _show(console, report, built, loaded.names, show_table))
+    if interrupted:
+        print("onoff: this is the best table so far", file=sys.stderr)
+        raise KeyboardInterrupt
     return 0
 
 
-def _built(rows: Any, scheme: str, options: dict[str, Any]) -> tuple[Any, float]:
-    """The table, which Ctrl-C interrupts where the scheme can be, and the seconds that it took."""
-    with ExitStack() as stack:
-        if "stop" in find_scheme(scheme).options:
-            options = {**options, "stop": stack.enter_context(interruptible())}
-        started = monotonic()
-        return design(rows, scheme, **options), monotonic() - started
+def _built(rows: Any, scheme: str, options: dict[str, Any]) -> tuple[Any, float, bool]:
+    """The table, the seconds that it took, and whether Ctrl-C ended it early, where the scheme can be."""
+    started = monotonic()
+    if "enough" not in find_scheme(scheme).options:
+        return design(rows, scheme, **options), monotonic() - started, False
+    with noticing_ctrl_c() as ended:
+        return design(rows, scheme, enough=ended, **options), monotonic() - started, ended()
 
 
 def _budgets(leak: str | None, plot: bool) -> list[float]:
@@ -188,7 +197,9 @@ def _curve(
         rows = MarkovChain.load(chain).possible_rows()
         for bits in budgets:
             work.now(f"building the table for {bits:g} bits")
-            built, seconds = _built(rows, scheme, {**options, "leak": bits})
+            built, seconds, interrupted = _built(rows, scheme, {**options, "leak": bits})
+            if interrupted:
+                raise KeyboardInterrupt
             point = _report(scheme, built, rows.n, rows, seconds) | _told(built)
             points.append({"budget": bits, **{name: point[name] for name in CURVE_KEYS}})
         if picture is not None:

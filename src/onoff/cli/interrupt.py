@@ -2,41 +2,35 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from onoff.errors import Stopped
-from onoff.system.interrupts import prompt
-from onoff.system.shutdown import is_shutting_down
+from onoff.system.interrupts import prompt_when_repeated
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[], bool]]:
-    """For long compiled work: after Ctrl-C, which does not raise at once, the callable that is yielded returns True.
+def noticing_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """For work that can end early: after Ctrl-C, which does not raise, the callable that is yielded returns True.
 
-    Once the work has raised Stopped it becomes KeyboardInterrupt. A second Ctrl-C raises at once.
+    A second Ctrl-C raises at once.
     """
     asked = threading.Event()
 
-    @prompt
+    @prompt_when_repeated
     def ask(number: int, frame: object) -> None:
         if asked.is_set():
             raise KeyboardInterrupt
         asked.set()
+        os.write(2, b"onoff: ending with what there is; Ctrl-C again gives it up\n")  # a print may be under way
 
     if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
-        yield is_shutting_down
+        yield asked.is_set
         return
     before = signal.signal(signal.SIGINT, ask)
     try:
-        yield lambda: asked.is_set() or is_shutting_down()
-        if asked.is_set():  # the work was done before it noticed
-            raise KeyboardInterrupt
-    except Stopped:
-        if asked.is_set():
-            raise KeyboardInterrupt from None
-        raise
+        yield asked.is_set
     finally:
         signal.signal(signal.SIGINT, before)

@@ -62,7 +62,7 @@ class Scheme:
                 raise UnknownScheme(f"scheme {self.name!r} has no option {option!r}", hint=hint)
 
 
-_SEARCH = ("budget", "seed", "future", "progress", "stop")
+_SEARCH = ("budget", "seed", "future", "progress", "stop", "enough")
 _LEAK = ("leak", "ratio", "weights")
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme
@@ -77,7 +77,7 @@ SCHEMES: dict[str, Scheme] = {
     )
 }
 """Every scheme by its name."""
-LEAK = Scheme("leak", (*_LEAK, "budget", "progress", "stop"), budget=120.0)
+LEAK = Scheme("leak", (*_LEAK, "budget", "progress", "stop", "enough"), budget=120.0)
 """The optimum that may leak: what `optimal` and `auto` are where a budget of leakage is given."""
 
 
@@ -109,7 +109,8 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         table. All others give a `QueryTable`.
     options
         Those of the scheme. `stop`, where it has that, is called now and then and returns True to give up; by default,
-        when the process is shutting down. With `optimal` and `auto` also `leak` and `ratio`: how much the queries may
+        when the process is shutting down. `enough` likewise, to end with the best table so far.
+        With `optimal` and `auto` also `leak` and `ratio`: how much the queries may
         tell about u, in bits of maximal leakage and as the largest ratio between the masses of a query for two values
         of u; and `weights` of the values u, which the cost is then an average over (default: all alike).
 

@@ -39,11 +39,12 @@ def build(
     future: Rows | None = None,
     progress: Report | None = None,
     stop: Stop = never,
+    enough: Stop = never,
 ) -> QueryTable | Race:
     """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits."""
     if isinstance(rows, SparseRows) or not _is_moderate(rows, budget):
         return race.build(rows, seed=seed)
-    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop)
+    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop, enough=enough)
     if float(table.lower_bound or 0.0) < MUCH_CHEAPER * table.cost:  # else no race can be that much cheaper
         racing = race.build(rows, seed=seed)
         if racing.cost < MUCH_CHEAPER * table.cost:

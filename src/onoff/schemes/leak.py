@@ -57,6 +57,7 @@ def build(
     budget: float = 120.0,
     progress: Callable[[str], None] | None = None,
     stop: Stop = never,
+    enough: Stop = never,
 ) -> QueryTable:
     """The cheapest table whose queries tell at most so much, with a certificate.
 
@@ -67,7 +68,7 @@ def build(
     if len(rows.columns) > FEW_SOURCES:
         raise InvalidInput(f"a budget of leakage for {len(rows.columns)} sources", hint=f"{FEW_SOURCES} at most")
     program = LeakProgram(rows, limit)
-    found = _solve(program, SearchClock(budget, stop), progress)
+    found = _solve(program, SearchClock(budget, stop, enough), progress)
     return exact_table(rows, limit, found.sets, found.masses, scheme="optimal", certificate=found.certificate)
 
 

@@ -46,12 +46,14 @@ def build(
     future: Rows | None = None,
     progress: Report | None = None,
     stop: Stop = never,
+    enough: Stop = never,
 ) -> QueryTable:
     """The cheapest table for `rows` that the budget can find, with a certificate of a lower bound on every table.
 
     future: The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
     successors.
     progress: Called now and then with a line about the progress of the search.
+    enough: Asked now and then whether to end with what there is, as if the time were up.
 
     Raises
     ------
@@ -60,7 +62,7 @@ def build(
     """
     if rows.distinct == 1:
         return _plain(rows)
-    clock = SearchClock(budget, stop)
+    clock = SearchClock(budget, stop, enough)
     few = ALL_SETS_PRICED if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
     outright = _outright(rows, few, clock)
     if outright is not None and future is None:
@@ -69,7 +71,7 @@ def build(
     if len(parts) > 1:
         alone = [rows.part(part) for part in parts]
         shares = [budget * one.weights.size / sum(some.weights.size for some in alone) for one in alone]
-        options: Any = {"gap": gap, "seed": seed, "progress": progress, "stop": stop}
+        options: Any = {"gap": gap, "seed": seed, "progress": progress, "stop": stop, "enough": enough}
         tables = [build(one, budget=share, **options) for one, share in zip(alone, shares, strict=True)]
         proof = PartsBound(tuple(parts), tuple(table.certificate or SimpleBound("outer") for table in tables))
         together = joined(rows, tables).labelled(certificate=proof)

@@ -5,7 +5,7 @@ call delays it for a minute. Here a thread is woken by the signal (`signal.set_w
 seconds for the main thread to end in order, and then ends the process.
 
 A program that handles SIGINT itself, as a server does to finish its answers, is not affected, unless its handler is
-marked as `prompt`.
+marked as `prompt_when_repeated`.
 
 KeyboardInterrupt may be raised inside an import or a callback of an extension module, which turns it into another
 error. `was_interrupted` tells such an error from a real one. Raised where Python cannot propagate it, as in `__del__`,
@@ -39,7 +39,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-_prompt: set[object] = {_interrupt}
+_patient_once: set[object] = set()
 
 
 def was_interrupted() -> bool:
@@ -47,9 +47,9 @@ def was_interrupted() -> bool:
     return _interrupted.is_set()
 
 
-def prompt(handler: _Handler) -> _Handler:
-    """Mark a handler of SIGINT after which the process has to end within the time of grace, as after Python's own."""
-    _prompt.add(handler)
+def prompt_when_repeated(handler: _Handler) -> _Handler:
+    """Mark a handler of SIGINT that may take its time once: after the second the process has to end, as without it."""
+    _patient_once.add(handler)
     return handler
 
 
@@ -98,8 +98,12 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTE
 
 
 def _watch(reading: int, code: int, farewell: Callable[[], None], grace: float) -> None:
+    prompt: set[object] = {_interrupt}
     while number := os.read(reading, 1):
-        if number[0] == signal.SIGINT and signal.getsignal(signal.SIGINT) in _prompt:
+        handler = signal.getsignal(signal.SIGINT)
+        if number[0] == signal.SIGINT and handler in _patient_once - prompt:
+            prompt.add(handler)
+        elif number[0] == signal.SIGINT and handler in prompt:
             time.sleep(grace)
             farewell()
             os._exit(code)

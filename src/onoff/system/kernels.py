@@ -22,6 +22,8 @@ from functools import cache, cached_property, update_wrapper
 from time import thread_time
 from typing import Any
 
+from onoff.system.interrupts import held_back
+
 
 class _Preparing(threading.local):
     """What this thread spent on making kernels ready; a kernel may need others, whose time counts once."""
@@ -40,13 +42,14 @@ def preparing_seconds() -> float:
 
 @contextmanager
 def _counted() -> Iterator[None]:
-    """Count the processor time inside as preparing."""
+    """Count the processor time inside as preparing; Ctrl-C waits, as a compiler left half way crashes the process."""
     if _preparing.under_way:
         yield
         return
     began, _preparing.under_way = thread_time(), True
     try:
-        yield
+        with held_back():
+            yield
     finally:
         _preparing.seconds += thread_time() - began
         _preparing.under_way = False

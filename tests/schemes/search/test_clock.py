@@ -43,6 +43,12 @@ def test_waiting_costs_nothing_of_the_budget():
     assert clock.spent < clock.elapsed
 
 
+def test_where_it_is_enough_the_time_is_up_and_nothing_raises():
+    clock = SearchClock(100.0, enough=lambda: True)
+    assert clock.is_over()
+    assert clock.left() == 0
+
+
 def test_called_off_it_raises_outside_solvers_and_says_so_inside():
     clock = SearchClock(100.0, stop=lambda: True)
     assert clock.is_over()

@@ -1,4 +1,4 @@
-"""How long a search may go on: a budget of processor time, and a `stop` callable that may end it.
+"""How long a search may go on: a budget of processor time, and callables that end it, with nothing or with what it has.
 
 The budget counts the processor time of the searching thread, so that a busy machine changes how long a search takes and
 not what it finds. Making kernels ready is left out: it happens once in a process, and takes seconds the first time.
@@ -23,11 +23,12 @@ def never() -> bool:
 
 
 class SearchClock:
-    """A budget of seconds that begins now."""
+    """A budget of seconds that begins now; `stop` calls the search off, `enough` ends it as if the time were up."""
 
-    def __init__(self, budget: float, stop: Stop = never) -> None:
+    def __init__(self, budget: float, stop: Stop = never, enough: Stop = never) -> None:
         self.budget = budget
         self.stop = stop
+        self.enough = enough
         self._began, self._began_on_the_wall = _working_seconds(), monotonic()
 
     @property
@@ -44,11 +45,11 @@ class SearchClock:
         """Seconds of processor time that are left of `part` of the budget. Raises Stopped where it was called off."""
         if self.stop():
             raise Stopped("the search was told to stop", hint="give it time, or a smaller budget")
-        return self.budget * part - self.spent
+        return 0.0 if self.enough() else self.budget * part - self.spent
 
     def is_over(self, part: float = 1.0) -> bool:
         """Whether that part of the budget is spent or the search called off; never raises, for use inside solvers."""
-        return self.spent >= self.budget * part or self.stop()
+        return self.spent >= self.budget * part or self.stop() or self.enough()
 
 
 def _working_seconds() -> float:

@@ -460,6 +460,7 @@ class Search:
         program = self.program
         cost = "" if self.cheapest.table is None else f"cost {self.cheapest.cost:.6g}, "
         self.progress(
-            f"{what}{self.clock.elapsed:.0f} s, round {self.rounds}, {len(program.sets)} sets, "
-            f"{len(program.cuts)} cuts, {cost}value {program.value:.6g}, lower bound {self.lower:.6g}"
+            f"{what}{self.clock.spent:.0f} of {self.clock.budget:.0f} s, round {self.rounds}, "
+            f"{len(program.sets)} sets, {len(program.cuts)} cuts, {cost}value {program.value:.6g}, "
+            f"lower bound {self.lower:.6g}"
         )
