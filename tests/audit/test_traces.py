@@ -5,7 +5,7 @@ distance is at least four standard errors.
 """
 
 from functools import cache
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,9 @@ import pytest
 from tests.audit.test_observer import SESSIONS, chain_of, model_of
 from tests.support.typed import as_a
 
-from onoff.audit import traces
-from onoff.audit.cases import Case, PrivateStarts, choose_cases, send_cases
+from onoff.audit import guesses, traces
+from onoff.audit.cases import Case, PrivateStarts, choose_cases
 from onoff.audit.counted import empirical_bounds, exact_gains
-from onoff.audit.guesses import boosted_laws, evaluate
 from onoff.audit.traces import audit_traces
 from onoff.errors import InvalidInput
 from onoff.information import mutual_information, table_chances
@@ -29,6 +28,12 @@ from onoff.tables.table import QueryTable
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
 N, AFTER = 3, 4
+
+
+@pytest.fixture(autouse=True)
+def few_trees(monkeypatch):
+    """What is known here does not need many."""
+    monkeypatch.setitem(guesses.TREES, "max_iter", 10)
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +60,7 @@ def chain_learnt(visits):
 
 def audit(session, visits, attackers, before="private", users=600, **more):
     rng = np.random.default_rng(3)
-    cases = choose_cases(visits, AFTER, before, rng)
+    cases = choose_cases(enumerate(visits), AFTER, before, rng)
     return audit_traces(session, cases, attackers, before, users=users, entropy=lambda: SeededEntropy(rng), **more)
 
 
@@ -70,6 +75,7 @@ def test_a_chain_is_found_out_by_who_knows_the_people(people, before):
     assert last.top1 > 0
     assert 0 < found.prior_bits < np.log2(N) + 0.05
     assert [step.k for step in found.steps] == [1, 2, 3, 4]
+    assert all(abs(step.control_bits) < 4 * step.control_stderr + 0.001 for step in found.steps)
 
 
 @pytest.fixture(scope="module")
@@ -95,25 +101,6 @@ def test_a_session_of_the_true_model_gives_nothing_away(of_the_true_model, befor
         assert 1 < step.cost < N
 
 
-def by_boosting(session, visits):
-    """What boosted trees gain that know nothing of the readers but how often each X is."""
-    rng = np.random.default_rng(3)
-    cases = sorted(choose_cases(visits, AFTER, "private", rng), key=lambda case: case.asked)
-    seen = send_cases(session, cases, "private", lambda: SeededEntropy(rng), lambda done: None)
-    wanted = np.array([case.wanted for case, _ in seen])
-    blind = np.broadcast_to(np.bincount(wanted, minlength=N) / len(wanted), (len(wanted), AFTER + 1, N))
-    return evaluate(boosted_laws(blind, seen, wanted), wanted)
-
-
-def test_boosted_trees_learn_from_the_queries_alone_what_a_chain_gives_away(people):
-    chain = chain_learnt(visits_of(people, 2000, seed=2))
-    found = by_boosting(Session(chain, "greedy"), visits_of(people, 2000))
-    assert found.bits[AFTER] > 4 * found.stderr[AFTER] > 0
-    assert found.bits[AFTER] > 0.05
-    nothing = by_boosting(Session(people, "greedy"), visits_of(people, 300))
-    assert nothing.bits[AFTER] < 2 * nothing.stderr[AFTER]
-
-
 @pytest.mark.parametrize("name", SESSIONS)
 def test_a_session_goes_on_where_others_have_been_private(name):
     """Whoever made the private requests before, the session stands where the reader's own would have led it."""
@@ -121,7 +108,7 @@ def test_a_session_goes_on_where_others_have_been_private(name):
     starts, rng = PrivateStarts(start), np.random.default_rng(2)
     for _ in range(6):
         path = rng.integers(0, N, size=5).tolist()
-        session, channels = starts.before(Case((*path, 0), 4), SeededEntropy(rng))
+        session, channels = starts.before(Case((*path, 0), 4, 0), SeededEntropy(rng))
         own = start.fork(SeededEntropy(rng))
         for t, x in enumerate(path):
             own.request(x, private=True)
@@ -139,7 +126,8 @@ def test_older_private_requests_are_judged_too(people, of_the_true_model):
         Session(people, "greedy", hide=2), visits_of(people, 400), {"bayes": people}, users=250, older_users=250
     )
     assert one[-1].bits > 4 * one[-1].stderr > 0
-    assert [step.bits for step in two.older] == pytest.approx([0] * AFTER, abs=1e-9)
+    assert [step.attackers["bayes"] for step in two.older] == pytest.approx([0] * AFTER, abs=1e-9)
+    assert all(step.bits < 4 * step.stderr + 0.01 for step in two.older)
     assert [step.attackers["bayes"] for step in two.steps] == pytest.approx([0] * AFTER, abs=1e-9)
     assert two.older_users == 250
 
@@ -148,7 +136,7 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
     """Both halves of the readers alike: the attacker's gain is the mutual information, up to its one unit of prior."""
     session = Session(chain_of(N, 1), "greedy")
     visits = visits_of(people, 4000, length=5)
-    cases = [Case(tuple(visit), 0) for visit in visits for _ in range(2)]  # every reader in both halves
+    cases = [Case(tuple(visit), 0, half) for visit in visits for half in range(2)]  # every reader in both halves
     found = exact_gains(session, cases, "nothing")
     user = session.fork(SeededEntropy(np.random.default_rng(0)))
     user.request(0, private=True)
@@ -173,7 +161,7 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
 
 
 def test_by_counting_a_filter_of_the_true_model_gives_nothing_away(people):
-    cases = choose_cases(visits_of(people, 6000), AFTER, "private", np.random.default_rng(0))
+    cases = choose_cases(enumerate(visits_of(people, 6000)), AFTER, "private", np.random.default_rng(0))
     right = exact_gains(Session(people, "greedy"), cases, "private")
     wrong = exact_gains(Session(chain_of(N, 1), "greedy"), cases, "private")
     assert max(right) < 0.002
@@ -184,36 +172,38 @@ def test_by_counting_a_filter_of_the_true_model_gives_nothing_away(people):
 
 def test_the_empirical_bound_is_the_sum_of_counted_maxima():
     """Both halves alike: 3 of 4 from source 0 stay, all from source 1 stay; then all go to the other source."""
-    kinds = [Case((0, 0, 1), 0)] * 3 + [Case((0, 1, 1), 0)] + [Case((1, 1, 0), 0)] * 4
-    cases = [case for case in kinds for _ in range(2)]
+    kinds = [(0, 0, 1)] * 3 + [(0, 1, 1)] + [(1, 1, 0)] * 4
+    cases = [Case(kind, 0, half) for kind in kinds for half in range(2)]
     assert empirical_bounds(cases, 2) == pytest.approx([0.75 + 1, 2])
 
 
 def test_chance_does_not_raise_the_empirical_bound():
     """Requests that depend on nothing cost one message; a bound by plain maxima would say far more with few readers."""
     rng = np.random.default_rng(0)
-    cases = [Case(tuple(rng.integers(0, 5, size=2).tolist()), 0) for _ in range(200)]
+    cases = [Case(tuple(rng.integers(0, 5, size=2).tolist()), 0, person) for person in range(200)]
     assert empirical_bounds(cases, 5)[0] < 1.15
 
 
-def test_gains_by_hand():
-    laws = np.array([[[0.5, 0.5], [0.8, 0.2]], [[0.5, 0.5], [0.4, 0.6]]])
-    found = evaluate(laws, np.array([0, 0]))
-    assert found.unknown == 1
-    assert found.bits == pytest.approx((0, (np.log2(1.6) + np.log2(0.8)) / 2))
-    assert found.stderr[1] == pytest.approx((np.log2(1.6) - np.log2(0.8)) / 2)
-    assert found.top1 == (1.0, 0.5)
-
-
 def test_cases_are_chosen_where_there_is_room():
-    rng, visits = np.random.default_rng(0), [[0] * 3, [1] * 4, [2] * 6, list(range(40))]
+    rng, visits = np.random.default_rng(0), list(enumerate([[0] * 3, [1] * 4, [2] * 6, list(range(40))]))
     private = choose_cases(visits, 3, "private", rng)
-    assert [len(case.later) for case in private] == [3, 3]
-    assert {case.asked for _ in range(50) for case in choose_cases([[2] * 6], 3, "open", rng)} == {1, 2}
-    assert max(case.asked for _ in range(200) for case in choose_cases([range(99)], 3, "open", rng)) == 20
+    assert [(len(case.later), case.person) for case in private] == [(3, 2), (3, 3)]
+    assert {case.asked for _ in range(50) for case in choose_cases([(0, [2] * 6)], 3, "open", rng)} == {1, 2}
+    assert max(case.asked for _ in range(200) for case in choose_cases([(0, range(99))], 3, "open", rng)) == 20
     assert [case.asked for case in choose_cases(visits, 3, "nothing", rng)] == [0, 0, 0]
     assert private[0].private("private") == [True] * (private[0].asked + 1) + [False] * 3
     assert sum(private[0].private("open")) == 1
+
+
+def test_where_there_are_few_people_long_visits_are_cut():
+    """Everybody's first piece comes before anybody's second, pieces do not overlap, and it ends with enough."""
+    visits = [(7, list(range(200))), (8, list(range(200))), (9, list(range(6)))]
+    cases = choose_cases(visits, 3, "private", np.random.default_rng(0), enough=9)
+    assert [case.person for case in cases] == [7, 8, 9, 7, 8, 7, 8, 7, 8]
+    for person in (7, 8):
+        mine = [case.requests for case in cases if case.person == person]
+        assert all(one[-1] + 1 == two[0] for one, two in pairwise(mine))
+    assert len(choose_cases(visits, 3, "nothing", np.random.default_rng(0), enough=9)) == 3
 
 
 def test_too_few_readers_and_impossible_requests(people, monkeypatch):
@@ -225,6 +215,6 @@ def test_too_few_readers_and_impossible_requests(people, monkeypatch):
     assert found.impossible + found.users == 300
     assert 0 < found.impossible < 300
     assert found.as_dict()["impossible"] == found.impossible
-    monkeypatch.setattr(traces, "FEWEST_READERS", 301)
+    monkeypatch.setattr(traces, "FEWEST_CASES", 301)
     with pytest.raises(InvalidInput, match="at least 301"):
         audit(Session(people, "greedy"), visits, {"bayes": people})

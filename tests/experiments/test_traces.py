@@ -272,9 +272,9 @@ def test_times_mean_the_same_in_every_zone(tmp_path, monkeypatch, zone):
 def test_visits_are_whole_whatever_the_format(tmp_path):
     (tmp_path / "a.txt").write_text("x y x\ny\nx x x y\n")
     trace = Trace(tmp_path / "a.txt")
-    assert list(trace.visits(3)) == [[0, 1, 0], [0, 0, 0, 1]]
+    assert list(trace.visits(3)) == [(1, [0, 1, 0]), (3, [0, 0, 0, 1])]
     lines = ["user,source,time", "a,x,0", "b,y,1", "a,y,2", "a,x,3", "b,x,4", "a,y,500", "a,y,501", "a,x,502"]
     (tmp_path / "b.csv").write_text("\n".join(lines))
     trace = Trace(tmp_path / "b.csv", Options(gap=60))
-    assert sorted(trace.visits(2)) == [[0, 1, 0], [1, 0], [1, 1, 0]]
-    assert sorted(Trace(tmp_path / "b.csv", Options(gap=60)).visits(3)) == [[0, 1, 0], [1, 1, 0]]
+    assert sorted(trace.visits(2)) == [(1, [0, 1, 0]), (1, [1, 1, 0]), (2, [1, 0])]
+    assert sorted(Trace(tmp_path / "b.csv", Options(gap=60)).visits(3)) == [(1, [0, 1, 0]), (1, [1, 1, 0])]

@@ -32,8 +32,6 @@ SPENT_ON_S = 0.1
 PENALTY = 1e-2
 """Of squared coefficients, against fitting noise."""
 ROUNDS = 60
-LEAST_PROGRESS = 1e-7
-"""Of the mean loss of a choice model, below which its search ends."""
 
 
 @dataclass(frozen=True)
@@ -147,28 +145,3 @@ def _regress(features: Floats, targets: Integers, unknown: Floats) -> Integers:
 
     found = minimize(loss, np.zeros(shape[0] * shape[1]), jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS})
     return np.asarray(values[np.argmax(unknown @ found.x.reshape(shape), axis=1)], dtype=np.int64)
-
-
-def fit_choice(features: Floats, chosen: Integers, start: Floats) -> Floats:
-    """The coefficients w of the choice model p(x | case) ~ exp(start[case, x] + features[case, x] . w), by Newton."""
-    case, w = np.arange(len(chosen)), np.zeros(features.shape[2])
-    value = np.inf
-    for _ in range(ROUNDS):
-        p = choice_law(features, start, w)
-        before, value = value, float(-np.log(p[case, chosen]).mean() + PENALTY / 2 * (w**2).sum())
-        if before - value < LEAST_PROGRESS:
-            break
-        mean = np.einsum("ix,ixf->if", p, features)
-        gradient = (mean - features[case, chosen]).mean(axis=0) + PENALTY * w
-        weighted = (features * p[..., None]).reshape(-1, len(w))
-        spread = (weighted.T @ features.reshape(-1, len(w)) - mean.T @ mean) / len(case)
-        w = w - np.linalg.solve(spread + PENALTY * np.eye(len(w)), gradient)
-    return w
-
-
-def choice_law(features: Floats, start: Floats, w: Floats) -> Floats:
-    """The law of the value of each case under the choice model; see `fit_choice`."""
-    scores = start + features @ w
-    scores -= scores.max(axis=1, keepdims=True)
-    p = np.exp(scores)
-    return np.asarray(p / p.sum(axis=1, keepdims=True), dtype=np.float64)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from onoff.audit.observer import Channel, channel_of, remembered
+from onoff.model.rows import Integers
 from onoff.session import Session
 from onoff.session.entropy import Entropy
 
@@ -20,10 +22,11 @@ MOST_BEFORE = 20
 
 @dataclass(frozen=True)
 class Case:
-    """The requests of one reader, from the first of the visit to the last that is sent. asked: the place of X."""
+    """Requests of one reader, from the first of the visit to the last that is sent. asked: the place of X."""
 
     requests: tuple[int, ...]
     asked: int
+    person: int
 
     @property
     def wanted(self) -> int:
@@ -40,16 +43,33 @@ class Case:
         return [t == self.asked or (before == "private" and t < self.asked) for t in range(len(self.requests))]
 
 
-def choose_cases(visits: Sequence[Sequence[int]], after: int, before: Before, rng: np.random.Generator) -> list[Case]:
-    """One case from every visit that is long enough, its private request at a random place."""
+def choose_cases(
+    visits: Iterable[tuple[int, Sequence[int]]], after: int, before: Before, rng: np.random.Generator, enough: int = 0
+) -> list[Case]:
+    """One case from every visit that is long enough, its private request at a random place.
+
+    visits: The person and the requests of each.
+    enough: Where there are fewer cases than this, long visits are cut into pieces, which are taken for visits: first
+    one more from each visit, then another, and so on.
+    """
     first = 0 if before == "nothing" else 1
-    cases = []
-    for visit in visits:
-        last = len(visit) - after - 1
-        if last >= first:
-            asked = int(rng.integers(first, min(last, MOST_BEFORE) + 1)) if first else 0
-            cases.append(Case(tuple(int(x) for x in visit[: asked + after + 1]), asked))
+    left = [(person, tuple(int(x) for x in visit)) for person, visit in visits]
+    cases: list[Case] = []
+    while left:
+        rest = []
+        for person, visit in left:
+            last = len(visit) - after - 1
+            if last >= first:
+                asked = int(rng.integers(first, min(last, MOST_BEFORE) + 1)) if first else 0
+                cases.append(Case(visit[: asked + after + 1], asked, person))
+                rest.append((person, visit[asked + after + 1 :]))
+        left = rest if first and len(cases) < enough else []
     return cases
+
+
+def parts_by_person(person: npt.ArrayLike, parts: int) -> Integers:
+    """The part of each case, by turns; those of one person are in one part."""
+    return np.asarray(np.unique(person, return_inverse=True)[1] % parts, dtype=np.int64)
 
 
 Sightings = Sequence[tuple[Case, Sequence[Channel]]]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from onoff.audit.cases import Before, Case
+from onoff.audit.cases import Before, Case, parts_by_person
 from onoff.audit.observer import hidden_values, remembered
 from onoff.information import table_chances
 from onoff.model.rows import Floats
@@ -27,7 +27,7 @@ def empirical_bounds(cases: Sequence[Case], n: int) -> list[float]:
     each x is found on one half of the readers, its p counted on the other, both ways: chance makes it smaller only.
     """
     wanted, later = np.array([case.wanted for case in cases]), np.array([case.later for case in cases])
-    half = np.arange(len(cases)) % 2
+    half = parts_by_person([case.person for case in cases], 2)
     found = []
     for following in later.T:
         counts = np.zeros((2, n, n))
@@ -53,8 +53,8 @@ def exact_gains(start: Session, cases: Sequence[Case], before: Before) -> list[f
     for x in cases[0].requests[: place + 1]:
         session.request(x, private=True)
     counts = np.zeros((2, n, n, n))  # by half, X, next request, next but one
-    for i, case in enumerate(cases):
-        counts[i % 2, case.requests[place], case.requests[place + 1], case.requests[place + after]] += 1
+    for half, case in zip(parts_by_person([case.person for case in cases], 2), cases, strict=True):
+        counts[half, case.requests[place], case.requests[place + 1], case.requests[place + after]] += 1
     gains = np.zeros((after, 2, n, n, n))
     memory = session.memory
     table = session.tables.of(memory)

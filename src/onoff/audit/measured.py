@@ -39,6 +39,8 @@ def summary(audit: TraceAudit, trace: str) -> dict[str, Any]:
         "prior_top1": audit.prior_top1,
         "naive_bits": last.naive_bits,
         "naive_top1": last.naive_top1,
+        "control_bits": last.control_bits,
+        "control_stderr": last.control_stderr,
         "cost": audit.cost,
     }
 

@@ -10,9 +10,9 @@ import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.audit.cases import choose_cases
+from onoff.audit.cases import choose_cases, parts_by_person
 from onoff.audit.measured import save_measured, summary
-from onoff.audit.traces import FEWEST_READERS, TraceAudit, audit_traces
+from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
@@ -22,10 +22,21 @@ from onoff.schemes import find_scheme
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 
-STEP_COLUMNS = ("OFF requests", "messages", "at least", "bits", "±", "right more often", "naive bits", "naive right")
+STEP_COLUMNS = (
+    "OFF requests",
+    "messages",
+    "at least",
+    "bits",
+    "±",
+    "right more often",
+    "naive bits",
+    "naive right",
+    "control",
+)
 READERS = (
-    "The requests of real readers went through real sessions; none of them was used to learn the attackers. 'bits' is "
-    "what the best attacker gained about the last private request, 'at least' what any scheme that hides it must ask."
+    "The requests of real readers went through real sessions; attackers learnt from other people. 'bits' is what all "
+    "attackers together gained about the last private request, 'at least' what any scheme that hides it must ask. "
+    "'control' is what the same attackers seem to gain from another person's queries: 0, but for the error."
 )
 MOST_LEARNT = 60_000
 """Readers that attackers learn from at most."""
@@ -44,13 +55,19 @@ def traces_command(
     before: Annotated[
         Literal["private", "open", "nothing"], Parameter(help="What the visit was before the private request.")
     ] = "private",
-    users: Annotated[int, Parameter(validator=validators.Number(gte=1), help="Readers sent through sessions.")] = 1000,
-    older: Annotated[int, Parameter(help="Readers whose private request before the last is asked about too.")] = 100,
+    users: Annotated[
+        int,
+        Parameter(
+            validator=validators.Number(gte=1),
+            help="Private requests that are judged: one of each reader, more where there are fewer readers.",
+        ),
+    ] = 2000,
+    older: Annotated[int, Parameter(help="Of how many of them the one before is judged too.")] = 0,
     types: Annotated[int, Parameter(help="Types of people that the attacker tells apart.")] = 24,
     attacker: Annotated[
         list[Path] | None, Parameter(help="A model that an attacker knows, instead of learning one; may be repeated.")
     ] = None,
-    scheme: str = "auto",
+    scheme: Annotated[str, Parameter(help="With tables: greedy is quickest; auto and optimal cost less.")] = "greedy",
     memory: Annotated[str | None, Parameter(help="last-query or bayes-filter; by default as sessions have it.")] = None,
     hide: Annotated[int, Parameter(help="With the filter: private requests that stay hidden.")] = 1,
     allow: Annotated[float | None, Parameter(help="Exit with 5 where more bits than this are given away.")] = None,
@@ -68,9 +85,10 @@ def traces_command(
     onoff audit traces chain.json held-out.csv --before open --allow 0.1 --json
     ```
 
-    Give readers that the model was not learnt from. Attackers are trained on one half of them and tested on the other.
-    Tables are searched for half a second at most and not chosen for what follows them, so that messages may be a few
-    per cent more than those of a client; the leak is the same.
+    Give readers that the model was not learnt from. Half of them teach an attacker how people behave; the private
+    requests of the other half are guessed, those of each person by what others taught.
+    Tables are quick ones (with `--scheme auto` searched for half a second at most, and not chosen for what follows
+    them), so that messages may be a few per cent more than those of a client.
     """
     check_writable(html, inputs=[model, trace, *(attacker or [])])
     check_writable(model if save else None)
@@ -79,11 +97,13 @@ def traces_command(
         options = Options(format=format, gap=gap, sources=loaded.names)
         done.now("bytes", size_of(trace) if trace.exists() else None)
         visits = list(Trace(trace, options).visits(after + (1 if before == "nothing" else 2), done))
-    learnt, judged = (visits[0::2], visits[1::2]) if attacker is None else ([], visits)
+    people = parts_by_person([person for person, _ in visits], 2)
+    judged = [visit for part, visit in zip(people, visits, strict=True) if part == 1 or attacker is not None]
     rng = np.random.default_rng(seed)
-    cases = choose_cases(judged, after, before, rng)
+    cases = choose_cases(judged, after, before, rng, users)
     with progress(f"learning an attacker of {types} types" if attacker is None else "reading the attackers") as done:
         if attacker is None:
+            learnt = [visit for part, (_, visit) in zip(people, visits, strict=True) if part == 0]
             known = {f"{types} types": _learnt_from(learnt, loaded, types, seed)}
         else:
             known = {path.name: RequestModel.load(path) for path in attacker}
@@ -118,10 +138,10 @@ def table_options(scheme: str) -> dict[str, Any]:
 
 def _learnt_from(visits: Sequence[Sequence[int]], model: Model, types: int, seed: int) -> RequestModel:
     """The attacker's own model: what the readers who are not judged do, two requests back and by type of person."""
-    if len(visits) < FEWEST_READERS:
+    if len(visits) < FEWEST_PEOPLE:
         raise InvalidInput(
-            f"{len(visits)} readers with enough requests are too few for an attacker to learn from",
-            hint=f"at least {2 * FEWEST_READERS} in all; fewer --after need shorter visits, --attacker needs none",
+            f"{len(visits)} visits with enough requests are too few for an attacker to learn from",
+            hint=f"at least {2 * FEWEST_PEOPLE} in all; fewer --after need shorter visits, --attacker needs none",
         )
     named = [[model.names[x] for x in visit] for visit in visits[:MOST_LEARNT]]
     return RequestModel.fit(named, model.names, order=2, types=min(types, len(visits) // 10), seed=seed)
@@ -138,13 +158,24 @@ def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
             f"{step.top1:+.2%}",
             f"{step.naive_bits:.3f}",
             f"{step.naive_top1:+.1%}",
+            f"{step.control_bits:.4f} ± {step.control_stderr:.4f}",
         )
         for step in audit.steps
     ]
 
 
 def _remarks(audit: TraceAudit) -> list[str]:
-    found = [f"{audit.users} readers; {audit.impossible} left out with requests that the model calls impossible."]
+    found = [
+        f"{audit.cases} private requests of {audit.users} readers; {audit.impossible} were left out with requests that "
+        "the model calls impossible."
+    ]
+    if audit.missing:
+        found.append(f"Attackers that are not installed: {', '.join(audit.missing)} (pip install '.[audit]').")
+    if audit.before == "open":
+        found.append(
+            f"The open requests before the private one had told {audit.before_bits:.2f} ± {audit.before_stderr:.2f} of "
+            f"{audit.prior_bits + audit.before_bits:.2f} bits already; no scheme can take that back."
+        )
     exact = [(step.k, step.exact_bits) for step in audit.steps if step.exact_bits is not None]
     if exact:
         told = ", ".join(f"{bits:.4f} bits after {k}" for k, bits in exact)
@@ -153,7 +184,8 @@ def _remarks(audit: TraceAudit) -> list[str]:
         last = audit.older[-1]
         found.append(
             f"The private request before the last one: {last.bits:.3f} ± {last.stderr:.3f} bits after {last.k} "
-            f"({audit.older_users} readers). A filter hides as many private requests as --hide says."
+            f"(control: {last.control_bits:.3f} ± {last.control_stderr:.3f}; {audit.older_users} of them). A "
+            "filter hides as many private requests as --hide says."
         )
     return found
 

@@ -56,7 +56,7 @@ class PageSettings:
     paper_descents: int = 300
     hours: int = 5
     users: int = 2000
-    readers: int = 1000
+    readers: int = 2000
     side: int = 5
     days: int = 5
 

@@ -122,8 +122,8 @@ class Trace:
             hint = f"line {self.first_broken}" if self.first_broken else "is it the right file and format?"
             raise InvalidInput(f"{self.path}: no requests that could be used, read as {self.format}", hint=hint)
 
-    def visits(self, least: int, progress: Callable[[int], None] | None = None) -> Iterator[list[int]]:
-        """Every visit with at least so many requests, whole: successive requests of one user by source number.
+    def visits(self, least: int, progress: Callable[[int], None] | None = None) -> Iterator[tuple[int, list[int]]]:
+        """Every visit with at least so many requests, whole: the user, and successive requests by source number.
 
         Formats of one request a line interleave users; for these, the visits under way are kept.
         """
@@ -137,8 +137,8 @@ class Trace:
             else:
                 visits = [under_way.pop(run.user, [])]
                 under_way[run.user] = list(run.sources)
-            yield from (visit for visit in visits if len(visit) >= least)
-        yield from (visit for visit in under_way.values() if len(visit) >= least)
+            yield from ((run.user, visit) for visit in visits if len(visit) >= least)
+        yield from ((user, visit) for user, visit in under_way.items() if len(visit) >= least)
 
     # -- formats -------------------------------------------------------------------------------------------
 
