@@ -64,8 +64,11 @@ test-deep: setup system lint  ## the same and the long runs, in hours
 soak: setup system  ## `make test` RUNS times while every core is busy with other work, in hours
 	$(BIN)/python tests/soak.py --runs $(RUNS) $(WORKERS)
 
-mutation: setup  ## change the code in small ways and see whether the tests notice, in an hour
-	$(BIN)/python benchmarks/mutation.py
+mutation: setup  ## change the code in small ways and see whether the tests notice, in hours
+	@$(INSTALL) cosmic-ray | $(SHOW)
+	$(BIN)/cosmic-ray init benchmarks/mutation.toml .mutation.sqlite
+	$(BIN)/cosmic-ray exec benchmarks/mutation.toml .mutation.sqlite
+	$(BIN)/cr-report .mutation.sqlite
 
 coverage: setup system  ## branch coverage of `make test`
 	$(TESTS) --cov --cov-report=term-missing:skip-covered
@@ -74,7 +77,7 @@ bench: setup  ## ratios against baselines measured in the same run
 	$(BIN)/python benchmarks/run.py
 
 results: setup  ## make docs/results.md and its figures again
-	$(BIN)/python -m onoff.experiments.results
+	$(BIN)/python -m onoff.lab.results.build
 
 lint: setup  ## style and types
 	$(BIN)/ruff check .

@@ -24,16 +24,14 @@ import numpy as np
 
 from onoff import MarkovChain, RequestModel
 from onoff.client import Client
-from onoff.client.commands import StoreRecord
+from onoff.client.commands import Record, Retries, StoreRecord
 from onoff.client.core import Core
 from onoff.client.journal import Journal
-from onoff.client.record import Record
-from onoff.client.refreshing import Fetched
-from onoff.client.retrying import Retries
-from onoff.experiments.families import dirichlet
+from onoff.client.message_server import Fetched
+from onoff.lab.families import dirichlet
 from onoff.model.context_tree import all_contexts
 from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 from onoff.wire import Catalogue, Edition, WireMessage
 
 WANTED_RATIO = 2.0

@@ -42,7 +42,7 @@ def main() -> int:
     import numpy as np
 
     sys.path.insert(0, str(HERE / "src"))
-    from onoff.experiments.families import FAMILIES
+    from onoff.lab.families import FAMILIES
 
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("other", type=Path, help="the source tree of the other version")

@@ -24,10 +24,9 @@ from typing import Any
 import httpx2
 
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feed_list import Feed
-from onoff.server.feeds import AT_ONCE, poll_feeds
+from onoff.server.feeds import AT_ONCE, Feed, poll_feeds
 from onoff.server.fetch import fetch
-from onoff.server.metrics import Metrics
+from onoff.server.http import Metrics
 
 ENTRY = (
     "<item><title>Title {k}</title><link>https://example.org/{k}</link>"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from benchmarks.literal_algorithm1 import algorithm1, as_queries
 
-from onoff.experiments.families import dirichlet
+from onoff.lab.families import dirichlet
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import greedy
 

@@ -4,7 +4,7 @@
 
 The last query is all that matters, and from it the next one is drawn with the masses of its table, whoever the user is.
 So queries are a Markov chain of their own: descents through it are shared out systematically (see
-`onoff.experiments.expected`), and in every state they meet the exact cost of its table is counted. Beside it the sum of
+`onoff.lab.walk`), and in every state they meet the exact cost of its table is counted. Beside it the sum of
 lower bounds for P, P^2, ..., P^10, and Algorithm 1 with the paper's filter as memory.
 
 With --against-programming, small chains: ten OFF requests over the sum of those bounds as shipped; where the cost
@@ -27,10 +27,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.over_sets import OverSets, dihedral
 
-from onoff.experiments import families
-from onoff.experiments.expected import expected_costs, sampled_runs, standard_error
-from onoff.experiments.states import States
-from onoff.experiments.switching import Pattern
+from onoff.lab import families
+from onoff.lab.walk import Pattern, States, expected_costs, sampled_runs, standard_error
 from onoff.model.bounds import step_bounds
 from onoff.model.chain import MarkovChain
 

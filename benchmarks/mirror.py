@@ -36,7 +36,7 @@ from benchmarks.server import NGINX, Server, free_port, load, middle, process
 
 from onoff import wire
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.answer import Shelf
+from onoff.server.answers import Shelf
 from onoff.server.changes import ChangesBuilder
 from onoff.server.store import Stamp
 from onoff.wire import Since

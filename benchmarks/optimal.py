@@ -29,12 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.greedy import exponent, seconds
 from benchmarks.literal_algorithm1 import algorithm1
 
-from onoff.experiments import families
-from onoff.experiments.families import FAMILIES
+from onoff.lab import families
+from onoff.lab.families import FAMILIES
 from onoff.model.rows import UNIT, Rows, SparseRows
 from onoff.schemes import design
 from onoff.schemes.race import build as race
-from onoff.session.entropy import SystemEntropy
+from onoff.session.session import SystemEntropy
 
 QUICK_SIZES = (10, 20)
 FULL_SIZES = (10, 20, 50, 100)

@@ -24,7 +24,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 from onoff.system.kernels import kernel

@@ -30,13 +30,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.schemes import greedy
 from onoff.session import Session
-from onoff.session.cache import TableCache
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy, TableCache
 from onoff.system.kernels import preparing_seconds
 
 STEPS = 10

@@ -35,8 +35,8 @@ import onoff
 from onoff import wire
 from onoff.server import running
 from onoff.server.admin import opened
-from onoff.server.matrix import Matrix, Wanted, _compiled
 from onoff.server.store import Stamp
+from onoff.server.sums import Matrix, Wanted, _compiled
 
 WRK_SCRIPT = """
 local requests, at = {}, 0

@@ -14,13 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from onoff.experiments.families import browsing
-from onoff.experiments.simulate import Simulation, simulate
-from onoff.experiments.states import States
-from onoff.experiments.switching import Pattern
+from onoff.lab.families import browsing
+from onoff.lab.simulate import Simulation, simulate
+from onoff.lab.walk import Pattern, States
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 
 SOURCES = 17
 PATTERN = "ON OFF*10"

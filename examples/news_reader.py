@@ -15,10 +15,10 @@ import numpy as np
 
 from onoff import Session
 from onoff.audit.exact import audit_exact
-from onoff.experiments.learn import learn
-from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
+from onoff.model.learn import learn
 from onoff.model.patterns import parse
+from onoff.model.traces import Trace
 
 PAGES = ("front", "health", "sports", "weather")
 HABITS = [[0.4, 0.1, 0.3, 0.2], [0.3, 0.5, 0.1, 0.1], [0.4, 0.1, 0.4, 0.1], [0.6, 0.1, 0.1, 0.2]]

@@ -10,10 +10,8 @@ import numpy as np
 
 import onoff
 from onoff.audit.exact import audit_exact
-from onoff.experiments.expected import expected_costs, lower_bounds
-from onoff.experiments.families import FAMILIES
-from onoff.experiments.states import States
-from onoff.experiments.switching import Pattern
+from onoff.lab.families import FAMILIES
+from onoff.lab.walk import Pattern, States, expected_costs, lower_bounds
 
 SEED = 7
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from onoff.experiments.comparison import compare
-from onoff.experiments.families import grid
-from onoff.experiments.switching import Pattern
+from onoff.lab.families import grid
+from onoff.lab.simulate import compare
+from onoff.lab.walk import Pattern
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 

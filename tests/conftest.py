@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from onoff.session.entropy import SystemEntropy
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy, SystemEntropy
 
 PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
 """The program that a test with this marker drives. One fixture needs openssl besides, and looks for it itself."""

@@ -1,8 +1,8 @@
 """Errors: one tree, each with an exit code, a message and a way to mend it."""
 
 from onoff import errors
-from onoff.experiments import sweep
 from onoff.gateway import engine, jobs
+from onoff.lab import sweep
 
 
 def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():

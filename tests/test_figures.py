@@ -8,7 +8,7 @@ import pytest
 
 from onoff import figures
 from onoff.schemes import SCHEMES, design
-from onoff.tables.picture import draw_table
+from onoff.tables.show import draw_table
 
 SOURCE = Path(figures.__file__).parent
 ROWS = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]

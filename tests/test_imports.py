@@ -25,10 +25,11 @@ LAYERS = [
     "session",
     "information",
     "wire",
+    "upstream",
     "server",
     "client",
     "audit",
-    "experiments",
+    "lab",
     "gateway",
     "cli",
 ]
@@ -140,7 +141,7 @@ def test_every_error_of_the_tree_is_at_the_top() -> None:
 SHARED_NAMES = {
     "NAME": "of a scheme: every module of `schemes` has one, and its Scheme record names it",
     "build": "of a scheme: likewise",
-    "claims": "of a part of the paper: what it states, collected by `experiments.paper`",
+    "claims": "of a part of the paper: what it states, collected by `lab.paper`",
     "log": "the logger of its module",
 }
 

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from onoff.audit.branches import EnumeratingEntropy, ScriptedEntropy, enumerate_branches
+from onoff.audit.exact import EnumeratingEntropy, ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput
 
 

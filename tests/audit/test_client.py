@@ -8,11 +8,11 @@ from tests.support.chains import EVERY, NAMED, P2, P3
 from onoff.audit import client as audit_client_module
 from onoff.audit.client import EVERY_FAULT, KNOWN_LIMITS, AuditedClient, Fault, audit_client
 from onoff.audit.exact import audit_exact, audit_patterns
-from onoff.audit.recorder import Recorder
+from onoff.audit.logs import Recorder
 from onoff.client import Client
 from onoff.errors import PrivacyBreach
 from onoff.model.patterns import parse
-from onoff.session.entropy import SystemEntropy
+from onoff.session.session import SystemEntropy
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
@@ -155,7 +155,7 @@ def test_only_giving_up_is_forgiven(monkeypatch):
 
 
 def test_a_query_that_is_not_canonical_is_a_breach():
-    from onoff.client.exchange import Request
+    from onoff.upstream.transport import Request
     from onoff.wire import QUERY_PATH
 
     with pytest.raises(PrivacyBreach, match="not canonical"):

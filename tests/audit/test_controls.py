@@ -16,7 +16,7 @@ from tests.support.controls.clients import as_client
 import onoff
 from onoff.audit.client import AuditedClient, Fault, audit_client
 from onoff.audit.exact import audit_exact
-from onoff.audit.transcript import LogLine, audit_log
+from onoff.audit.logs import LogLine, audit_log
 from onoff.errors import InvalidWire, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse

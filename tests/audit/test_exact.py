@@ -11,7 +11,7 @@ from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.session import Query, Session
-from onoff.session.memory import MEMORIES
+from onoff.session.session import MEMORIES
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
@@ -131,7 +131,7 @@ def test_the_report_has_the_agreed_form():
 
 
 def test_too_many_worlds_are_refused(monkeypatch):
-    monkeypatch.setattr("onoff.audit.worlds.MOST_WORLDS", 10)
+    monkeypatch.setattr("onoff.audit.exact.MOST_WORLDS", 10)
     with pytest.raises(InvalidInput, match="worlds"):
         audit_exact(P4, "single", parse("ON OFF OFF"))
 

@@ -9,7 +9,7 @@ import pytest
 from onoff.audit.exact import audit_exact
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
-from onoff.session.memory import MEMORIES
+from onoff.session.session import MEMORIES
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from tests.support.chains import NAMED, P2, P3
 
-from onoff.audit import explain as module
-from onoff.audit.exact import NaiveSession
-from onoff.audit.explain import explain, naive_guess
-from onoff.audit.worlds import Worlds
+from onoff.audit.exact import NaiveSession, Worlds
 from onoff.errors import InvalidInput
+from onoff.lab import explain as module
+from onoff.lab.explain import explain, naive_guess
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.session import Session

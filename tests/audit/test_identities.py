@@ -13,7 +13,7 @@ from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.session import Query, Session
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 from onoff.tables.table import QueryTable
 
 LARGE = MarkovChain(np.random.default_rng(30).dirichlet(np.full(30, 0.2), size=30))

@@ -41,7 +41,7 @@ def same_draws():
 @pytest.fixture(autouse=True)
 def _seldom_wrong(monkeypatch):
     monkeypatch.setattr("onoff.audit.live.SERVER_TIMEOUT", 600.0)
-    monkeypatch.setattr("onoff.cli.audit_run.judge_trials", partial(judge_trials, alpha=ALPHA))
+    monkeypatch.setattr("onoff.cli.audit.judge_trials", partial(judge_trials, alpha=ALPHA))
 
 
 @pytest.fixture(scope="module")

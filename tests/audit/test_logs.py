@@ -13,17 +13,16 @@ from tests.support.typed import as_a
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
-from onoff.audit import transcript
-from onoff.audit.transcript import LogLine, audit_log
+from onoff.audit import logs
+from onoff.audit.logs import LogLine, audit_log
 from onoff.cli import run
-from onoff.client.exchange import Failure
-from onoff.client.transport import Http
 from onoff.model.chain import MarkovChain
 from onoff.schemes import SCHEMES
 from onoff.server import running
-from onoff.session.cache import TableCache
-from onoff.session.last_query import LastQuery
+from onoff.session.memories import LastQuery
+from onoff.session.session import TableCache
 from onoff.tables.table import QueryTable
+from onoff.upstream.transport import Failure, Http
 
 NAMES = ("news", "sport", "weather", "trains", "music", "markets")
 CHAIN = MarkovChain(np.random.default_rng(0).dirichlet(np.full(6, 0.5), size=6), names=NAMES)
@@ -185,7 +184,7 @@ def test_users_take_turns_in_a_servers_log_but_not_in_a_gateways(server, chain, 
 
 def test_what_the_clock_decided_is_told_and_accuses_nobody(honest, chain, tmp_path, capsys, monkeypatch):
     """On a machine too slow for any search the honest log passes; what no table could hold is still refused."""
-    monkeypatch.setattr(transcript, "SLOWER", 1e9)
+    monkeypatch.setattr(logs, "SLOWER", 1e9)
     log = write(tmp_path / "seen.jsonl", honest)
     report = verdict(capsys, log, chain, "auto", 0)
     assert report["without_table"] > 0

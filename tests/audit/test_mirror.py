@@ -8,8 +8,7 @@ from tests.support.chains import NAMED, P2, P3
 from tests.support.controls import clients, readers
 from tests.support.controls.clients import as_client
 
-from onoff.audit.client import Fault
-from onoff.audit.mirror import MIRROR_LIMITS, audit_mirror
+from onoff.audit.client import MIRROR_LIMITS, Fault, audit_mirror
 from onoff.errors import PrivacyBreach
 from onoff.model.patterns import parse
 

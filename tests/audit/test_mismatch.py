@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from tests.support.chains import NAMED, P2, P3
 
-from onoff.audit.mismatch import (
+from onoff.errors import InvalidInput
+from onoff.lab.mismatch import (
     DIRECTIONS,
     bounds_for,
     enumerated,
@@ -15,7 +16,6 @@ from onoff.audit.mismatch import (
     row_errors,
     sampling_error,
 )
-from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from onoff.audit.branches import enumerate_branches
+from onoff.audit.exact import enumerate_branches
 from onoff.audit.observer import Channel, Observer, channel_of, remembered
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.context_tree import all_contexts
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 

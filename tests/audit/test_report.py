@@ -7,9 +7,9 @@ import pytest
 from tests.support.chains import P2
 
 from onoff.audit.exact import audit_exact
-from onoff.audit.explain import explain
 from onoff.audit.report import Part, page, plot_exact, plot_explanation, write
 from onoff.errors import InvalidInput, MissingExtra
+from onoff.lab.explain import explain
 from onoff.model.patterns import parse
 
 

@@ -10,8 +10,7 @@ from tests.support.chains import NAMED, P2, P3
 from tests.support.controls import servers as twins
 from tests.support.controls.servers import as_decode_sums, as_sum_core, careless_wire
 
-from onoff.audit.client import Fault
-from onoff.audit.servers import audit_servers
+from onoff.audit.client import Fault, audit_servers
 from onoff.errors import InvalidWire, PrivacyBreach
 from onoff.model.patterns import parse
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact
-from onoff.audit.step import NaiveObserver, plain_request_leak, table_leak
+from onoff.information import NaiveObserver, plain_request_leak, table_leak
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.model.rows import Rows

@@ -11,13 +11,13 @@ from tests.support.chains import NAMED, P2, P3
 from tests.support.typed import present
 from tests.support.world import NAMES, P4, Direct, World
 
-from onoff.audit import transcript
-from onoff.audit.transcript import LogLine, audit_log, parse_line, read_log
+from onoff.audit import logs
+from onoff.audit.logs import LogLine, audit_log, parse_line, read_log
 from onoff.client import Client, MemoryJournal
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 
 SPARSE = NAMED["zeros 4"]
 
@@ -122,7 +122,7 @@ def test_a_scheme_without_tables_is_held_to_what_every_table_must_satisfy(monkey
     class Tableless:
         cost, lower_bound, nbytes = 1.0, None, 0
 
-    monkeypatch.setattr("onoff.audit.transcript.TableCache.of", lambda self, memory: Tableless())
+    monkeypatch.setattr("onoff.audit.logs.TableCache.of", lambda self, memory: Tableless())
     everything = LogLine(1, 0, (0, 1, 2, 3), True)
     assert audit_log([everything, LogLine(2, 1, (0, 2), False)], SPARSE).sound
     ruled_out = audit_log([everything, LogLine(2, 1, (0,), False)], SPARSE).faults[0].reason
@@ -181,7 +181,7 @@ def test_lines_that_cannot_be_read_are_refused(text, complaint):
 
 
 def test_endless_lines_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(transcript, "LONGEST_LOG_LINE", 10)
+    monkeypatch.setattr(logs, "LONGEST_LOG_LINE", 10)
     path = tmp_path / "log.jsonl"
     path.write_text('{"step": 0, "sources": [0]}')
     with pytest.raises(InvalidInput, match="longer than 10"):

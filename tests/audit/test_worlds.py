@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from tests.support.chains import NAMED, P2, P3
 
-from onoff.audit.branches import enumerate_branches
-from onoff.audit.exact import NaiveSession
-from onoff.audit.worlds import SeenHistory, Worlds
+from onoff.audit.exact import NaiveSession, SeenHistory, Worlds, enumerate_branches
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT
 from onoff.session import Session

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from benchmarks import optimal
-from onoff.experiments import families
-from onoff.experiments.families import FAMILIES
+from onoff.lab import families
+from onoff.lab.families import FAMILIES
 
 pytestmark = pytest.mark.slow(reason="a benchmark is run, if a small one")
 

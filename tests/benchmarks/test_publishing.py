@@ -6,7 +6,7 @@ from benchmarks.publishing import Publishing, Put, Replace
 from tests.support.waiting import until
 
 from onoff.server import running
-from onoff.server.metrics import Count
+from onoff.server.http import Count
 
 
 def test_it_counts_what_was_acknowledged_and_what_was_not():

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks import simulate
-from onoff.experiments.states import States
-from onoff.experiments.switching import Pattern
+from onoff.lab.walk import Pattern, States
 from onoff.model.chain import MarkovChain
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from benchmarks.trees import after, run
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.schemes import design
 
 

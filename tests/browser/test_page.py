@@ -10,8 +10,8 @@ from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, Failing, World
 
+from onoff.gateway.engine import snapshot
 from onoff.gateway.guard import REFUSAL
-from onoff.gateway.snapshot import snapshot
 from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.browser
@@ -212,7 +212,7 @@ def test_many_sources_are_found_by_name_and_a_frugal_log_shows_totals_only(visit
 
 def test_a_table_that_is_being_built_is_announced(visitor, tmp_path, monkeypatch):
     from onoff.schemes import design
-    from onoff.session import cache as tables
+    from onoff.session import session as tables
 
     release = threading.Event()
 

@@ -154,8 +154,7 @@ def test_entries_have_a_history_newest_first_and_the_older_ones_behind_a_button(
 
 
 def test_what_never_left_is_shown_as_such(visitor, tmp_path):
-    from onoff.client.exchange import Failure
-    from onoff.client.transport import Http
+    from onoff.upstream.transport import Failure, Http
 
     class Line:
         cut = False
@@ -221,7 +220,7 @@ def test_the_strip_sums_up_many_sources(visitor, tmp_path):
 
 
 def test_the_page_says_which_model_is_in_use_and_remembers_open_requests_only_if_told(visitor, tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.client.open_record.LEAST_REQUESTS", 2)
+    monkeypatch.setattr("onoff.client.consent.LEAST_REQUESTS", 2)
     with gateway(tmp_path, refresh=SELDOM, about={"guess": "sticky"}) as local:
         visit = visitor().open(local)
         assert visit.text("#learning-short") == "a guess (sticky)"

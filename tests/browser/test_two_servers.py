@@ -6,9 +6,9 @@ from tests.support.servers import two_servers
 from tests.support.waiting import until
 from tests.support.world import NAMES
 
-from onoff.client.mirrored import fetch_edition_of
-from onoff.client.publish import publish
-from onoff.gateway.snapshot import snapshot
+from onoff.client.copies import fetch_edition_of
+from onoff.client.message_server import publish
+from onoff.gateway.engine import snapshot
 
 from .test_axe import WIDTHS, faults
 

@@ -11,7 +11,7 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE
 
 from onoff.cli import run
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.tables.files import load_table

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onoff.cli.entry_text import entries_text, html_lines, printable
+from onoff.cli.output import entries_text, html_lines, printable
 
 
 def test_entries_are_title_link_time_and_text():

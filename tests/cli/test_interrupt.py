@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.support.waiting import PATIENCE
 
-from onoff.experiments.families import FAMILIES
+from onoff.lab.families import FAMILIES
 from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.slow(reason="each command is started, and left to work until it speaks")

@@ -9,10 +9,10 @@ from tests.support.typed import as_a
 
 from onoff.cli import run
 from onoff.errors import InvalidChain
-from onoff.experiments.learn import learn
-from onoff.experiments.traces import Trace
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel, load_model
+from onoff.model.learn import learn
+from onoff.model.traces import Trace
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
     ("limit", "most", "arguments", "complaint", "mend"),
     [
         (
-            "tokens.MOST_CONTEXTS",
+            "fitting.MOST_CONTEXTS",
             5,
             ["--order", "2", "--types", "1"],
             r"order 2 over 2 sources: 7 contexts were seen 5 times or more and take about 0.0 GB",
@@ -103,7 +103,7 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
             "--types 4, a smaller --order,",
         ),
         (
-            "tokens.MOST_CONTEXTS",
+            "fitting.MOST_CONTEXTS",
             200_000,
             ["--types", "560"],
             "560 types of only 540 people, while every tenth is held out",
@@ -131,7 +131,7 @@ def test_many_sources_are_learnt_without_the_bounds_that_take_minutes(tmp_path, 
     arguments = ["learn", str(tmp_path / "t.txt"), "--order", "1", "--types", "1"]
     assert run([*arguments, "--json"]) == 0
     full = json.loads(capsys.readouterr().out)["about"]["cost"]
-    monkeypatch.setattr("onoff.experiments.learn.MOST_FOR_COSTS", 1)
+    monkeypatch.setattr("onoff.model.learn.MOST_FOR_COSTS", 1)
     assert run([*arguments, "--json"]) == 0
     short = json.loads(capsys.readouterr().out)["about"]["cost"]
     assert short == {"everything": 2, "at_least": pytest.approx(full["at_least"]), "paper_at_most": None}

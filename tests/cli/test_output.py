@@ -144,7 +144,7 @@ def test_an_interrupt_is_one_line(capsys, monkeypatch):
         raise KeyboardInterrupt
 
     cli._say_interrupted.cache_clear()
-    monkeypatch.setattr("onoff.cli.bounds.MarkovChain.load", interrupt)
+    monkeypatch.setattr("onoff.cli.design.MarkovChain.load", interrupt)
     assert run(["bounds", "chain.json"]) == 130
     assert capsys.readouterr().err == "onoff: interrupted\n"
 

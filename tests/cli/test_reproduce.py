@@ -5,14 +5,14 @@ import json
 import pytest
 
 from onoff.cli import run
-from onoff.experiments import paper
-from onoff.experiments.paper.claim import Claim, same
-from onoff.experiments.paper.tables import claims
+from onoff.lab import paper
+from onoff.lab.paper.claim import Claim, same
+from onoff.lab.paper.tables import claims
 
 
 @pytest.fixture
 def few(monkeypatch):
-    """Some of the real items; tests/paper runs every one of them."""
+    """Some of the real items; tests/lab/paper runs every one of them."""
 
     def use(*listed):
         monkeypatch.setattr(paper, "CLAIMS", listed)

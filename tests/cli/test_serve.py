@@ -16,7 +16,7 @@ from tests.support.waiting import PATIENCE, until
 from onoff.cli import run
 from onoff.cli.serve import address_for_readers
 from onoff.client import MirrorClient
-from onoff.client.catalogue import fetch_catalogue
+from onoff.client.message_server import fetch_catalogue
 from onoff.server import running
 from onoff.server.store import token_digest
 

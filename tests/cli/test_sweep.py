@@ -6,7 +6,7 @@ import pytest
 
 from onoff.cli import run
 from onoff.errors import OnOffError
-from onoff.experiments import sweep as module
+from onoff.lab import sweep as module
 
 SPEC = 'schemes = ["single"]\n[[chain]]\nfamily = "ring"\nn = [3, 4]\n'
 

@@ -12,12 +12,12 @@ CASES = [  # the command, what it works with, and a file that it reads
     ("audit exact chain.json --html OUT", "onoff.cli.audit.load_model", "chain.json"),
     ("audit explain chain.json --html OUT", "onoff.model.chain.MarkovChain.load", "chain.json"),
     ("audit log log.jsonl --chain chain.json --html OUT", "onoff.model.chain.MarkovChain.load", "log.jsonl"),
-    ("audit run http://127.0.0.1:9 --chain chain.json --html OUT", "onoff.cli.audit_run.load_model", "chain.json"),
+    ("audit run http://127.0.0.1:9 --chain chain.json --html OUT", "onoff.cli.audit.load_model", "chain.json"),
     ("audit traces chain.json trace.txt --html OUT", "onoff.cli.audit_traces.load_model", "trace.txt"),
     ("design chain.json --save OUT", "onoff.model.chain.MarkovChain.load", "chain.json"),
     ("learn trace.json --format jsonl --output OUT", "onoff.cli.learn.learn", "trace.json"),
-    ("serve --store messages.db --source a --backup OUT", "onoff.server.maintenance.backup", "messages.db"),
-    ("sweep spec.toml --output OUT", "onoff.cli.sweep.read_spec", "spec.toml"),
+    ("serve --store messages.db --source a --backup OUT", "onoff.server.admin.backup", "messages.db"),
+    ("sweep spec.toml --output OUT", "onoff.cli.simulate.read_spec", "spec.toml"),
 ]
 
 

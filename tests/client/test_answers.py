@@ -10,8 +10,8 @@ from tests.support.world import FRAME, NAMES, P4, Direct, World, encode_reply, l
 import onoff
 from onoff import wire
 from onoff.client import Client, MemoryJournal
-from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, ServerUnreachable
+from onoff.upstream.transport import Reply
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 HEADERS = wire.ANSWER_HEADERS

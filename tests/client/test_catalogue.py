@@ -4,10 +4,10 @@ import pytest
 from tests.support.world import NAMES, Direct, World
 
 from onoff import wire
-from onoff.client.catalogue import CATALOGUE_REQUEST, fetch_catalogue, require_sources
-from onoff.client.exchange import Failure, Reply
+from onoff.client.message_server import CATALOGUE_REQUEST, fetch_catalogue, require_sources
 from onoff.errors import BadAnswer, CatalogueMismatch, ServerUnreachable
 from onoff.model.chain import MarkovChain
+from onoff.upstream.transport import Failure, Reply
 
 URL = "http://server.test"
 

@@ -10,7 +10,6 @@ from tests.support.world import NAMES, P4, Direct, World, listening
 import onoff
 from onoff import wire
 from onoff.client import Client, Journal, MemoryJournal, default_journal
-from onoff.client.exchange import Reply
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -20,7 +19,8 @@ from onoff.errors import (
     ServerUnreachable,
     UnknownSource,
 )
-from onoff.session.entropy import SystemEntropy
+from onoff.session.session import SystemEntropy
+from onoff.upstream.transport import Reply
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 

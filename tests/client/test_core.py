@@ -10,16 +10,14 @@ from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, World
 
 from onoff import wire
-from onoff.client.catalogue import LARGEST_CATALOGUE
-from onoff.client.commands import Ask, Build, Fetch, SendQuery, StoreRecord, Tick, Wait
-from onoff.client.core import Core
-from onoff.client.doubt import HARMLESS, Doubt
-from onoff.client.exchange import Failure, Reply
-from onoff.client.retrying import Retries
+from onoff.client.commands import Ask, Build, Fetch, Retries, SendQuery, StoreRecord, Tick, Wait
+from onoff.client.core import HARMLESS, Core, Doubt
+from onoff.client.message_server import LARGEST_CATALOGUE
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.session import LOST_PAST
+from onoff.upstream.transport import Failure, Reply
 
 CHAIN = MarkovChain(P4, names=NAMES)
 URL = "http://server.test"

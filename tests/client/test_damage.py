@@ -16,7 +16,7 @@ from tests.support.world import NAMES, P4, Direct, World
 import onoff
 from onoff.client import Client
 from onoff.errors import JournalError
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 TABLES = TableCache(CHAIN, "single")

@@ -15,12 +15,12 @@ import pytest
 from tests.support import others
 
 from onoff import wire
-from onoff.client import database as databases
+from onoff.client import journal as databases
 from onoff.client import journal as journals
-from onoff.client.doubt import Doubt
+from onoff.client.commands import Record
+from onoff.client.copies import Mirror
+from onoff.client.core import Doubt
 from onoff.client.journal import Journal, MemoryJournal, remove
-from onoff.client.mirror import Mirror
-from onoff.client.record import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 
 RECORD = Record("http://s.test", "c" * 64, "/chain.json", b"s" * 16, 3, b"q" * 40, b"\x0b", 1, False)

@@ -22,7 +22,7 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 import onoff
 from onoff import wire
 from onoff.client import Client, Journal
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)

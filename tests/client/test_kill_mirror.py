@@ -14,7 +14,7 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 import onoff
 from onoff.client import Client, Journal, Mirror
 from onoff.errors import MirrorError
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
@@ -83,7 +83,7 @@ class Moody(World):
 
     def answer(self, method, path, headers, body):
         if self.tells_changes is None and path.startswith("/v1/changes"):
-            from onoff.client.exchange import Reply
+            from onoff.upstream.transport import Reply
 
             return Reply(503, (), b"")
         return super().answer(method, path, headers, body)

@@ -13,7 +13,7 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 import onoff
 from onoff import wire
 from onoff.client import Client
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL
 CHAIN = onoff.MarkovChain(P4, names=NAMES)

@@ -22,9 +22,9 @@ from tests.support.world import Direct, World
 import onoff
 from onoff import wire
 from onoff.client import Client
-from onoff.client.exchange import Reply
 from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
+from onoff.upstream.transport import Reply
 
 pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")
 

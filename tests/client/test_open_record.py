@@ -5,8 +5,8 @@ import stat
 
 import pytest
 
-from onoff.client import open_record
-from onoff.client.open_record import OpenRecord
+from onoff.client import consent
+from onoff.client.consent import OpenRecord
 from onoff.errors import JournalWriteFailed
 
 
@@ -24,7 +24,7 @@ def test_nothing_is_remembered_without_consent(journal, tmp_path):
     record.opened("a")
     record.interrupted()
     assert list(tmp_path.iterdir()) == []
-    assert record.as_dict() == {"since": None, "requests": 0, "needed": open_record.LEAST_REQUESTS}
+    assert record.as_dict() == {"since": None, "requests": 0, "needed": consent.LEAST_REQUESTS}
 
 
 def test_it_can_be_looked_at_while_another_thread_forgets(journal, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_consent_that_cannot_be_kept_is_not_given(tmp_path):
 
 
 def test_the_oldest_go_when_there_are_too_many(journal, monkeypatch):
-    monkeypatch.setattr(open_record, "MOST_REQUESTS", 10)
+    monkeypatch.setattr(consent, "MOST_REQUESTS", 10)
     record = OpenRecord(journal)
     record.remember("page")
     for number in range(25):

@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from onoff.client import operators
-from onoff.client.operators import shared_infrastructure
+from onoff.client import servers
+from onoff.client.servers import shared_infrastructure
 
 
 def test_the_same_address_is_found_under_two_names(monkeypatch):
     book = {"a.test": {"192.0.2.1"}, "b.test": {"192.0.2.1", "192.0.2.9"}, "c.test": {"192.0.2.2"}, "gone.test": set()}
-    monkeypatch.setattr(operators, "_addresses", lambda host, port: book[host])
+    monkeypatch.setattr(servers, "_addresses", lambda host, port: book[host])
     assert shared_infrastructure(["http://a.test", "http://c.test", "http://gone.test"]) == []
     assert shared_infrastructure(["http://a.test", "http://b.test:81", "http://c.test"]) == [
         "http://a.test and http://b.test:81 have the same address 192.0.2.1"
@@ -20,14 +20,14 @@ def test_the_same_address_is_found_under_two_names(monkeypatch):
 
 
 def test_a_name_that_is_unknown_has_no_address():
-    assert operators._addresses("unknown.invalid", 80) == set()
+    assert servers._addresses("unknown.invalid", 80) == set()
 
 
 @pytest.fixture
 def certificates(monkeypatch):
     shown = {"a.test": "one", "b.test": "one", "c.test": "two", "down.test": None}
-    monkeypatch.setattr(operators, "_addresses", lambda host, port: {host})
-    monkeypatch.setattr(operators, "_certificate", lambda host, port, seconds: shown[host])
+    monkeypatch.setattr(servers, "_addresses", lambda host, port: {host})
+    monkeypatch.setattr(servers, "_certificate", lambda host, port, seconds: shown[host])
 
 
 def test_the_same_certificate_is_found(certificates):
@@ -44,6 +44,6 @@ def test_a_server_that_speaks_no_tls_shows_no_certificate():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=lambda: listener.accept()[0].close())
         thread.start()
-        assert operators._certificate("127.0.0.1", listener.getsockname()[1], 5) is None
+        assert servers._certificate("127.0.0.1", listener.getsockname()[1], 5) is None
         thread.join()
     assert issubclass(ssl.SSLError, OSError)  # what fails in a handshake is passed over

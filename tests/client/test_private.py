@@ -16,8 +16,8 @@ import onoff
 from onoff import wire
 from onoff.cli import run
 from onoff.client import Client, MemoryJournal
-from onoff.client.exchange import Reply
 from onoff.errors import JournalBusy, JournalError, OnOffError
+from onoff.upstream.transport import Reply
 
 MARKER = "xyzzy-plugh-7731"
 NAMES = ("alpha", "beta", MARKER, "delta")

@@ -6,7 +6,7 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from onoff.client.publish import publish
+from onoff.client.message_server import publish
 from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable
 from onoff.wire import Problem, encode_problem
 

@@ -10,7 +10,6 @@ from tests.support.world import NAMES, P4, Direct, World
 import onoff
 from onoff import wire
 from onoff.client import AsyncClient, Client, Doubt, Journal, MemoryJournal, MemoryMirror
-from onoff.client.exchange import Reply
 from onoff.errors import (
     CatalogueMismatch,
     InvalidInput,
@@ -21,6 +20,7 @@ from onoff.errors import (
     ServerUnreachable,
     UnknownSource,
 )
+from onoff.upstream.transport import Reply
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 EVERYTHING = (0, 1, 2, 3)

@@ -14,7 +14,6 @@ from tests.support.world import NAMES, P4, Direct, World
 import onoff
 from onoff import wire
 from onoff.client import Client, Doubt, Journal, MemoryJournal
-from onoff.client.exchange import Reply
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -23,6 +22,7 @@ from onoff.errors import (
     ServerUnreachable,
     UnknownSource,
 )
+from onoff.upstream.transport import Reply
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)
 URLS = tuple(f"http://server{place}.test" for place in range(4))

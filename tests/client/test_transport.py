@@ -17,9 +17,8 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import read_request
 
 import onoff
-from onoff.client.exchange import Failure, Reply, Request
-from onoff.client.transport import Http
 from onoff.errors import InvalidInput
+from onoff.upstream.transport import Failure, Http, Reply, Request
 
 ASK = Request("POST", "/v1/query", (("accept", "x"),), b"body", limit=10)
 

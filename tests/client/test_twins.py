@@ -15,7 +15,7 @@ from tests.support.world import NAMES, P4, Listening, World
 
 import onoff
 from onoff import wire
-from onoff.audit.branches import ScriptedEntropy
+from onoff.audit.exact import ScriptedEntropy
 from onoff.client import Client
 from onoff.errors import OnOffError
 

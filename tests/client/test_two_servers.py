@@ -11,7 +11,7 @@ from tests.support.servers import two_servers
 from tests.support.waiting import PATIENCE, until
 
 import onoff
-from onoff.client.publish import publish
+from onoff.client.message_server import publish
 from onoff.errors import OnOffError
 
 pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")

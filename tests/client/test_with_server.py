@@ -14,7 +14,7 @@ from tests.support.world import NAMES, P4
 
 import onoff
 from onoff.client import Client
-from onoff.client.mirrored import fetch_edition_of
+from onoff.client.copies import fetch_edition_of
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 

@@ -14,8 +14,7 @@ from tests.support.typed import as_a
 
 import onoff
 from onoff import wire
-from onoff.audit.branches import enumerate_branches
-from onoff.audit.exact import audit_exact
+from onoff.audit.exact import audit_exact, enumerate_branches
 from onoff.model.bounds import symmetric_cost, two_source_cost
 from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse

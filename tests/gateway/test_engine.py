@@ -11,14 +11,13 @@ from tests.support.world import NAMES, P4, Direct, World, listening
 
 from onoff import wire
 from onoff.client import Sent
-from onoff.client.exchange import Failure
 from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
-from onoff.gateway.engine import Changed, Engine
+from onoff.gateway.engine import Changed, Engine, snapshot
 from onoff.gateway.evidence import Assessment
 from onoff.gateway.jobs import LONGEST_QUEUE, Busy
-from onoff.gateway.seen import SeenLog, SeenStep
-from onoff.gateway.snapshot import snapshot
+from onoff.gateway.query_log import SeenLog, SeenStep
 from onoff.model.chain import MarkovChain
+from onoff.upstream.transport import Failure
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import pytest
 from tests.support.typed import present
 from tests.support.world import P4
 
-from onoff.audit.step import plain_request_leak
 from onoff.client import Sent
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, Evidence
+from onoff.information import plain_request_leak
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 from onoff.tables.table import QueryTable
 
 CHAIN = MarkovChain(P4)
@@ -47,7 +47,7 @@ def leaky(rows, scheme):
 
 
 def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
-    monkeypatch.setattr("onoff.session.cache.design", leaky)
+    monkeypatch.setattr("onoff.session.session.design", leaky)
     tables = TableCache(CHAIN, "single")
     evidence = Evidence(CHAIN, tables, None)
     evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True), 0)

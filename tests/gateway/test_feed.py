@@ -11,12 +11,12 @@ from tests.support.waiting import PATIENCE
 
 from onoff import wire
 from onoff.client import Message, Sent
-from onoff.gateway import feed
-from onoff.gateway.present import entries_of, milliseconds, moment_of
-from onoff.gateway.responses import message_headers
+from onoff.gateway import render
+from onoff.gateway.app import message_headers
+from onoff.gateway.render import entries_of, milliseconds, moment_of
 from onoff.model.chain import MarkovChain
 from onoff.server import running
-from onoff.server.feed_list import Feed
+from onoff.server.feeds import Feed
 
 RSS = """<?xml version="1.0"?><rss version="2.0"><channel><title>A paper</title><link>http://paper.example/</link>
 <description>d</description><item><title>Ships &amp; {title}</title><link>http://paper.example/{title}</link>
@@ -96,7 +96,7 @@ def read(local, subscription, *, until):
 )
 def test_whatever_a_publisher_wrote_is_a_feed_without_a_link(entry, text):
     message = Message.of("paper", wire.WireMessage(1, 0, wire.ENTRY_TYPE, entry.encode()))
-    (shown,) = feedparser.parse(feed.atom(message, entries_of(message), "http://127.0.0.1/v1/feeds/paper")).entries
+    (shown,) = feedparser.parse(render.atom(message, entries_of(message), "http://127.0.0.1/v1/feeds/paper")).entries
     assert (shown.content[0].value, shown.get("links", [])) == (text, [])
 
 

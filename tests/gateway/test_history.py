@@ -6,8 +6,8 @@ from tests.support.gateway import gateway
 from tests.support.world import World
 
 from onoff.client import Copy
-from onoff.gateway import history as module
-from onoff.gateway.history import EntryStore
+from onoff.gateway import render as module
+from onoff.gateway.render import EntryStore
 from onoff.wire import ENTRY_TYPE, WireMessage
 
 

@@ -10,15 +10,13 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.client import Sent
-from onoff.client.doubt import Doubt
+from onoff.client.core import Doubt
 from onoff.gateway.engine import Engine
-from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment
-from onoff.gateway.model_evidence import ModelEvidence
+from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, ModelEvidence
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
-from onoff.session.cache import TableCache
 from onoff.session.filter import ModelFilter
-from onoff.session.session import LOST_PAST
+from onoff.session.session import LOST_PAST, TableCache
 from onoff.tables.table import QueryTable
 
 MODEL = request_model(P4, NAMES)
@@ -70,7 +68,7 @@ def leaky(rows, scheme):
 
 
 def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
-    monkeypatch.setattr("onoff.session.cache.design", leaky)
+    monkeypatch.setattr("onoff.session.session.design", leaky)
     evidence = ModelEvidence(MODEL, TableCache(MODEL, "single"))
     evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
     weighed = evidence.add(Sent("s", 1, (1,), 4, False), 1)

@@ -7,7 +7,7 @@ import pytest
 
 from onoff import wire
 from onoff.client import Copy
-from onoff.gateway.present import (
+from onoff.gateway.render import (
     MOST_READABLE_ENTRIES,
     ReadableEntry,
     entries_of,

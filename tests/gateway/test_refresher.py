@@ -21,7 +21,7 @@ from tests.support.world import NAMES, P4, Failing, World
 from onoff import wire
 from onoff.client import Mirror
 from onoff.errors import MirrorError, OnOffError, ServerUnreachable
-from onoff.gateway import refresher
+from onoff.gateway import upstream
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
@@ -91,7 +91,7 @@ class Mended:
 
 
 def test_it_can_be_looked_at_while_its_thread_goes_on():
-    assert refresher.Refresher.as_dict(Mended())["problem"] == "gone"
+    assert upstream.Refresher.as_dict(Mended())["problem"] == "gone"
 
 
 def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):
@@ -156,7 +156,7 @@ def test_a_button_pressed_while_a_refresh_ends_brings_what_was_published_since(l
 
 
 def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until_it_has_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(refresher, "FILLING_SECONDS", 0.02)
+    monkeypatch.setattr(upstream, "FILLING_SECONDS", 0.02)
     world = World()
     world.forget("beta")
     with gateway(tmp_path, refresh=3600.0, world=world) as local:
@@ -381,8 +381,8 @@ def test_a_thread_survives_what_nobody_expected_and_the_page_says_so(local, monk
 
 def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch):
     keeper = local.engine.upstream.refresher
-    monkeypatch.setattr(refresher, "REFRESH_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(refresher, "REFRESHER_LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(upstream, "REFRESH_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(upstream, "REFRESHER_LOOK_SECONDS", 0.02)
     with monkeypatch.context() as broken:
 
         def no_room():

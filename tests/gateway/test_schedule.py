@@ -5,8 +5,7 @@ from datetime import datetime
 import pytest
 
 from onoff.errors import InvalidInput
-from onoff.gateway.schedule import MOST_RULES, Schedule
-from onoff.gateway.switch import Switch
+from onoff.gateway.switch import MOST_RULES, Schedule, Switch
 
 WORK = "ON mon-fri 09:00-17:00"
 

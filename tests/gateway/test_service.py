@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from onoff.cli import run
-from onoff.gateway.service import SERVICE_NAME, unit_path, unit_text
+from onoff.gateway.run import SERVICE_NAME, unit_path, unit_text
 
 ARGUMENTS = ["--server", "http://127.0.0.1:1", "--log", '/tmp/a "b" 100%$X/seen.jsonl']
 MOST_EXPOSED = 3.0  # of 10, as `systemd-analyze security` counts

@@ -13,13 +13,12 @@ from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, World, listening
 
 from onoff import wire
-from onoff.audit.transcript import audit_log, parse_line
+from onoff.audit.logs import audit_log, parse_line
 from onoff.client import Sent
 from onoff.client.forecast import cost_of_set
-from onoff.gateway.engine import Engine
-from onoff.gateway.seen import told_together
-from onoff.gateway.several import assess_sums, views_of
-from onoff.gateway.snapshot import snapshot
+from onoff.gateway.engine import Engine, snapshot
+from onoff.gateway.evidence import assess_sums, views_of
+from onoff.gateway.query_log import told_together
 from onoff.model.chain import MarkovChain
 
 SELDOM = 3600.0

@@ -3,11 +3,10 @@
 import pytest
 
 from onoff.client import Sent
-from onoff.client.exchange import Failure, Reply, Request
 from onoff.errors import ServerUnreachable
 from onoff.gateway.jobs import Job, Step
-from onoff.gateway.meter import Meter
-from onoff.gateway.steps import StepObserver
+from onoff.gateway.upstream import Meter, StepObserver
+from onoff.upstream.transport import Failure, Reply, Request
 from onoff.wire import QUERY_PATH
 
 ASKED = Request("POST", QUERY_PATH, (), b"query", 0)

@@ -10,7 +10,7 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_matrix
 
 from onoff.errors import InvalidChain, InvalidInput, UnknownSource
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import (
     FOUR_SOURCES,
     STRIP,

@@ -16,8 +16,9 @@ from onoff.model.certificate import (
     RowGroup,
     SetCertificate,
     SimpleBound,
+    from_json,
+    to_json,
 )
-from onoff.model.certificate_json import from_json, to_json
 
 
 @pytest.mark.parametrize(

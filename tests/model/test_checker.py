@@ -9,7 +9,7 @@ import pytest
 from tests.support.matrices import many
 
 from onoff.errors import InvalidTable
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model import checker as module
 from onoff.model.bounds import lambda_units, simplest
 from onoff.model.certificate import (

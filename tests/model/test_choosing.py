@@ -10,7 +10,7 @@ from onoff.errors import InvalidModel
 from onoff.model import choosing as module
 from onoff.model.choosing import choose
 from onoff.model.contexts import RequestModel
-from onoff.model.tokens import RequestTokens
+from onoff.model.fitting import RequestTokens
 
 
 def test_types_are_chosen_where_people_differ_and_not_where_they_do_not():

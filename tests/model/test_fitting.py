@@ -6,8 +6,7 @@ import pytest
 from onoff.errors import InvalidModel
 from onoff.model import fitting as module
 from onoff.model.contexts import RequestModel
-from onoff.model.fitting import TO_PARENT, fit
-from onoff.model.tokens import RequestTokens
+from onoff.model.fitting import TO_PARENT, RequestTokens, fit
 
 LINES = [[0, 1, 0, 1, 1], [1, 0, 0], [0, 0, 0, 0, 1, 1, 0]] * 4
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from onoff.errors import InvalidTable
-from onoff.experiments import families
-from onoff.model.certificate import HittingBound, PartsBound, SimpleBound
+from onoff.lab import families
+from onoff.model.certificate import HittingBound, PartsBound, SimpleBound, no_fewer_than
 from onoff.model.checker import check_certificate
-from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Rows
 
 

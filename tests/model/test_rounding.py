@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from onoff.experiments import families
-from onoff.model import rounding
+from onoff.lab import families
+from onoff.model import rows
 from onoff.model.chain import MANY_ENTRIES, MarkovChain
-from onoff.model.rounding import matrix_units
-from onoff.model.rows import UNIT, to_units
+from onoff.model.rows import UNIT, matrix_units, to_units
 
 MATRICES = {
     "dense": lambda rng: families.dirichlet(120, 1.0, rng),
@@ -41,7 +40,7 @@ def test_dense_rows_are_rounded_without_falling_back(monkeypatch):
     def never(row):
         raise AssertionError("a row was left to to_units")
 
-    monkeypatch.setattr(rounding, "to_units", never)
+    monkeypatch.setattr(rows, "to_units", never)
     assert np.array_equal(matrix_units(matrix), expected)
 
 
@@ -66,6 +65,6 @@ def test_a_large_chain_has_the_rows_that_its_sources_have_one_by_one():
 def test_where_the_compiled_rounding_is_sure_it_is_that_of_whole_numbers(name):
     matrix = np.ascontiguousarray(MATRICES[name](np.random.default_rng(5))[:20])
     units, sure = np.zeros(matrix.shape, dtype=np.int64), np.zeros(len(matrix), dtype=bool)
-    rounding._round_rows(matrix, units, sure)
+    rows._round_rows(matrix, units, sure)
     for row, found in zip(matrix[sure], units[sure], strict=True):
         assert np.array_equal(found, to_units(row.tolist()))

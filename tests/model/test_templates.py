@@ -5,7 +5,7 @@ import pytest
 
 import onoff
 from onoff.errors import InvalidInput
-from onoff.model.templates import MOST_TEMPLATE_SOURCES, TEMPLATES, from_template
+from onoff.model.chain import MOST_TEMPLATE_SOURCES, TEMPLATES, from_template
 
 NAMES = ["a", "b", "c", "d"]
 

@@ -7,9 +7,9 @@ import pytest
 from tests.support.typed import present
 
 from onoff.errors import InvalidModel
-from onoff.model import tokens as module
+from onoff.model import fitting as module
 from onoff.model.context_tree import ContextTree
-from onoff.model.tokens import Features, RequestTokens, numbered
+from onoff.model.fitting import Features, RequestTokens, numbered
 
 RNG = np.random.default_rng(0)
 LINES = [RNG.integers(3, size=RNG.integers(1, 9)).tolist() for _ in range(50)]

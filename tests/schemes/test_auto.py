@@ -5,7 +5,7 @@ import pytest
 from tests.support.matrices import many
 from tests.support.typed import as_a
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import auto, design, optimal, race
 from onoff.schemes.race import Race

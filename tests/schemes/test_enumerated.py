@@ -10,7 +10,7 @@ from tests.support.matrices import many, random_rows
 from tests.support.typed import present
 
 from onoff.errors import InvalidInput
-from onoff.experiments.families import dirichlet, k_subsets
+from onoff.lab.families import dirichlet, k_subsets
 from onoff.model.bounds import lambda_units, lower_bound
 from onoff.model.checker import check_certificate
 from onoff.model.rows import UNIT, Rows

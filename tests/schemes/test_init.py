@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from onoff.errors import InvalidChain, Stopped, UnknownScheme
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, design, find_scheme
 from onoff.schemes.race import Race

@@ -12,13 +12,13 @@ from tests.support.data import MSNBC, needs_msnbc
 from tests.support.matrices import many
 
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach, Stopped, UnknownScheme
-from onoff.experiments import families
-from onoff.experiments.learn import learn
-from onoff.experiments.traces import Trace
+from onoff.lab import families
 from onoff.model import checker
 from onoff.model.certificate import WEIGHTS, LeakCertificate, LeakLimit
 from onoff.model.checker import check_certificate
+from onoff.model.learn import learn
 from onoff.model.rows import UNIT, Rows
+from onoff.model.traces import Trace
 from onoff.schemes import design
 from onoff.schemes.leak import limit_of
 from onoff.tables.files import read_table, write_table

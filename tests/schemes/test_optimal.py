@@ -10,11 +10,9 @@ from tests.support.matrices import many
 from tests.support.typed import present
 
 from onoff.audit.exact import audit_exact
-from onoff.experiments import families
-from onoff.experiments.expected import expected_costs
-from onoff.experiments.families import FAMILIES
-from onoff.experiments.states import States
-from onoff.experiments.switching import Pattern
+from onoff.lab import families
+from onoff.lab.families import FAMILIES
+from onoff.lab.walk import Pattern, States, expected_costs
 from onoff.model.bounds import lambda_units, step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.checker import check_certificate

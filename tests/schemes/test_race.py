@@ -12,11 +12,11 @@ from tests.support.typed import as_a, present
 
 from onoff import MarkovChain, Session
 from onoff.errors import InvalidChain, InvalidTable
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import design
 from onoff.schemes.race import Race, build
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 
 ALPHA = 1e-6
 """The probability that a G-test here would reject a correct race, were its seed not fixed."""

@@ -12,8 +12,8 @@ def patient_stores() -> Iterator[None]:
     """A disk or a processor that is busy with other work for seconds is not a store that does not answer."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("onoff.server.valkey._SECONDS", PATIENCE)
-        patch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", PATIENCE)
-        patch.setattr("onoff.server.steps.SHARE_SECONDS", PATIENCE)
+        patch.setattr("onoff.server.sqlite.BUSY_SECONDS", PATIENCE)
+        patch.setattr("onoff.server.store.SHARE_SECONDS", PATIENCE)
         yield
 
 

@@ -4,7 +4,7 @@ import pytest
 from tests.support.raw import Line
 
 from onoff.server import running
-from onoff.server.access import MetricsAccess, bearer_digest
+from onoff.server.app import MetricsAccess, bearer_digest
 from onoff.server.store import token_digest
 
 TOKEN = "a token of the operator"

@@ -9,7 +9,7 @@ from tests.support.typed import as_a
 
 from onoff import wire
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.answer import Answerer
+from onoff.server.answers import Answerer
 from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import Stamp
 

@@ -6,9 +6,7 @@ import gzip
 import pytest
 
 from onoff.errors import InvalidInput
-from onoff.server.admin import edit_catalogue, opened
-from onoff.server.backup import read_backup, write_backup
-from onoff.server.maintenance import restore
+from onoff.server.admin import edit_catalogue, opened, read_backup, restore, write_backup
 from onoff.server.store import Stamp
 
 

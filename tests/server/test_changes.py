@@ -22,8 +22,8 @@ from tests.support.waiting import PATIENCE, until
 from onoff import wire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
+from onoff.server.answers import Shelf
 from onoff.server.changes import INLINE_BYTES, ChangesBuilder
-from onoff.server.shelf import Shelf
 from onoff.server.store import Stamp
 from onoff.wire import ChangesDecoder, Edition, Since
 
@@ -250,7 +250,7 @@ def test_a_frame_is_compressed_once_and_a_reply_made_once(where, monkeypatch):
 def one_hour(monkeypatch):
     """The hour by which change is counted does not end."""
     now = time.time()
-    monkeypatch.setattr("onoff.server.editions.time", SimpleNamespace(time=lambda: now))
+    monkeypatch.setattr("onoff.server.store.time", SimpleNamespace(time=lambda: now))
 
 
 @pytest.fixture(params=["sqlite", pytest.param("valkey", marks=pytest.mark.redis)])

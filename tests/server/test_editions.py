@@ -148,7 +148,7 @@ def test_messages_read_in_many_pieces_are_of_one_moment(monkeypatch, happens, ex
 
 
 def test_digests_beyond_those_kept_are_forgotten(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite_schema.KEPT_DIGESTS", 3)
+    monkeypatch.setattr("onoff.server.sqlite.KEPT_DIGESTS", 3)
 
     async def body():
         async with opened(str(tmp_path / "m.db")) as store:
@@ -165,7 +165,7 @@ def test_digests_beyond_those_kept_are_forgotten(tmp_path, monkeypatch):
 async def test_all_messages_together_never_make_an_answer_too_long(store, where):
     await edit_catalogue(store, drop=["ç"])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("onoff.server.editions.MAX_ANSWER", 1000)
+        patch.setattr("onoff.server.store.MAX_ANSWER", 1000)
         await store.restore(Catalogue(("a", "b"), None, 900), {})
         await store.publish("a", "a/b", bytes(500), 0)
         with pytest.raises(InvalidWire, match="all messages together"):
@@ -189,7 +189,7 @@ class Clock:
 
 def test_change_is_counted_by_the_hour_over_the_last_day(where, monkeypatch):
     clock = Clock(time.time())
-    monkeypatch.setattr("onoff.server.editions.time", clock)  # before the store counts the hour of its birth
+    monkeypatch.setattr("onoff.server.store.time", clock)  # before the store counts the hour of its birth
 
     @contract
     async def body(store, where):

@@ -21,9 +21,9 @@ from tests.support.redis import redis_server
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.server import run, steps, valkey
+from onoff.server import run, store, valkey
 from onoff.server.admin import edit_catalogue, new_publisher, opened
-from onoff.server.metrics import Metrics
+from onoff.server.http import Metrics
 
 FRAME = 512
 PUBLISHERS = 4
@@ -37,7 +37,7 @@ context.set_forkserver_preload(
 
 
 def _serve(where: str, sock: socket.socket, ready) -> None:
-    valkey._SECONDS = steps.SHARE_SECONDS = PATIENCE  # type: ignore[assignment]  # as in `patient_stores`
+    valkey._SECONDS = store.SHARE_SECONDS = PATIENCE  # type: ignore[assignment]  # as in `patient_stores`
     run._run(lambda: run.serve(run.Settings(where), sock, Metrics(), ready=lambda _: ready.set()))
 
 

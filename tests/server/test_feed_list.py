@@ -3,7 +3,7 @@
 import pytest
 
 from onoff.errors import InvalidInput
-from onoff.server.feed_list import ListedFeed, read_feeds
+from onoff.server.feeds import ListedFeed, read_feeds
 
 
 def test_lists_of_feeds_are_read(tmp_path):

@@ -7,8 +7,7 @@ import pytest
 from tests.support.site import Site, serving
 
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feed_list import Feed, ListedFeed
-from onoff.server.feed_names import assign_names, name_feeds
+from onoff.server.feeds import Feed, ListedFeed, assign_names, name_feeds
 
 RSS = "<rss version='2.0'><channel><title>{title}</title>{rest}<item><title>x</title></item></channel></rss>"
 
@@ -115,7 +114,7 @@ def test_what_is_no_longer_listed_is_said(tmp_path, caplog):
 
 
 def test_a_long_title_leaves_room_for_a_number():
-    from onoff.server.feed_list import name_of
+    from onoff.server.feeds import name_of
     from onoff.wire import check_name
 
     title = name_of("é" * 300)

@@ -19,7 +19,7 @@ from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server import feeds, fetch, running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feed_list import Feed
+from onoff.server.feeds import Feed
 from onoff.server.fetch import BadFeed, is_open
 from onoff.server.store import Stamp
 
@@ -232,6 +232,6 @@ def test_the_pause_doubles_with_every_failure():
 
 
 def server_metrics():
-    from onoff.server.metrics import Metrics
+    from onoff.server.http import Metrics
 
     return Metrics()

@@ -28,7 +28,7 @@ from onoff.errors import InvalidInput, InvalidWire
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.following import MAX_ORDERS, BrokenHistory, Follower, check_address, check_goes_on
-from onoff.server.metrics import Metrics
+from onoff.server.http import Metrics
 from onoff.server.store import Adoption, Stamp
 from onoff.wire import Catalogue, Edition, WireMessage, next_digest
 

@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 from onoff import wire
 from onoff.errors import StoreUnavailable
 from onoff.server.sqlite import SQLiteStore
-from onoff.server.steps import StepTable
+from onoff.server.store import StepTable
 
 from .test_run import children, make_token, served
 

@@ -4,7 +4,7 @@ import pytest
 from tests.support.typed import as_a, present
 
 from onoff import wire
-from onoff.server.head import MAX_BODY, MAX_HEAD, Head, Plain, not_a_head, read_head
+from onoff.server.http import MAX_BODY, MAX_HEAD, Head, Plain, not_a_head, read_head
 from onoff.wire import MAX_QUERY, MAX_SUM_QUERY, Problem
 
 from .hostile import refused, tolerated

@@ -7,9 +7,9 @@ import pytest
 from tests.support.typed import present
 
 from onoff import wire
-from onoff.server import history as module
-from onoff.server.history import History
-from onoff.server.shelf import Shelf
+from onoff.server import changes as module
+from onoff.server.answers import Shelf
+from onoff.server.changes import History
 from onoff.server.store import Latest, Stamp
 
 NAMES = ("a", "b", "c", "d")

@@ -10,7 +10,7 @@ from tests.support.raw import Line, catalogue, get_json, query, query_request
 
 from onoff import wire
 from onoff.server import protocol, running
-from onoff.server.head import Head, read_head
+from onoff.server.http import Head, read_head
 
 from .hostile import FOLLOWED, SMUGGLED, refused, tolerated
 

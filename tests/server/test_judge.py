@@ -6,8 +6,8 @@ import pytest
 from tests.support.raw import query
 
 from onoff import wire
-from onoff.server import judge as module
-from onoff.server.shelf import Shelf
+from onoff.server import answers as module
+from onoff.server.answers import Shelf
 from onoff.server.store import LastStep, Latest, Stamp
 from onoff.wire import Problem
 

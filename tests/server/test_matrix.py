@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
-from onoff.server import matrix
-from onoff.server.matrix import Matrix, Wanted
+from onoff.server import sums
+from onoff.server.sums import Matrix, Wanted
 
 
 def frames_of(rng, n, longest):
@@ -32,13 +32,13 @@ def plain(frames, query, servers):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
-    assert matrix._compiled().wait(5 * PATIENCE)
+    assert sums._compiled().wait(5 * PATIENCE)
 
 
 def go(patch, way):
     """Have rows kept in groups or alone, and summed by numpy or by the compiled kernel."""
-    patch.setattr(matrix, "MAX_GROUPED_ROW", 1 << 20 if way == "grouped" else 0)
-    patch.setattr(matrix, "KERNEL_BYTES", 0 if way == "compiled" else 1 << 40)
+    patch.setattr(sums, "MAX_GROUPED_ROW", 1 << 20 if way == "grouped" else 0)
+    patch.setattr(sums, "KERNEL_BYTES", 0 if way == "compiled" else 1 << 40)
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -55,7 +55,7 @@ def test_sums_are_those_of_the_definition(n, longest, servers, way, seed):
     frames = frames_of(rng, n, longest)
     with pytest.MonkeyPatch.context() as patch:
         go(patch, way)
-        patch.setattr(matrix, "BLOCK_BYTES", 1000)  # several blocks
+        patch.setattr(sums, "BLOCK_BYTES", 1000)  # several blocks
         made = Matrix(frames)
         for _ in range(3):
             width = max(map(len, frames))
@@ -105,7 +105,7 @@ def test_a_row_that_does_not_fit_is_refused():
 
 def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch):
     rng = random.Random(5)
-    frames = [rng.randbytes(3 * matrix.CHUNK_BYTES + 17) for _ in range(21)]
+    frames = [rng.randbytes(3 * sums.CHUNK_BYTES + 17) for _ in range(21)]
     made = Matrix(frames)
     assert made._for_kernel
     queries = [wanted_of(rng, 21, servers, len(frames[0])) for servers in (2, 3, 5)]
@@ -115,8 +115,8 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
 def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
     rng = random.Random(6)
     frames = frames_of(rng, 30, 100_000)
-    monkeypatch.setattr(matrix, "_compiled", threading.Event)
-    monkeypatch.setattr(matrix, "_xor_blocks", None)
+    monkeypatch.setattr(sums, "_compiled", threading.Event)
+    monkeypatch.setattr(sums, "_xor_blocks", None)
     made = Matrix(frames)
     assert made._for_kernel
     query = wanted_of(rng, 30, 3, max(map(len, frames)))
@@ -129,7 +129,7 @@ def test_where_no_memory_may_be_executed_numpy_does_it():
     program = """
 import ctypes
 import threading
-from onoff.server import matrix
+from onoff.server import sums as matrix
 if ctypes.CDLL(None).prctl(65, 1, 0, 0, 0):  # PR_SET_MDWE, refuse gaining
     raise SystemExit("skipped")
 made = matrix.Matrix([bytes([at]) * matrix.KERNEL_BYTES for at in range(3)])
@@ -150,4 +150,4 @@ assert not matrix._compiled().is_set()
 def test_long_rows_are_kept_alone_and_short_ones_in_groups():
     assert Matrix([bytes(100)] * 8)._rows.shape[0] == 2 * 16
     assert Matrix([bytes(100_000)] * 8)._rows.shape[0] == 8
-    assert matrix.matrix_bytes(8, 100) == 8 * 128
+    assert sums.matrix_bytes(8, 100) == 8 * 128

@@ -8,9 +8,8 @@ import pytest
 
 from onoff import wire
 from onoff.errors import StoreUnavailable
-from onoff.server.access import MetricsAccess
-from onoff.server.metrics import Count, Metrics
-from onoff.server.pages import Pages
+from onoff.server.app import MetricsAccess, Pages
+from onoff.server.http import Count, Metrics
 from onoff.server.store import Promise, Readiness
 
 

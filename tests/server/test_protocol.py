@@ -18,7 +18,7 @@ from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.server import running
-from onoff.server.exchange import PIECE_BYTES
+from onoff.server.http import PIECE_BYTES
 from onoff.server.protocol import QueryProtocol
 
 NAMES = {f"s{i}": b"message %d" % i for i in range(10)}
@@ -205,7 +205,7 @@ def test_slow_heads_get_408(server, known, monkeypatch):
 
 
 def test_slow_bodies_get_408(server, known, monkeypatch):
-    monkeypatch.setattr("onoff.server.exchange.BODY_SECONDS", 0.2)
+    monkeypatch.setattr("onoff.server.http.BODY_SECONDS", 0.2)
     unusual = query_request("h", query(known, 1), extra="x-unusual: 1\r\n")
     with Line(server.url) as line:
         line.send(unusual[:-1])
@@ -261,7 +261,7 @@ def catalogue_of(line):
 
 def test_too_many_requests_at_once_are_shed_and_it_recovers(known, monkeypatch):
     """Bodies that are under way fill the server; what comes then gets 503, and later 200 again."""
-    for name in ("protocol.REQUEST_SECONDS", "exchange.BODY_SECONDS"):
+    for name in ("protocol.REQUEST_SECONDS", "http.BODY_SECONDS"):
         monkeypatch.setattr(f"onoff.server.{name}", LONG)
     with running(NAMES, frame_size=FRAME, max_in_flight=4) as server:
         stuck = [Line(server.url) for _ in range(4)]

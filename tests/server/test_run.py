@@ -16,7 +16,7 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.client.publish import publish
+from onoff.client.message_server import publish
 from onoff.errors import OnOffError
 from onoff.server import running
 

@@ -82,7 +82,7 @@ def test_a_store_of_version_0_1_is_counted(tmp_path):
 def test_the_limit_is_that_of_all_messages_together_and_no_publish_adds_them_up(tmp_path, monkeypatch):
     path = tmp_path / "messages.db"
     most = 3 * FRAME_OVERHEAD + 100
-    monkeypatch.setattr("onoff.server.editions.MAX_ANSWER", most)
+    monkeypatch.setattr("onoff.server.store.MAX_ANSWER", most)
     statements: list[Any] = []
 
     async def change():

@@ -12,14 +12,13 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff.errors import StoreUnavailable
-from onoff.server.steps import StepTable
-from onoff.server.store import LastStep
+from onoff.server.store import LastStep, StepTable
 
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     clock = count(1)
-    monkeypatch.setattr("onoff.server.steps.time.time_ns", lambda: next(clock) * 1_000_000)
+    monkeypatch.setattr("onoff.server.store.time.time_ns", lambda: next(clock) * 1_000_000)
     table = StepTable(tmp_path / "steps", buckets=1)
     yield table
     table.close()
@@ -109,7 +108,7 @@ class Turns:
 
 @pytest.fixture
 def pair(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.steps.SHARE_SECONDS", PATIENCE)
+    monkeypatch.setattr("onoff.server.store.SHARE_SECONDS", PATIENCE)
     pair = Turns(tmp_path / "steps"), Turns(tmp_path / "steps")
     yield pair
     for turns in pair:
@@ -125,7 +124,7 @@ def admit_elsewhere(turns, *what):
 
 def test_a_lone_table_takes_one_lock_an_iteration(pair, monkeypatch):
     """And no lock of a bucket: any such call fails here."""
-    monkeypatch.setattr("onoff.server.steps.fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
+    monkeypatch.setattr("onoff.server.store.fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
     first, _ = pair
     for turn in range(3):
         for step in range(5):
@@ -165,7 +164,7 @@ def test_whoever_is_busy_sees_the_request_to_share(pair):
 
 
 def test_a_turn_that_never_ends_is_not_waited_for_without_end(pair, monkeypatch):
-    monkeypatch.setattr("onoff.server.steps.SHARE_SECONDS", 0.05)
+    monkeypatch.setattr("onoff.server.store.SHARE_SECONDS", 0.05)
     first, second = pair
     first.admit(b"a", 0, b"x")
     with pytest.raises(StoreUnavailable, match="does not go on"):

@@ -20,7 +20,7 @@ from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable, UnknownSource
 from onoff.server.admin import edit_catalogue, new_publisher, open_store, opened
-from onoff.server.shelf import Shelf
+from onoff.server.answers import Shelf
 from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import LastStep, Publisher, Readiness, Stamp, token_digest
 from onoff.wire import Catalogue, WireMessage, capacity
@@ -341,7 +341,7 @@ def test_a_store_that_is_opened_again_keeps_its_locks(tmp_path):
 
 
 def test_a_store_that_cannot_be_made_leaves_nothing_half_made(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite_schema._EDITIONS", "CREATE TABLE digests (a); CREATE nonsense")
+    monkeypatch.setattr("onoff.server.sqlite._EDITIONS", "CREATE TABLE digests (a); CREATE nonsense")
     with pytest.raises(StoreUnavailable):
         asyncio.run(open_store(str(tmp_path / "m.db")))
     monkeypatch.undo()
@@ -358,7 +358,7 @@ def held(where):
 
 
 def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", 3600.0)
+    monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 3600.0)
 
     async def body():
         where = str(tmp_path / "m.db")
@@ -381,7 +381,7 @@ def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkey
         where = str(tmp_path / "m.db")
         async with opened(where, frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a"])
-            monkeypatch.setattr("onoff.server.sqlite_writer.BUSY_SECONDS", 0.05)
+            monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 0.05)
             with held(where), pytest.raises(StoreUnavailable):
                 await store.publish("a", "a/b", b"x", 0)
             assert (await store.publish("a", "a/b", b"y", 0)).version == 1
@@ -401,11 +401,11 @@ def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp
                 return await commit(batch)
 
             monkeypatch.setattr(as_a(SQLiteStore, store)._writer, "_commit", counted)
-            monkeypatch.setattr("onoff.server.sqlite_writer.COMMIT_SECONDS", 3600.0)
+            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 3600.0)
             for name in "abc":
                 await store.publish(name, "a/b", b"at once", 0)
             assert commits == [1, 1, 1]
-            monkeypatch.setattr("onoff.server.sqlite_writer.COMMIT_SECONDS", 2.0)
+            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 2.0)
             for step in range(20):
                 await store.admit(SESSION, step, bytes(32))
             publishing = [asyncio.create_task(store.publish(name, "a/b", b"together", 0)) for name in "abcabc"]

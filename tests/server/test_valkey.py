@@ -15,8 +15,7 @@ from onoff.cli import run
 from onoff.errors import StoreFull, StoreUnavailable
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, new_publisher, opened
-from onoff.server.steps import SLOT_BYTES, SLOTS
-from onoff.server.store import LastStep, Stamp
+from onoff.server.store import SLOT_BYTES, SLOTS, LastStep, Stamp
 from onoff.server.valkey import ValkeyStore
 
 pytestmark = pytest.mark.redis

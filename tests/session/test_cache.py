@@ -7,8 +7,8 @@ from tests.support.typed import as_a
 from onoff.model.chain import MarkovChain
 from onoff.schemes import design
 from onoff.schemes.race import Race
-from onoff.session.cache import MOST_TO_LOOK_AT, TableCache
-from onoff.session.last_query import LastQuery
+from onoff.session.memories import LastQuery
+from onoff.session.session import MOST_TO_LOOK_AT, TableCache
 from onoff.tables import files as tablefile
 from onoff.tables.table import QueryTable
 
@@ -138,7 +138,7 @@ def test_where_nothing_can_be_written_the_table_is_built_all_the_same(tmp_path):
 def test_the_table_of_the_next_request_has_the_time_that_somebody_waits(monkeypatch, scheme, given, first, others):
     budgets = []
     monkeypatch.setattr(
-        "onoff.session.cache.design",
+        "onoff.session.session.design",
         lambda rows, name, **options: budgets.append(options["budget"]) or design(rows, name, **options),  # type: ignore[func-returns-value]
     )
     chain = MarkovChain(np.full((5, 5), 0.1) + 0.5 * np.eye(5))

@@ -3,7 +3,7 @@
 import pytest
 from scipy.stats import binom
 
-from onoff.session.entropy import SystemEntropy
+from onoff.session.session import SystemEntropy
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.support.typed import as_a, present
 
-from onoff.audit.branches import ScriptedEntropy, enumerate_branches
+from onoff.audit.exact import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, InvalidModel, UnknownScheme
 from onoff.model.chain import MarkovChain
 from onoff.model.context_tree import all_contexts
@@ -18,8 +18,7 @@ from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Rows
 from onoff.session import Session
 from onoff.session.filter import ModelFilter
-from onoff.session.seeded import SeededEntropy
-from onoff.session.session import LOST_PAST
+from onoff.session.session import LOST_PAST, SeededEntropy
 
 pytestmark = pytest.mark.slow(reason="whole sessions are enumerated and sampled")
 

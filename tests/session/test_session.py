@@ -5,15 +5,12 @@ from fractions import Fraction
 import pytest
 
 import onoff
-from onoff.audit.branches import ScriptedEntropy, enumerate_branches
+from onoff.audit.exact import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
-from onoff.session.bayes import BayesFilter
-from onoff.session.cache import TableCache
-from onoff.session.last_query import LastQuery
-from onoff.session.memory import MEMORIES
-from onoff.session.session import IMPOSSIBLE, Query, Session
+from onoff.session.memories import BayesFilter, LastQuery
+from onoff.session.session import IMPOSSIBLE, MEMORIES, Query, Session, TableCache
 
 P2 = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=["left", "right"])
 # 0 -> {0, 1}, 1 -> {2}, 2 -> {0, 2}: with hard zeros

@@ -26,10 +26,10 @@ from tests.support.typed import as_a
 
 import onoff
 from onoff import wire
+from onoff.client.copies import Mirror
 from onoff.client.journal import Journal
-from onoff.client.mirror import Mirror
 from onoff.server.sqlite import SQLiteStore
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 from onoff.tables.files import read_table, write_table
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"
@@ -50,7 +50,7 @@ MESSAGE = wire.WireMessage(3, 1_700_000_000_000, "text/plain; charset=utf-8", b"
 
 def weights() -> dict[str, list[list[int]]]:
     """Small chains of every family: whole numbers, of which each row is taken by its sum."""
-    from onoff.experiments.families import FAMILIES
+    from onoff.lab.families import FAMILIES
 
     return {
         f"{name}, {n}": np.rint(4096 * family(n, np.random.default_rng(n))).astype(int).tolist()

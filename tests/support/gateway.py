@@ -10,8 +10,8 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.gateway.engine import Engine
+from onoff.gateway.query_log import SeenLog
 from onoff.gateway.run import running_gateway
-from onoff.gateway.seen import SeenLog
 from onoff.model.chain import MarkovChain
 
 QUIET = 3600.0

@@ -242,7 +242,7 @@ def tables_of(chain, scheme):
     """The tables of the chain or model in a file, with the one after a private request."""
     from onoff.model.contexts import load_model
     from onoff.session import Session
-    from onoff.session.cache import TableCache
+    from onoff.session.session import TableCache
 
     tables = TableCache(load_model(chain), scheme)
     session = Session(tables.model, tables=tables)

@@ -10,7 +10,7 @@ from tests.support.ports import reserved_port
 from tests.support.typed import present
 from tests.support.waiting import until
 
-from onoff.client.catalogue import fetch_catalogue
+from onoff.client.message_server import fetch_catalogue
 from onoff.errors import OnOffError
 
 ONOFF = str(Path(sys.executable).parent / "onoff")

@@ -14,9 +14,8 @@ from tests.support.accepting import Accepting
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
-from onoff.client.catalogue import CATALOGUE_REQUEST
-from onoff.client.exchange import Failure, Reply
-from onoff.client.transport import Http
+from onoff.client.message_server import CATALOGUE_REQUEST
+from onoff.upstream.transport import Failure, Http, Reply
 
 NAMES = ("alpha", "beta", "gamma", "delta")
 P4 = [[0.7, 0.1, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.8, 0.1], [0.3, 0.3, 0.1, 0.3]]

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from onoff.system.atomic import atomic_write
+from onoff.system.files import atomic_write
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_a_block_that_fails_changes_nothing_and_leaves_nothing(path, trouble):
 def test_a_killed_writer_changes_nothing(path):
     program = (
         "import os, pathlib, signal, sys\n"
-        "from onoff.system.atomic import atomic_write\n"
+        "from onoff.system.files import atomic_write\n"
         "with atomic_write(pathlib.Path(sys.argv[1]), durable=True) as file:\n"
         "    file.write(b'new')\n"
         "    file.flush()\n"

@@ -6,7 +6,7 @@ import pytest
 from tests.support.waiting import PATIENCE
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.system.listening import authority, check_port, listen, listen_beside
+from onoff.system.sockets import authority, check_port, listen, listen_beside
 
 
 @pytest.mark.parametrize(("host", "shown"), [("127.0.0.1", "127.0.0.1:{}"), ("::1", "[::1]:{}")])

@@ -8,12 +8,12 @@ import pytest
 from onoff.cli import run
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
-from onoff.system import reading
-from onoff.system.reading import read_limited
+from onoff.system import files
+from onoff.system.files import read_limited
 
 
 def test_a_file_is_read_up_to_the_limit_and_no_further(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "_PIECE", 7)
+    monkeypatch.setattr(files, "_PIECE", 7)
     path = tmp_path / "file"
     path.write_bytes(bytes(range(100)))
     assert read_limited(path, 100) == bytes(range(100))

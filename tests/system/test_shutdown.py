@@ -6,13 +6,13 @@ import sys
 import pytest
 from tests.support.waiting import PATIENCE
 
-from onoff.system import shutdown
-from onoff.system.shutdown import ShuttingDown, check_not_shutting_down, uninterrupted
+from onoff.system import interrupts
+from onoff.system.interrupts import ShuttingDown, check_not_shutting_down, uninterrupted
 
 BUILDING = """
 import sys, threading, time
 import numpy as np
-from onoff.experiments.families import FAMILIES
+from onoff.lab.families import FAMILIES
 from onoff.schemes import design
 from onoff.system import shutdown
 shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
@@ -45,7 +45,7 @@ def test_exact_pricing_is_broken_off():
 import sys, threading, time
 import numpy as np
 from onoff.system import shutdown
-from onoff.system.shutdown import is_shutting_down, uninterrupted
+from onoff.system.interrupts import is_shutting_down, uninterrupted
 from onoff.schemes.search.branching import branch
 from onoff.schemes.search.pricing import Duals
 shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
@@ -72,8 +72,8 @@ sys.exit(7)
 
 @pytest.fixture
 def state(monkeypatch):
-    state = shutdown._State()
-    monkeypatch.setattr(shutdown, "_state", state)
+    state = interrupts._State()
+    monkeypatch.setattr(interrupts, "_state", state)
     return state
 
 
@@ -83,13 +83,13 @@ def test_the_end_waits_for_running_work_and_lets_nothing_begin(state, monkeypatc
     with uninterrupted():
         with monkeypatch.context() as patch:
             patch.setattr(state.changed, "wait_for", lambda over, seconds: waited.append((over(), seconds)))
-            shutdown._end()
-        assert waited == [(False, shutdown.SHUTDOWN_SECONDS)]
+            interrupts._end()
+        assert waited == [(False, interrupts.SHUTDOWN_SECONDS)]
         with pytest.raises(ShuttingDown):
             check_not_shutting_down()
     with pytest.raises(ShuttingDown), uninterrupted():
         pass
-    shutdown._end()  # nothing is running
+    interrupts._end()  # nothing is running
 
 
 def test_what_fails_is_no_longer_running(state):

@@ -8,12 +8,12 @@ import pytest
 from tests.support.typed import present
 
 from onoff import MarkovChain, Session
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import lower_bound
-from onoff.model.certificate_json import to_json
+from onoff.model.certificate import to_json
 from onoff.model.rows import Rows
 from onoff.schemes import design
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
 from onoff.tables.files import load_table, read_table, save_table, table_path, write_table
 
 FIXTURES = Path(__file__).parent.parent / "fixtures" / "v0.1"
@@ -182,7 +182,7 @@ def test_sessions_keep_the_first_table_only(tmp_path, monkeypatch):
     chain = MarkovChain(families.dirichlet(6, 1.0, np.random.default_rng(3)))
     built = []
     monkeypatch.setattr(
-        "onoff.session.cache.design",
+        "onoff.session.session.design",
         lambda rows, *a, **k: built.append(rows.m) or design(rows, *a, **k),  # type: ignore[func-returns-value]
     )
     for _ in range(2):

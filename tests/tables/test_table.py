@@ -7,12 +7,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from onoff.audit.branches import ScriptedEntropy, enumerate_branches
+from onoff.audit.exact import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidTable, PrivacyBreach
 from onoff.model.certificate import SetCertificate, SimpleBound
 from onoff.model.rows import UNIT, Rows
+from onoff.tables.show import MOST_SHOWN
 from onoff.tables.table import QueryTable
-from onoff.tables.text import MOST_SHOWN
 
 A, B = 0, 1
 # The example of the paper with alpha = beta = 1/4, so that the integers are exact.

@@ -15,8 +15,8 @@ from tests.support.fuzz import mutate, run_fuzz
 from onoff import wire
 from onoff.errors import InvalidWire
 from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, Since, Unpacker, WireMessage
-from onoff.wire.answer import _checksum as checksum
 from onoff.wire.changes import CHANGES_HEAD_BYTES, CHANGES_TRAILER_BYTES
+from onoff.wire.messages import _checksum as checksum
 
 NAMES = tuple("abcdefgh")
 KNOWN = Catalogue(NAMES, None, 1000)

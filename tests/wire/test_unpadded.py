@@ -12,7 +12,7 @@ from tests.support.fuzz import mutate, mutate_frames, run_fuzz
 from onoff import wire
 from onoff.errors import InvalidWire
 from onoff.wire import Catalogue, WireMessage
-from onoff.wire.answer import _checksum as checksum
+from onoff.wire.messages import _checksum as checksum
 
 NAMES = ("news", "weather", "Zürich")
 LIMIT = 200

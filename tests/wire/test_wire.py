@@ -16,7 +16,7 @@ from tests.support.fuzz import mutate, mutate_frames, run_fuzz
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
 from onoff.wire import Catalogue, Problem, WireMessage, WireQuery
-from onoff.wire.answer import _checksum as checksum
+from onoff.wire.messages import _checksum as checksum
 
 SESSION = bytes(range(16))
 FRAME = 256

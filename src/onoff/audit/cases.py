@@ -12,7 +12,7 @@ import numpy.typing as npt
 from onoff.audit.observer import Channel, channel_of, remembered
 from onoff.model.rows import Integers
 from onoff.session import Session
-from onoff.session.entropy import Entropy
+from onoff.session.session import Entropy
 
 Before = Literal["private", "open", "nothing"]
 """What comes before the private request X that is asked about; see `audit.traces`."""

@@ -23,26 +23,24 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from onoff.audit.branches import ScriptedEntropy
-from onoff.audit.exact import ExactAudit, audit_exact
-from onoff.audit.recorder import URL, Recorder, SeenExchange
+from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
+from onoff.audit.logs import URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
-from onoff.client import Client
-from onoff.client.exchange import Request
-from onoff.client.record import Record
-from onoff.errors import OnOffError
+from onoff.client import Client, Sent
+from onoff.client.commands import Record
+from onoff.errors import BadAnswer, MirrorEmpty, OnOffError, PrivacyBreach
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
-from onoff.session.cache import TableCache
-from onoff.session.entropy import Entropy, SystemEntropy
-from onoff.session.memory import Memory
+from onoff.session.session import Entropy, Memory, SystemEntropy, TableCache
+from onoff.upstream.transport import Request
 from onoff.wire import SESSION_BYTES
 
 
@@ -341,3 +339,245 @@ def _put_back(journal: Path, files: _Files) -> None:
                 file.write(content)
         else:
             path.write_bytes(content)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The shipped client with its mirror under the exact audit: reads while ON, refreshes by schedule, open requests.
+#
+# Every step the server publishes something. Then the mirror is refreshed if the schedule says so; then the person
+# makes a
+# request, while ON by reading the mirror, while OFF by asking. Without a schedule a private request refreshes by
+# itself.
+# Faults are those of `audit.client`; a crash at a read comes between the durable write and the message.
+#
+# Beyond what `audit.client` judges, a read that causes traffic is a breach, whatever the traffic is.
+
+
+RefreshPattern = tuple[bool, ...]
+MIRROR_LIMITS = (Fault.RESTORED,)
+"""Not covered: a folder restored from before a read, which the server cannot know of."""
+
+
+@dataclass
+class MirroredClient(AuditedClient):
+    """The client with a mirror. refreshes: at which steps, over and over; None: at every private request."""
+
+    refreshes: RefreshPattern | None = None
+
+    @property
+    def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+        return partial(MirrorRun, refreshes=self.refreshes)
+
+
+class MirrorRun(ClientRun):
+    """One user with a mirror."""
+
+    def __init__(
+        self,
+        chain: Model,
+        tables: TableCache,
+        faults: tuple[Fault, ...],
+        recorder: Recorder,
+        *,
+        refreshes: RefreshPattern | None,
+    ) -> None:
+        self.refreshes = refreshes
+        self.steps = 0
+        self.crashes = False
+        super().__init__(chain, tables, faults, recorder)
+
+    def options(self) -> dict[str, Any]:
+        return {"observe": self._observed, "transport": self.recorder}
+
+    def _observed(self, sent: Sent) -> None:
+        """Called when the read is durable and the message is not yet returned."""
+        if sent.mirror and self.crashes:
+            self.crash()
+
+    def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
+        crash = fault in (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+        self.recorder.publish(self.steps % self.chain.n)
+        scheduled = self.refreshes is not None and self.refreshes[self.steps % len(self.refreshes)]
+        self.steps += 1
+        if scheduled:
+            self.recorder.fault = self.happens(Fault.NONE if crash else fault)
+            try:
+                self.client.refresh()
+            except OnOffError:
+                if fault is not Fault.GIVEN_UP:
+                    raise
+        if self.refreshes is None or not private:
+            return super().ask(x, private, fault)
+        self.recorder.fault = self.happens(Fault.NONE)
+        self.crashes = crash
+        before = len(self.recorder.events)
+        message = None
+        try:
+            message = self.client.read(x).payload
+        except MirrorEmpty:
+            if Fault.GIVEN_UP not in self.faults:
+                raise
+        finally:
+            self.crashes = False
+        if self.recorder.judging and len(self.recorder.events) != before:
+            raise PrivacyBreach(f"reading the mirror at step {self.steps - 1} caused traffic")
+        return message
+
+    @property
+    def state(self) -> Hashable:
+        mirror = self.client.mirror
+        edition = None if mirror is None else mirror.mirror.edition
+        return super().state, self.steps, edition
+
+
+def audit_mirror(
+    chain: Model,
+    scheme: str,
+    pattern: tuple[bool, ...],
+    refreshes: RefreshPattern | None = None,
+    faults: Sequence[Fault] = (),
+    *,
+    judging: bool = True,
+) -> ExactAudit:
+    """The exact audit of the shipped client with a mirror.
+
+    refreshes: At which steps the mirror is refreshed, over and over; while ON requests then only read it. None: every
+    private request refreshes.
+    faults: What may happen at every request, or nothing, each with the same probability.
+    """
+    return audit_exact(
+        chain,
+        scheme,
+        pattern,
+        session=lambda: MirroredClient(chain, scheme, tuple(faults), judging=judging, refreshes=refreshes),
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The shipped client with several servers under the exact audit: what each server sees, and what all see together.
+#
+# Every server is a separate recorder and holds the same messages. The audit takes the view of one of them: I(X_B ;
+# bytes
+# at server j of step t | bytes at server j before) must be zero. For the view of all of them together (`view` None,
+# which
+# is collusion) it is reported, not promised. Faults are those of `audit.client`; they happen at one server.
+#
+# Beyond what `audit.client` judges, a request that leaves out a server is a breach.
+#
+# One server may lie (`lie`): it adds the difference of two valid frames of a source to every answer that is not
+# empty.
+# After a refusal the client sends nothing by itself. A person may insist (`insists`) and ask for the same once
+# more, so
+# that all servers see that answers were refused. To the liar that tells nothing; the others learn what the liar
+# decided
+# on seeing what it was asked, which is the same as being told.
+
+
+SERVER_URLS = tuple(f"http://server{place}.invalid" for place in range(16))
+
+
+@dataclass
+class SeveralServers(AuditedClient):
+    """The client of several servers. view: which server's; None: all together. faulty: where faults happen.
+
+    lie: the source about which the faulty server lies; None: it does not. insists: whether the person then asks again.
+    """
+
+    servers: int = 2
+    view: int | None = 0
+    faulty: int = 0
+    lie: int | None = None
+    insists: bool = True
+
+    @property
+    def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
+        return partial(
+            ServersRun,
+            servers=self.servers,
+            view=self.view,
+            faulty=self.faulty,
+            lie=self.lie,
+            insists=self.insists,
+        )
+
+
+class ServersRun(ClientRun):
+    """One user of several servers."""
+
+    def __init__(
+        self,
+        chain: Model,
+        tables: TableCache,
+        faults: tuple[Fault, ...],
+        recorder: Recorder,
+        *,
+        servers: int,
+        view: int | None,
+        faulty: int,
+        lie: int | None,
+        insists: bool,
+    ) -> None:
+        self.view, self.faulty, self.insists = view, faulty, insists
+        others = [Recorder(chain.names, recorder.journal, judging=recorder.judging) for _ in range(servers - 1)]
+        self.recorders = (recorder, *others)
+        self.recorders[faulty].lie = lie
+        super().__init__(chain, tables, faults, recorder)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        return SERVER_URLS[: len(self.recorders)]
+
+    def options(self) -> dict[str, Any]:
+        return {"transport": self.recorders, "mirror": False}
+
+    def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
+        before = [recorder.sums for recorder in self.recorders]
+        self.recorders[self.faulty].fault = self.happens(fault)
+        message: bytes | None = None
+        try:
+            message = self.client.get(x, private=private).payload
+        except BadAnswer:
+            if self.recorders[self.faulty].lie is None:
+                raise
+            with suppress(BadAnswer):
+                message = self.client.retry().payload if self.insists else None
+        for place, (recorder, asked) in enumerate(zip(self.recorders, before, strict=True)):
+            if recorder.judging and recorder.sums == asked:
+                raise PrivacyBreach(f"server {place} was not asked")
+        return message
+
+    def taken(self) -> tuple[tuple[SeenExchange, ...], int]:
+        taken = [recorder.take() for recorder in self.recorders]
+        asked = sum(count for _, count in taken)
+        if self.view is not None:
+            return taken[self.view][0], asked
+        return tuple(event for events, _ in taken for event in events), asked
+
+    @property
+    def state(self) -> Hashable:
+        alive = tuple(tuple(recorder.last.items())[-1:] for recorder in self.recorders)
+        return super().state, alive
+
+
+def audit_servers(
+    chain: Model,
+    scheme: str,
+    pattern: tuple[bool, ...],
+    servers: int = 2,
+    view: int | None = 0,
+    faults: Sequence[Fault] = (),
+    *,
+    faulty: int = 0,
+    judging: bool = True,
+    lie: int | None = None,
+    insists: bool = True,
+) -> ExactAudit:
+    """The exact audit of the shipped client with several servers.
+
+    faults, faulty: What may happen at every request, or nothing, each with the same probability; and at which server.
+    lie, insists: The source about which that server lies; None: it does not. Whether the person then asks again.
+    """
+    several = partial(
+        SeveralServers, judging=judging, servers=servers, view=view, faulty=faulty, lie=lie, insists=insists
+    )
+    return audit_exact(chain, scheme, pattern, session=lambda: several(chain, scheme, tuple(faults)))

@@ -12,8 +12,7 @@ from onoff.audit.observer import hidden_values, remembered
 from onoff.information import table_chances
 from onoff.model.rows import Floats
 from onoff.session import Session
-from onoff.session.entropy import SystemEntropy
-from onoff.session.memory import Memory
+from onoff.session.session import Memory, SystemEntropy
 from onoff.tables.table import QueryTable
 
 MOST_SOURCES_COUNTED = 64

@@ -19,8 +19,8 @@ import numpy as np
 from onoff.errors import InvalidInput, OnOffError
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.entropy import SystemEntropy
-from onoff.session.last_query import LastQuery
+from onoff.session.memories import LastQuery
+from onoff.session.session import SystemEntropy
 from onoff.tables.table import QueryTable
 
 

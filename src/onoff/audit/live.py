@@ -24,12 +24,11 @@ from onoff import wire
 from onoff.audit.client import Crash, Fault, fast_directory
 from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client
-from onoff.client.exchange import Failure, Reply, Request, Transport
-from onoff.client.transport import Http
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
-from onoff.session.cache import TableCache
+from onoff.session.session import TableCache
+from onoff.upstream.transport import Failure, Http, Reply, Request, Transport
 
 LIVE_FAULTS = (Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART)
 SERVER_TIMEOUT = 10.0

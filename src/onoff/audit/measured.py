@@ -15,8 +15,7 @@ from onoff.errors import InvalidInput
 from onoff.model.chain import LARGEST_FILE
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.origin import about_of
-from onoff.system.atomic import atomic_write
-from onoff.system.reading import read_limited
+from onoff.system.files import atomic_write, read_limited
 
 if TYPE_CHECKING:
     from onoff.audit.traces import TraceAudit

@@ -22,10 +22,9 @@ from onoff.errors import InvalidInput
 from onoff.information import EVERYTHING, Belief, row_chances
 from onoff.model.rows import Floats, Integers
 from onoff.session import Query, Session
-from onoff.session.bayes import BayesFilter
 from onoff.session.filter import ModelFilter
-from onoff.session.last_query import LastQueries, LastQuery
-from onoff.session.memory import Memory
+from onoff.session.memories import BayesFilter, LastQueries, LastQuery
+from onoff.session.session import Memory
 from onoff.tables.table import QueryTable
 
 MOST_PROBABILITIES = 20_000_000

@@ -17,9 +17,9 @@ from onoff.errors import InvalidInput
 
 if TYPE_CHECKING:
     from onoff.audit.exact import ExactAudit
-    from onoff.audit.explain import Explanation
-    from onoff.audit.mismatch import ErrorCurve
     from onoff.audit.traces import TraceAudit
+    from onoff.lab.explain import Explanation
+    from onoff.lab.mismatch import ErrorCurve
 
 STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"

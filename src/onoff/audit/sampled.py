@@ -35,7 +35,7 @@ from onoff.information import contingency, independence_g, p_value, pooled, smal
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session import Session
-from onoff.session.entropy import SystemEntropy
+from onoff.session.session import SystemEntropy
 
 ALPHA = 1e-6
 BETA = 1e-6

@@ -43,7 +43,7 @@ from onoff.audit.guesses import attackers_of, bits_of, counted, gather, known_be
 from onoff.audit.observer import Observer, ReaderModel
 from onoff.errors import InvalidInput
 from onoff.session import Session
-from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.session import Entropy, SystemEntropy
 
 FEWEST_CASES, FEWEST_PEOPLE = 200, 50
 

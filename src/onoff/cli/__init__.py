@@ -19,7 +19,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from onoff import __version__
-from onoff.cli.environment import fill_in
+from onoff.cli.connection import fill_in
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
 
@@ -37,8 +37,8 @@ app = App(
     help_epilogue="What is hidden, and what is not: docs/threat-model.md, or /limits on the page of a running gateway.",
 )
 app.command("onoff.cli.audit:audit_app", name="audit")
-app.command("onoff.cli.bounds:bounds_command", name="bounds")
-app.command("onoff.cli.catalogue:catalogue_command", name="catalogue")
+app.command("onoff.cli.design:bounds_command", name="bounds")
+app.command("onoff.cli.serve:catalogue_command", name="catalogue")
 app.command("onoff.cli.completion:completion_command", name="completion")
 app.command("onoff.cli.demo:demo_command", name="demo")
 app.command("onoff.cli.doctor:doctor_command", name="doctor")
@@ -46,15 +46,15 @@ app.command("onoff.cli.gateway:gateway_command", name="gateway")
 app.command("onoff.cli.get:get_command", name="get")
 app.command("onoff.cli.learn:learn_command", name="learn")
 app.command("onoff.cli.design:design_command", name="design")
-app.command("onoff.cli.mirror:mirror_app", name="mirror")
-app.command("onoff.cli.model:model_command", name="model")
-app.command("onoff.cli.publish:publish_command", name="publish")
-app.command("onoff.cli.plot:plot_command", name="plot")
-app.command("onoff.cli.reproduce:reproduce_command", name="reproduce")
+app.command("onoff.cli.get:mirror_app", name="mirror")
+app.command("onoff.cli.learn:model_command", name="model")
+app.command("onoff.cli.serve:publish_command", name="publish")
+app.command("onoff.cli.design:plot_command", name="plot")
+app.command("onoff.cli.simulate:reproduce_command", name="reproduce")
 app.command("onoff.cli.serve:serve_command", name="serve")
 app.command("onoff.cli.simulate:simulate_command", name="simulate")
-app.command("onoff.cli.state:state_app", name="state")
-app.command("onoff.cli.sweep:sweep_command", name="sweep")
+app.command("onoff.cli.get:state_app", name="state")
+app.command("onoff.cli.simulate:sweep_command", name="sweep")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
+import numpy as np
 from cyclopts import App, Parameter, validators
 from rich.console import Console
 
+from onoff.audit.client import Fault
 from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
+from onoff.audit.live import LIVE_FAULTS, LiveUsers
+from onoff.audit.logs import LogAudit, audit_log, read_log
 from onoff.audit.report import Part, page, plot_exact, write
+from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
-from onoff.errors import InvalidInput, PrivacyBreach
+from onoff.errors import InvalidInput, PrivacyBreach, nearest
+from onoff.lab import mismatch
+from onoff.lab.explain import Explanation, explain
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import Model, load_model
+from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.model.patterns import parse
+from onoff.model.rows import Integers
 from onoff.schemes import find_scheme
-
-if TYPE_CHECKING:
-    from onoff.audit.client import Fault
 
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
 PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
 
 audit_app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
-audit_app.command("onoff.cli.audit_chain:chain_command", name="chain")
-audit_app.command("onoff.cli.audit_explain:explain_command", name="explain")
-audit_app.command("onoff.cli.audit_log:log_command", name="log")
-audit_app.command("onoff.cli.audit_run:run_command", name="run")
+audit_app.command("onoff.cli.audit:chain_command", name="chain")
+audit_app.command("onoff.cli.audit:explain_command", name="explain")
+audit_app.command("onoff.cli.audit:log_command", name="log")
+audit_app.command("onoff.cli.audit:run_command", name="run")
 audit_app.command("onoff.cli.audit_traces:traces_command", name="traces")
 
 
@@ -210,3 +216,456 @@ def _met(met: IdentitiesAudit) -> str:
         f"requests of {met.sessions} sessions: every identity holds, by equality of integers. Tables that no session "
         "met were not looked at."
     )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff audit chain`: what leaks when requests do not follow the chain.
+
+
+WHAT_IS_PROVED = (
+    "The bounds on guessing and on telling apart are proved; the one in bits is the continuity of equivocation "
+    "(Alhejji and Smith, 1909.00787), cited and held against exact values in our tests. They hold at every step, for "
+    "all past requests. Exact values are for the first open request after a private one, and with --pattern for each "
+    "step; 'the worst found' is over the directions tried, so the true worst case lies between it and the bound."
+)
+ONLY_THE_ESTIMATE = (
+    "This is about the estimate of a first-order chain only. People remember more than their last request, and what "
+    "that gives away can be a bit and more: `onoff audit traces` measures it on their real requests."
+)
+POINTS = 21
+
+
+def chain_command(
+    chain: Path,
+    /,
+    *,
+    against: Annotated[Path | None, Parameter(help="The chain that requests really follow.")] = None,
+    error: Annotated[float | None, Parameter(help="Largest total variation of a row, from 0 to 1.")] = None,
+    traces: Annotated[Path | None, Parameter(help="What the chain was learnt from: its sampling error.")] = None,
+    pattern: PatternOption | None = None,
+    scheme: str = "auto",
+    html: Html = None,
+    plot: Annotated[Path | None, Parameter(help="Write the picture over the error as SVG here.")] = None,
+    json: Json = False,
+) -> None:
+    """Tell what leaks when the true chain is another one, or is off by an error, or is known only from traces.
+
+    ```console
+    onoff audit chain chain.json --against measured.json
+    onoff audit chain chain.json --error 0.05 --html report.html
+    onoff audit chain chain.json --traces clicks.csv --json
+    ```
+
+    All of this presumes that requests follow some first-order chain. What real readers give away, who do not, is
+    measured by `onoff audit traces`.
+    """
+    if (against is None) + (error is None) + (traces is None) != 2:
+        raise InvalidInput("give one of --against, --error and --traces", hint="e.g. --error 0.05")
+    check_writable(html, plot, inputs=[chain, against, traces])
+    with progress(f"reading {chain.name}") as work:
+        designed = MarkovChain.load(chain)
+        if against is not None:
+            truth = MarkovChain.load(against)
+            work.now(f"comparing {designed.n} sources")
+            data = against_chain(designed, truth, scheme, pattern)
+            size = max(data["error"], 1e-3)
+        elif error is not None:
+            work.now(f"moving the rows of {designed.n} sources")
+            data, size = {"error": error, **_at(designed, error, scheme)}, max(error, 1e-3)
+        else:
+            assert traces is not None
+            work.now(f"reading {traces.name}")
+            counts = count_traces(traces, designed)
+            work.now("resampling the chain")
+            found = mismatch.sampling_error(designed, counts, scheme)
+            data = {"error": found.typical, "sampling": found.as_dict(), "note": ONLY_THE_ESTIMATE}
+            size = max(found.high, 1e-3)
+        if html is not None or plot is not None:
+            work.now("drawing the picture")
+            _draw(designed, scheme, min(1.0, 2 * size), data, html, plot)
+    emit(data, json, lambda console: _show(console, data))
+
+
+def against_chain(designed: MarkovChain, truth: MarkovChain, scheme: str, pattern: str | None) -> dict[str, Any]:
+    """The errors of the rows, the bounds they give, and the exact values."""
+    errors = mismatch.row_errors(designed, truth)
+    data: dict[str, Any] = {
+        "error": float(errors.max()),
+        "rows": errors.tolist(),
+        "upper": mismatch.bounds_for(float(errors.max()), designed.n).as_dict(),
+        "exact": mismatch.first_step(designed, truth, scheme).as_dict(),
+    }
+    if pattern is None and designed.n <= mismatch.SMALL:
+        pattern = "ON OFF OFF"
+    if pattern is not None:
+        steps = mismatch.enumerated(designed, truth, parse(pattern), scheme).steps
+        data["steps"] = [
+            {"t": s.t, "private": s.private, "bits": s.bits, "advantage": s.advantage, "cost": s.cost} for s in steps
+        ]
+    return data
+
+
+def _at(designed: MarkovChain, error: float, scheme: str) -> dict[str, Any]:
+    curve = mismatch.error_curve(designed, [error], scheme)
+    return {
+        "upper": curve.upper[0].as_dict(),
+        "exact": curve.worst[0].as_dict(),
+        "directions": {name: found[0].as_dict() for name, found in curve.by_direction.items()},
+    }
+
+
+def count_traces(path: Path, designed: MarkovChain) -> Integers:
+    """Transitions of a trace between the sources of the chain."""
+    from onoff.model.traces import Options, Trace
+
+    trace, counts = Trace(path, Options(sources=designed.names)), np.zeros((designed.n, designed.n), dtype=np.int64)
+    for run in trace.runs():
+        path_taken = np.asarray(run.sources[max(run.known - 1, 0) :], dtype=np.int64)
+        np.add.at(counts, (path_taken[:-1], path_taken[1:]), 1)
+    return counts
+
+
+def _draw(
+    designed: MarkovChain,
+    scheme: str,
+    most: float,
+    data: dict[str, Any],
+    html: Path | None,
+    plot: Path | None,
+) -> None:
+    from onoff.audit.report import Part, page, plot_error, write
+
+    curve = mismatch.error_curve(designed, np.linspace(0, most, POINTS).tolist(), scheme)
+    picture = plot_error(curve)
+    if plot is not None:
+        write(plot, picture)
+    if html is not None:
+        columns, lines = _table(data)
+        part = Part("What leaks when the chain is wrong", [WHAT_IS_PROVED], columns, lines, picture)
+        write(html, page("Audit of a chain", _audit_chain_verdict(data), True, [part]))
+
+
+def _audit_chain_verdict(data: dict[str, Any]) -> str:
+    if "sampling" in data:
+        found = data["sampling"]
+        return (
+            f"{found['transitions']} transitions, at least {found['fewest']} from each source: a row is typically off "
+            f"by {found['typical']:.3g} and, at {found['confidence']:.0%} confidence, by no more than "
+            f"{found['high']:.3g}. If requests followed a first-order chain, that error of the estimate would leak "
+            f"about {found['bits']:.2g} bits at the first open request, {found['bits_high']:.2g} at the same "
+            f"confidence (resampled, an estimate). {ONLY_THE_ESTIMATE}"
+        )
+    exact, upper = data["exact"], data["upper"]
+    worst = "the worst found is" if "directions" in data else "exactly"
+    return (
+        f"Rows off by up to {data['error']:.4g}: {worst} {exact['bits']:.4g} bits at the first open request (guess "
+        f"right {exact['advantage']:.2%} more often); never more than {upper['bits']:.4g} bits "
+        f"and {upper['advantage']:.2%}."
+    )
+
+
+def _table(data: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]]:
+    if "sampling" in data:
+        return ("measure", "value"), list(data["sampling"].items())
+    found = "the worst found" if "directions" in data else "first open request"
+    lines = [("upper bound", *data["upper"].values()), (found, *data["exact"].values())]
+    lines += [(name, *found.values()) for name, found in data.get("directions", {}).items()]
+    lines += [
+        (f"step {s['t']} {'ON' if s['private'] else 'OFF'}", s["bits"], s["advantage"], "")
+        for s in data.get("steps", [])
+    ]
+    return ("", "bits", "advantage of a guess", "told apart"), lines
+
+
+def _show(console: Console, data: dict[str, Any]) -> None:
+    console.print(table(*_table(data)))
+    console.print(_audit_chain_verdict(data))
+    console.print(WHAT_IS_PROVED)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff audit log`: recompute every line of a log of queries.
+
+
+SHOWN = 20
+UNLIKELY = 1e-6
+
+
+def log_command(
+    file: Path,
+    /,
+    *,
+    chain: Annotated[Path, Parameter(help="The chain that the queries were drawn for.")],
+    scheme: Annotated[str, Parameter(help="The scheme that they were drawn with.")] = "auto",
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Recompute that every query is canonical and possible, holds what ON requires and follows its table.
+
+    ```console
+    onoff audit log queries.jsonl --chain chain.json
+    onoff audit log queries.jsonl --chain chain.json --scheme greedy --json
+    ```
+
+    FILE is JSON lines: {"step": 4, "private": false, "sources": [0, 2]}, as the gateway writes them; a server's log
+    has no "private", and a "session" tells its users apart. What cannot be rebuilt here is reported, and is no fault.
+    """
+    check_writable(html, inputs=[file, chain])
+    with progress(f"reading {chain.name}") as work:
+        loaded = MarkovChain.load(chain)
+        work.now("queries")
+        audit = audit_log(work.counting(read_log(file)), loaded, scheme)
+        if not audit.queries:
+            raise InvalidInput(f"{file}: no query in it", hint="give a log of JSON lines")
+        if html is not None:
+            work.now(f"writing {html.name}")
+            _audit_log_write(html, audit, file.name)
+    emit(audit.as_dict(), json, lambda console: _audit_log_show(console, audit))
+    return 0 if audit.sound else PrivacyBreach.exit_code
+
+
+def _audit_log_verdict(audit: LogAudit) -> str:
+    if not audit.sound:
+        return f"{len(audit.faults)} of {audit.queries} queries are not what an honest session sends."
+    return f"All {audit.queries} queries are what an honest session sends."
+
+
+def _fit(audit: LogAudit) -> str:
+    if audit.fit is None:
+        return "Too few open requests to compare how often each query was drawn with its table."
+    if audit.fit < UNLIKELY:
+        return (
+            f"How often queries were drawn does not fit their tables (p = {audit.fit:.2g}): the requests do not follow "
+            "this chain, and something leaks; see `onoff audit chain`."
+        )
+    return f"How often queries were drawn fits their tables (p = {audit.fit:.2g})."
+
+
+def _unchecked(audit: LogAudit) -> str | None:
+    if not audit.without_table:
+        return None
+    return (
+        f"{audit.without_table} of {audit.queries} queries were drawn from what cannot be rebuilt here: a race, or a "
+        "table whose search was ended by the clock. Of these it was only checked that they rule out no source of the "
+        "query before."
+    )
+
+
+def _audit_log_lines(audit: LogAudit) -> list[tuple[int, int, str]]:
+    return [(fault.line, fault.step, fault.reason) for fault in audit.faults[:SHOWN]]
+
+
+def _counts(audit: LogAudit) -> str:
+    return (
+        f"{audit.sessions} sessions, {audit.queries} queries, {audit.retries} retries, {audit.messages} messages; "
+        f"everything was asked {audit.everything} times where less might have done."
+    )
+
+
+def _remarks(audit: LogAudit) -> list[str]:
+    return [remark for remark in (_counts(audit), _unchecked(audit), _fit(audit)) if remark is not None]
+
+
+def _audit_log_show(console: Console, audit: LogAudit) -> None:
+    if audit.faults:
+        console.print(table(("line", "step", "what is wrong"), _audit_log_lines(audit)))
+    for remark in _remarks(audit):
+        console.print(remark)
+    console.print(_audit_log_verdict(audit))
+
+
+def _audit_log_write(path: Path, audit: LogAudit, name: str) -> None:
+    from onoff.audit.report import Part, page, write
+
+    columns = ("line", "step", "what is wrong") if audit.faults else ()
+    part = Part(name, _remarks(audit), columns, _audit_log_lines(audit))
+    write(path, page("Audit of a log", _audit_log_verdict(audit), audit.sound, [part]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff audit explain`: what the server could guess, for a person.
+
+
+BAR = 40
+JOINT = (
+    "What is promised: from a private request on, no query of yours makes any guess about it better. What cannot be "
+    "promised: open requests made before it are already known, and habits make them hint at what comes next. If that "
+    "matters, switch privacy on earlier."
+)
+
+
+def explain_command(
+    chain: Path,
+    /,
+    *,
+    pattern: PatternOption = "ON OFF OFF ON OFF",
+    scheme: str = "auto",
+    seed: Annotated[int, Parameter(help="Of the sampled sessions, where not all histories can be followed.")] = 0,
+    html: Html = None,
+    json: Json = False,
+) -> None:
+    """Show what the server could guess of each private request: before, after ours, after naive switching.
+
+    ```console
+    onoff audit explain chain.json --pattern 'ON OFF OFF ON OFF'
+    onoff audit explain chain.json --pattern 'OFF ON OFF' --html report.html
+    ```
+    """
+    check_writable(html, inputs=[chain])
+    with progress(f"reading {chain.name}") as work:
+        loaded, statuses = MarkovChain.load(chain), parse(pattern)
+        work.now("following sessions")
+        found = explain(loaded, statuses, scheme, seed)
+        if html is not None:
+            work.now(f"writing {html.name}")
+            _audit_explain_write(html, found, f"{chain.name}, {pattern}")
+    emit(found.as_dict(), json, lambda console: _audit_explain_show(console, found))
+
+
+def _audit_explain_show(console: Console, found: Explanation) -> None:
+    labels = (("prior", "habits alone"), ("earlier", "+ open before"), ("ours", "+ all of onoff"), ("naive", "naive"))
+    for guess in found.guesses:
+        console.print(f"[bold]Request {guess.t}[/bold] (private)")
+        for name, label in labels:
+            value = getattr(guess, name)
+            console.print(f"  {label:<14} {'█' * round(BAR * value):<{BAR}} {value:6.1%}")
+        console.print(guess.in_words())
+        console.print()
+    console.print(JOINT)
+    console.print(_how(found))
+
+
+def _how(found: Explanation) -> str:
+    if found.exact:
+        return f"Exact: all {found.sessions} histories of queries were followed."
+    return f"Mean over {found.sessions} sampled sessions."
+
+
+def _audit_explain_write(path: Path, found: Explanation, what: str) -> None:
+    from onoff.audit.report import Part, page, plot_explanation, write
+
+    same = all(abs(guess.ours - guess.earlier) < 1e-9 for guess in found.guesses)
+    verdict = (
+        "After a private request, queries add nothing." if same else "Queries after a private request tell about it."
+    )
+    columns = ("request", "habits alone", "and open requests before", "after onoff", "after naive switching")
+    lines = [(g.t, g.prior, g.earlier, g.ours, g.naive) for g in found.guesses]
+    words = [guess.in_words() for guess in found.guesses]
+    part = Part(what, [*words, JOINT, _how(found)], columns, lines, plot_explanation(found))
+    write(path, page("What the server could guess", verdict, same, [part]))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff audit run`: many sessions against a real server, judged by statistics.
+
+
+LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
+ATTACKS = ("private request", "right before", "right after", "advantage", "at most")
+
+
+def run_command(
+    url: str,
+    /,
+    *,
+    chain: Annotated[Path, Parameter(help="The chain or model of the client; its names must be the server's.")],
+    pattern: PatternOption = "ON OFF OFF",
+    scheme: str = "auto",
+    sessions: Annotated[
+        int, Parameter(validator=validators.Number(gte=FEWEST_SESSIONS), help="How many, decided before the first.")
+    ] = 2000,
+    fault: Annotated[str, Parameter(help=f"Made in every session: {', '.join(LIVE_FAULTS)}.")] = "none",
+    at: Annotated[int, Parameter(help="The step at which the fault happens.")] = 1,
+    html: Html = None,
+    json: Json = False,
+) -> int:
+    """Run many sessions of the real client against the server at URL, and test whether what it sees depends on X.
+
+    ```console
+    onoff audit run http://127.0.0.1:8470 --chain chain.json
+    onoff audit run http://127.0.0.1:8470 --chain chain.json --fault 'lost answer' --at 1 --sessions 5000
+    ```
+
+    A pass is not a proof: the smallest leak that would have been found is part of the answer.
+    """
+    if fault not in ("none", *LIVE_FAULTS):
+        raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
+    check_writable(html, inputs=[chain])
+    statuses = parse(pattern)
+    with progress(f"reading {chain.name}"):
+        loaded = load_model(chain)
+    if True not in statuses:
+        raise InvalidInput("the pattern has no private request", hint="e.g. ON OFF OFF")
+    if isinstance(loaded, RequestModel) and statuses.count(True) > 1:
+        raise InvalidInput(
+            f"a model hides the last private request, and the pattern has {statuses.count(True)}",
+            hint="give a pattern with one ON; `onoff audit exact --hide` and `onoff audit traces` judge older ones",
+        )
+    if fault != "none" and not 0 <= at < len(statuses):
+        raise InvalidInput(f"no step {at} to make a fault at", hint=f"the pattern has steps 0 to {len(statuses) - 1}")
+    users = LiveUsers(url, loaded, scheme, Fault(fault), at)
+    with progress("sessions", sessions) as done:
+        trials = collect(loaded, statuses, users.user, sessions, done)
+        done.now("testing what the server saw")
+        audit = judge_trials(trials, statuses, times=users.times)
+        if html is not None:
+            done.now(f"writing {html.name}")
+            _audit_run_write(html, audit, f"{url}, {pattern}, {sessions} sessions")
+    emit(audit.as_dict(), json, lambda console: _audit_run_show(console, audit))
+    return 0 if audit.passed else PrivacyBreach.exit_code
+
+
+def _audit_run_verdict(audit: SampledAudit) -> str:
+    if audit.breach is not None:
+        return f"LEAK. {audit.breach}"
+    if math.isinf(audit.smallest):
+        could = "At some step they are too few, or too much alike, to have found a leak of any size: run more."
+    else:
+        could = (
+            f"A leak of {audit.smallest:.2g} bits at one step would have been found; a smaller one may be there. A "
+            f"private client fails this audit once in {1 / ALPHA:,.0f}."
+        )
+    return f"No dependence was found in {audit.sessions} sessions. {could}"
+
+
+def _looks(audit: SampledAudit) -> list[tuple[int, str, float, float, str]]:
+    return [
+        (
+            look.t,
+            "all" if look.about is None else str(look.about),
+            look.p,
+            look.used,
+            _smallest(look.smallest),
+        )
+        for look in audit.looks
+    ]
+
+
+def _smallest(bits: float | None) -> str:
+    if bits is None:
+        return "never varied"
+    return "too few sessions" if math.isinf(bits) else f"{bits:.2g}"
+
+
+def _attacks(audit: SampledAudit) -> list[tuple[int, float, float, float, float]]:
+    return [(one.about, one.before, one.after, one.advantage, one.upper) for one in audit.attacks]
+
+
+def _audit_run_show(console: Console, audit: SampledAudit) -> None:
+    console.print(table(LOOKS, _looks(audit), title="Tests of independence"))
+    console.print(table(ATTACKS, _attacks(audit), title="A trained attacker"))
+    console.print(_audit_run_verdict(audit))
+
+
+def _audit_run_write(path: Path, audit: SampledAudit, what: str) -> None:
+    from onoff.audit.report import Part, page, write
+
+    parts = [
+        Part(
+            what,
+            ["Tests of independence of what was seen at a step, within what was seen before."],
+            LOOKS,
+            _looks(audit),
+        ),
+        Part("A trained attacker", ["'At most' holds with 99.9 % confidence."], ATTACKS, _attacks(audit)),
+    ]
+    write(path, page("Statistical audit", _audit_run_verdict(audit), audit.passed, parts))

@@ -16,11 +16,11 @@ from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
-from onoff.experiments.traces import Options, Trace, size_of
 from onoff.model.contexts import Model, RequestModel, load_model
+from onoff.model.traces import Options, Trace, size_of
 from onoff.schemes import find_scheme
 from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SeededEntropy
 
 STEP_COLUMNS = (
     "OFF requests",

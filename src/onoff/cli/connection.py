@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 from rich.console import Console
 
 from onoff.cli.output import Work
-from onoff.cli.serve import SERVER_PORT
 from onoff.client import Attempt, BuildProgress, default_journal
-from onoff.client.retrying import ATTEMPTS
-from onoff.client.transport import check_url
+from onoff.client.commands import ATTEMPTS
 from onoff.errors import InvalidInput
+from onoff.system.files import read_limited
+from onoff.upstream.transport import check_url
 
+if TYPE_CHECKING:
+    from cyclopts import App, ArgumentCollection
+
+
+SERVER_PORT = 8470
 DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
 ServerOption = Annotated[
     list[str] | None,
@@ -100,3 +106,47 @@ def size_text(count: float | None) -> str:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Environment variables for options, the same for every command that has the option.
+#
+#     ONOFF_SERVER      --server         ONOFF_CHAIN       the chain, whether it is an option or an argument
+#     ONOFF_JOURNAL     --journal        ONOFF_MIRROR      --mirror
+#     ONOFF_STORE       --store          ONOFF_SCHEME      --scheme
+#     ONOFF_TOKEN       --token          ONOFF_TOKEN_FILE  --token-file
+#
+# What is given on the command line comes first. Options that change what a command does, such as --open, have none:
+# a
+# forgotten variable must not switch privacy.
+
+
+VARIABLE_PREFIX = "ONOFF_"
+OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "token-file")
+
+
+def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
+    for argument in arguments:
+        if argument.tokens or argument.hint is bool:  # a switch of the same name, such as `demo --mirror`
+            continue
+        names = {name.removeprefix("--").lower().replace("_", "-") for name in argument.names}
+        for option in names.intersection(OPTIONS):
+            variable = VARIABLE_PREFIX + option.upper().replace("-", "_")
+            if value := os.environ.get(variable):
+                argument.append(Token(keyword=variable, value=value, source="environment"))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Files of names: one source a line, for the commands that take the sources from a file.
+
+
+def read_names(path: Path) -> list[str]:
+    """The names in a file, in its order; empty lines do not count. Raises InvalidInput."""
+    try:
+        lines = read_limited(path).decode("utf-8-sig").splitlines()  # whatever the locale, with or without its mark
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", hint="give a text file, one name a line") from None
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"cannot read {path}: byte {error.start} is not UTF-8", hint="save it as UTF-8") from None
+    return [line.strip() for line in lines if line.strip()]

@@ -31,12 +31,12 @@ from rich.text import Text
 
 from onoff.cli.connection import size_text
 from onoff.cli.output import Json, Work, emit, progress, table
-from onoff.client.mirrored import fetch_edition_of
+from onoff.client.copies import fetch_edition_of
 from onoff.errors import MissingExtra
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.model.patterns import parse
-from onoff.system.listening import check_port
+from onoff.system.sockets import check_port
 
 if TYPE_CHECKING:
     from onoff.gateway.run import Address
@@ -156,8 +156,8 @@ def everything_running(
     """
     try:
         from onoff.gateway.engine import Engine
-        from onoff.gateway.refresher import INTERVAL
         from onoff.gateway.run import running_gateway
+        from onoff.gateway.upstream import INTERVAL
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None

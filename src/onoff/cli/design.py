@@ -7,21 +7,23 @@ from functools import partial
 from math import isfinite
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter, validators
 from rich.console import Console
 
 from onoff import bounds
-from onoff.cli.interrupt import noticing_ctrl_c
-from onoff.cli.output import Json, Work, check_writable, emit, progress, table
+from onoff.cli.output import Json, Work, check_writable, emit, noticing_ctrl_c, progress, table
 from onoff.errors import InvalidInput, InvalidTable, PrivacyBreach, UnknownScheme
+from onoff.figures import save_all
+from onoff.lab.results.plots import figures_of
+from onoff.model.bounds import StepBounds, step_bounds
 from onoff.model.certificate import SimpleBound
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import SCHEMES, design, find_scheme
 from onoff.tables.files import read_table, write_table
-from onoff.tables.picture import check_picture, draw_curve, draw_table
+from onoff.tables.show import check_picture, draw_curve, draw_table
 from onoff.tables.table import QueryTable
 
 MOST_QUERIES_SHOWN = 24
@@ -325,3 +327,82 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
     console.print(table(("probability", "query"), queries))
     if len(shown) < len(built):
         console.print(f"... and {len(built) - len(shown)} more, less likely; --table shows all.")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff bounds`: what hiding must cost, and what it need not exceed.
+
+
+MOST_STEPS = 10_000
+
+
+def bounds_command(
+    chain: Path,
+    /,
+    *,
+    steps: Annotated[
+        int,
+        Parameter(validator=validators.Number(gte=1, lte=MOST_STEPS), help="How many requests after a private one."),
+    ] = 5,
+    json: Json = False,
+) -> None:
+    """Bound the messages per request, 1, 2, ... requests after the last private one.
+
+    ```console
+    onoff bounds chain.json --steps 10
+    onoff bounds chain.json --steps 3 --json
+    ```
+
+    inner: the paper's inner bound for the rows P^t, an upper bound on that request alone. outer: the paper's outer
+    bound 2; lower: the best proven bound. No scheme costs less, if every source can be the last private request.
+    """
+    with progress("reading the chain") as work:
+        loaded = MarkovChain.load(chain)
+        work.now("bounds for requests", total=steps)
+        found = step_bounds(loaded, steps, progress=work)
+    data = {"n": loaded.n, "steps": [step.as_dict() for step in found]}
+    emit(data, json, lambda console: _bounds_show(console, loaded.n, found))
+
+
+def _bounds_show(console: Console, n: int, found: list[StepBounds]) -> None:
+    lines = [(0, float(n), float(n), float(n)), *((step.t, step.lower, step.outer, step.inner) for step in found)]
+    title = f"Messages per request, t requests after a private one, {n} sources"
+    console.print(table(("t", "at least", "paper: at least", "paper: at most"), lines, title=title))
+    console.print(
+        "t = 0 is the private request itself. At least: no scheme needs fewer, if it may have been for any source."
+    )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff plot`: figures of a result file.
+
+
+def plot_command(
+    result: Path,
+    /,
+    *,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="A folder; by default RESULT's.")] = None,
+    format: Literal["png", "svg", "pdf"] = "png",
+    message_bytes: Annotated[
+        int, Parameter(validator=validators.Number(gt=0), help="The size of a message, for figures in bytes.")
+    ] = 1024,
+    json: Json = False,
+) -> None:
+    """Draw the figures of RESULT: a chain or model, or what `simulate --json`, `sweep` or `reproduce --json` wrote.
+
+    ```console
+    onoff plot run.json
+    onoff plot model.npz
+    onoff plot sweep.parquet -o figures --format svg
+    ```
+    """
+    folder = result.parent if output is None else output
+    with progress(f"drawing {result.name}") as work:
+        figures = figures_of(result, message_bytes=message_bytes)
+        work.now(f"writing {len(figures)} figures")
+        try:
+            written = save_all({f"{result.stem}-{name}": figure for name, figure in figures.items()}, folder, format)
+        except OSError as error:
+            raise InvalidInput(f"{folder}: {error.strerror}", hint="give a folder that can be written to") from None
+    paths = [str(path) for path in written]
+    emit({"figures": paths}, json, lambda console: console.print("\n".join(paths), markup=False))

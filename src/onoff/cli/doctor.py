@@ -20,15 +20,13 @@ from onoff.cli.connection import (
     servers_of,
     size_text,
 )
-from onoff.cli.mirror import MirrorFile, mirror_path
+from onoff.cli.get import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
-from onoff.client.catalogue import fetch_catalogue, require_sources
+from onoff.client.copies import Mirror, MirrorClient, fetch_edition_of
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
-from onoff.client.mirror import Mirror
-from onoff.client.mirrored import MirrorClient, fetch_edition_of
-from onoff.client.operators import shared_infrastructure
-from onoff.client.refreshing import NoChanges
+from onoff.client.message_server import NoChanges, fetch_catalogue, require_sources
+from onoff.client.servers import shared_infrastructure
 from onoff.errors import (
     CatalogueMismatch,
     InvalidChain,
@@ -41,7 +39,7 @@ from onoff.errors import (
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.schemes import design
-from onoff.session.memory import start
+from onoff.session.session import start
 from onoff.tables.table import QuerySource
 from onoff.wire import Catalogue
 

@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput, MissingExtra
-from onoff.system.listening import check_port
 from onoff.system.logs import log_to_stderr
+from onoff.system.sockets import check_port
 
 GATEWAY_PORT = 8480
 
@@ -91,9 +91,9 @@ def gateway_command(
                 f"a {name} every {seconds} seconds", hint=f"give --{name} a number above 0, such as {such}"
             )
     try:
-        from onoff.gateway import run, service
+        from onoff.gateway import run
         from onoff.gateway.engine import Engine
-        from onoff.gateway.seen import SeenLog
+        from onoff.gateway.query_log import SeenLog
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.model.contexts import load_model
@@ -101,7 +101,7 @@ def gateway_command(
 
     if install or uninstall:
         words = [word for word in sys.argv[2:] if word not in {"--install", "--uninstall"}]
-        path = service.install(words) if install else service.uninstall()
+        path = run.install(words) if install else run.uninstall()
         emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
         return
     log_to_stderr("onoff.gateway")

@@ -6,9 +6,11 @@ import base64
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Group, Parameter, validators
+from cyclopts import App, Group, Parameter, validators
 from rich.console import Console
 
 from onoff.cli.connection import (
@@ -22,11 +24,163 @@ from onoff.cli.connection import (
     show_forecast,
     told,
 )
-from onoff.cli.entry_text import entries_text, printable
-from onoff.cli.mirror import MirrorFile, mirror_path
-from onoff.cli.output import Json, emit, progress
-from onoff.client import Client, Message
+from onoff.cli.output import Json, emit, entries_text, printable, progress, table
+from onoff.client import Client, Message, Mirror, MirrorClient, SourceState
+from onoff.client.commands import Record
+from onoff.client.copies import delete_mirror
+from onoff.client.journal import Journal, remove
+from onoff.errors import InvalidInput, JournalUnusable, MirrorError
 from onoff.wire import ENTRY_TYPE
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff mirror`: show, refresh, verify or forget the copy of all messages that private requests read.
+
+
+mirror_app = App(
+    name="mirror", help="Show, refresh, verify or forget the copy of all messages that private requests read."
+)
+
+MirrorFile = Annotated[
+    Path | None,
+    Parameter(name="--mirror", env_var="ONOFF_MIRROR", help="The mirror; unless given, it lies beside the journal."),
+]
+
+
+def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
+    """The mirror that was given, or the one beside the journal."""
+    if mirror is not None:
+        return mirror
+    beside = journal_path(journal, server)
+    return beside.with_name(f"{beside.name}.mirror")
+
+
+@mirror_app.command(name="show")
+def show_mirror(
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> None:
+    """Show what the mirror holds: its edition, and version, size and age of every message. No traffic.
+
+    ```console
+    onoff mirror show --server http://127.0.0.1:8470
+    onoff mirror show --mirror app.sqlite.mirror --json
+    ```
+    """
+    path = mirror_path(mirror, journal, server)
+    with progress(f"reading {path}"):
+        found = Mirror(_existing(path), repair=False)  # who only looks leaves what is damaged as it is
+        with MirrorClient((server or ["http://localhost"])[0], found) as client:
+            data = _described(path, client)
+    emit(data, json, lambda console: _show(console, data))
+
+
+@mirror_app.command(name="refresh")
+def refresh_mirror(
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> None:
+    """Fetch all that changed since the last refresh. The server learns when, and nothing else.
+
+    ```console
+    onoff mirror refresh --server http://127.0.0.1:8470
+    onoff mirror refresh --server http://127.0.0.1:8470 --json
+    ```
+    """
+    address = servers_of(server)
+    path = mirror_path(mirror, journal, address)
+    with progress(f"opening {path}") as work:
+        waiting = told(work, address)["waiting"]
+        with MirrorClient(address[0], path, waiting=waiting) as client:
+            done = client.refresh()
+    data = {**asdict(done), "changed": list(done.changed), "mirror": str(path)}
+    emit(data, json, lambda console: console.print(_summary(data)))
+
+
+@mirror_app.command(name="verify")
+def verify_mirror(
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> int:
+    """Check every message of the mirror. Exit code 1 where it is damaged: the next refresh fetches all of it.
+
+    ```console
+    onoff mirror verify --server http://127.0.0.1:8470
+    onoff mirror verify --mirror app.sqlite.mirror --json
+    ```
+    """
+    path = mirror_path(mirror, journal, server)
+    try:
+        with progress(f"reading {path}"):
+            Mirror(_existing(path), repair=False).close()
+        damage = None
+    except MirrorError as error:
+        if not json:
+            raise
+        damage = error.message
+    verdict = {"mirror": str(path), "sound": damage is None, "damage": damage}
+    emit(verdict, json, lambda console: console.print(f"{path}: sound"))
+    return 0 if damage is None else MirrorError.exit_code
+
+
+@mirror_app.command(name="forget")
+def forget_mirror(
+    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+) -> None:
+    """Delete the mirror. The next private request fetches all messages.
+
+    ```console
+    onoff mirror forget --server http://127.0.0.1:8470
+    onoff mirror forget --mirror app.sqlite.mirror --json
+    ```
+    """
+    path = mirror_path(mirror, journal, server)
+    if path.exists():
+        try:
+            with progress(f"reading {path}"):
+                Mirror(path, repair=False).close()  # raises where it is open elsewhere
+        except MirrorError as error:
+            if "the mirror is damaged" not in error.message:  # in use, or not a mirror
+                raise
+    removed = [str(file) for file in delete_mirror(path)]
+    emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no mirror."))
+
+
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise MirrorError(f"{path}: there is no mirror yet", hint="`onoff mirror refresh` makes one")
+    return path
+
+
+def _described(path: Path, client: MirrorClient) -> dict[str, Any]:
+    edition = client.mirror.edition
+    return {
+        "mirror": str(path),
+        "edition": None if edition is None else edition.number,
+        "age": client.age,
+        "size": client.mirror.size,
+        "used_today": client.used_today,
+        "sources": [asdict(state) for state in client.sources()],
+    }
+
+
+def _show(console: Console, data: dict[str, Any]) -> None:
+    if data["edition"] is None:
+        console.print(f"{data['mirror']}: nothing was fetched yet")
+        return
+    age = "" if data["age"] is None else f", refreshed {data['age']:.0f} s ago"
+    console.print(f"edition {data['edition']}, {data['size']} bytes{age}; {data['used_today']} bytes received today")
+    states = (SourceState(**state) for state in data["sources"])
+    rows = [(state.name, state.version, state.size, _moment(state)) for state in states]
+    console.print(table(("source", "version", "bytes", "published"), rows))
+
+
+def _moment(state: SourceState) -> str:
+    if not state.version:
+        return "-"
+    return datetime.fromtimestamp(state.published, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _summary(data: dict[str, Any]) -> str:
+    changed = len(data["changed"])
+    return f"edition {data['edition']}: {changed} changed, {data['received']} bytes, {data['seconds']:.1f} s"
+
 
 EITHER = Group("Privacy", validator=validators.mutually_exclusive)
 
@@ -116,7 +270,7 @@ def get_command(
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
         return
-    emit(_as_dict(message, client.chain.names), json, lambda console: _show(console, message, entries))
+    emit(_as_dict(message, client.chain.names), json, lambda console: _get_show(console, message, entries))
 
 
 def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
@@ -138,7 +292,116 @@ def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, message: Message, entries: str | None) -> None:
+def _get_show(console: Console, message: Message, entries: str | None) -> None:
     """Print the message: on a terminal without control characters; entries of a feed as text in any case."""
     shown = printable(message.decode(errors="replace")) if entries is None else entries
     console.print(shown, markup=False, highlight=False, emoji=False)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff state`: show, verify or reset the journal. What was wanted is never shown.
+
+
+state_app = App(name="state", help="Show, verify or reset the journal in which a client remembers its last request.")
+
+
+@state_app.command(name="show")
+def show_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> None:
+    """Show where the session stands: what the server saw last, and which chain is pinned.
+
+    ```console
+    onoff state show --server http://127.0.0.1:8470
+    onoff state show --journal app.sqlite --json
+    ```
+    """
+    path = journal_path(journal, server)
+    data = _state_described(path)
+    emit(data, json, lambda console: console.print(table(("", ""), [(k, _plain(v)) for k, v in data.items()])))
+
+
+@state_app.command(name="verify")
+def verify_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> int:
+    """Check that the journal can be relied on.
+
+    ```console
+    onoff state verify --server http://127.0.0.1:8470
+    onoff state verify --journal app.sqlite --json
+    ```
+
+    Exit code 1 where it cannot: the next request asks for everything.
+    """
+    path = journal_path(journal, server)
+    data = _state_described(path)
+    sound = data["doubt"] is None
+    emit({"journal": str(path), "sound": sound, "doubt": data["doubt"]}, json, lambda console: _verdict(console, data))
+    if not sound and not json:  # the JSON document says so
+        raise JournalUnusable(f"{path}: {data['doubt']}", hint="the next request will ask for everything, once")
+    return 0 if sound else JournalUnusable.exit_code
+
+
+@state_app.command(name="reset")
+def reset_state(
+    *,
+    server: ServerOption = None,
+    journal: JournalFile = None,
+    yes: Annotated[bool, Parameter(negative="", help="Delete without being asked.")] = False,
+    json: Json = False,
+) -> None:
+    """Delete the journal, and what was put aside of damaged ones.
+
+    ```console
+    onoff state reset --server http://127.0.0.1:8470
+    onoff state reset --journal app.sqlite --yes
+    ```
+
+    The next request asks for everything, once.
+    """
+    path = journal_path(journal, server)
+    if not yes and not _agreed(f"Delete {path}? [y/N] "):
+        raise InvalidInput("nothing was deleted", hint="answer y, or give --yes")
+    removed = [str(file) for file in remove(path)]
+    emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no journal."))
+
+
+def _agreed(question: str) -> bool:
+    """Whether the user answers yes; no where there is no terminal."""
+    try:
+        return input(question).strip().lower() in {"y", "yes"}
+    except EOFError:
+        print(file=sys.stderr)
+        return False
+
+
+def _state_described(path: Path) -> dict[str, Any]:
+    """What the journal holds, without the secret source."""
+    if not path.exists():
+        return {"journal": str(path), "doubt": "there is no journal", "last": None}
+    journal = Journal(path, repair=False)
+    journal.close()
+    return {"journal": str(path), "doubt": journal.doubt, "last": _public(journal.found)}
+
+
+def _public(record: Record | None) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    return {
+        "server": record.server,
+        "chain": record.chain,
+        "origin": record.origin,
+        "session": record.session.hex(),
+        "step": record.step,
+        "asked": sum(byte.bit_count() for byte in record.asked),
+        "private": record.private,
+        "pending": record.pending,
+        "note": record.note,
+    }
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, dict):
+        return "\n".join(f"{key}: {_plain(part)}" for key, part in value.items())
+    return "-" if value is None else str(value)
+
+
+def _verdict(console: Console, data: dict[str, Any]) -> None:
+    console.print(f"{data['journal']}: {'sound' if data['doubt'] is None else data['doubt']}")

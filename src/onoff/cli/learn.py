@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, ServerOption, journal_path
-from onoff.cli.names import read_names
+from onoff.cli.connection import JournalFile, ServerOption, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
-from onoff.client.catalogue import fetch_catalogue
-from onoff.client.open_record import LEAST_REQUESTS, OpenRecord
+from onoff.client.consent import LEAST_REQUESTS, OpenRecord
+from onoff.client.message_server import fetch_catalogue
 from onoff.errors import InvalidInput
-from onoff.experiments.learn import Learnt, learn
-from onoff.experiments.traces import Options, Trace, size_of
-from onoff.model.chain import DEFAULT_SMOOTHING
+from onoff.model.bounds import bounds
+from onoff.model.chain import DEFAULT_SMOOTHING, from_template
 from onoff.model.choosing import Auto
 from onoff.model.files import check_json_name
-from onoff.model.origin import OWN
+from onoff.model.learn import Learnt, learn
+from onoff.model.origin import OWN, about_of
+from onoff.model.traces import Options, Trace, size_of
 
 OWN_GAP = 1800.0
 """Default of --gap: seconds without a request that end a visit."""
@@ -200,3 +200,60 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
     )
     if output is not None:
         console.print(f"Written to {output}")
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff model`: a first model of requests, where there is no trace to learn one from.
+
+
+GUESS = (
+    "This model is a guess, not learnt from anybody's requests. Where people read otherwise than it says, requests "
+    "while OFF tell something about the private ones before. `onoff learn` makes a model from real requests."
+)
+
+
+def model_command(
+    *,
+    template: Annotated[
+        Literal["sticky", "popular", "uniform"],
+        Parameter(help="sticky: often the same source again; popular: the first sources most; uniform: any."),
+    ] = "sticky",
+    server: Annotated[
+        str, Parameter(name=["--from", "--server"], help="The address of the server whose sources it is for.")
+    ],
+    output: Annotated[Path, Parameter(name=["--output", "-o"], help="Write it here, as JSON.")] = Path("model.json"),
+    json: Json = False,
+) -> None:
+    """Make a first model for the sources of a server: a guess, and it says so.
+
+    ```console
+    onoff model --from http://127.0.0.1:8470
+    onoff model --template popular --from http://127.0.0.1:8470 -o popular.json --json
+    ```
+
+    sticky hides the most and costs the most of the three, and is the one to start with.
+    """
+    check_json_name(output)
+    check_writable(output)
+    _refuse_to_replace_more_than_a_guess(output)
+    with progress(f"waiting for {server}") as work:
+        names = fetch_catalogue(server).names
+        work.now(f"writing a model of {len(names)} sources")
+        made = from_template(template, names)
+        made.save(output, remarks={"about": {"guess": template, "says": GUESS}})
+        work.now(f"bounds for {len(names)} sources")
+        cost = bounds(made).lower
+    data = {"file": str(output), "template": template, "n": made.n, "cost": cost, "guess": True, "says": GUESS}
+
+    def show(console: Console) -> None:
+        console.print(f"{output}: {made.n} sources, template {template}", markup=False)
+        console.print(f"The first request after a private one will cost {cost:.4g} of {made.n} messages, at least.")
+        console.print(GUESS)
+
+    emit(data, json, show)
+
+
+def _refuse_to_replace_more_than_a_guess(path: Path) -> None:
+    """A model that somebody learnt, or wrote, cannot be had again as a guess can."""
+    if path.exists() and path.stat().st_size and "guess" not in about_of(path):
+        raise InvalidInput(f"{path}: holds something that is no guess", hint="give another path with -o, or delete it")

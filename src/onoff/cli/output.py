@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from html.parser import HTMLParser
 from pathlib import Path
 from time import monotonic
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -19,6 +23,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from onoff.errors import InvalidInput
+from onoff.system.interrupts import prompt_when_repeated
 
 LATE_SECONDS = 2.0
 """Seconds after which a command says on stderr what it is doing."""
@@ -146,3 +151,128 @@ def _show_bar(work: Work, console: Console, over: threading.Event, late: float) 
         task = bar.add_task(work.label, total=work.total)
         while not over.wait(0.1):
             bar.update(task, description=work.label, total=work.total, completed=work.done)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Entries of a feed as text for people: title, link, time, and what they say.
+#
+# Control characters are removed, so that a publisher cannot send commands to the terminal.
+
+
+VISIBLE_CONTROLS: Final = "\n\t"
+BLOCKS: Final = frozenset({"p", "div", "br", "li", "ul", "ol", "tr", "table", "pre", "blockquote", "hr", "dt", "dd"})
+HEADINGS: Final = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
+UNSEEN: Final = frozenset({"script", "style", "template", "title"})
+
+
+def printable(text: str) -> str:
+    """`text` without control characters.
+
+    >>> printable("a\\x1b[2Jb")
+    'a[2Jb'
+    """
+    return "".join(c for c in text if c.isprintable() or c in VISIBLE_CONTROLS)
+
+
+def entries_text(body: bytes) -> str | None:
+    """The entries of a message of the type of feeds, newest first; None if it is not such a message."""
+    try:
+        document = json.loads(body)
+        listed = document.get("entries", [document])
+        return printable("\n\n".join(_entry_text(entry) for entry in listed))
+    except (ValueError, AttributeError, TypeError, RecursionError):
+        return None
+
+
+def _entry_text(entry: dict[str, Any]) -> str:
+    said = str(entry["text"]) if "text" in entry else html_lines(str(entry.get("html", "")))
+    head = [str(entry.get("title") or "(no title)"), str(entry.get("link") or ""), _moment(entry.get("time"))]
+    return "\n".join([*filter(None, head), *([""] if said.strip() else []), said.strip()]).rstrip()
+
+
+def _moment(milliseconds: object) -> str:
+    if not isinstance(milliseconds, int) or isinstance(milliseconds, bool):
+        return ""
+    try:
+        return datetime.fromtimestamp(milliseconds / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
+    except (ValueError, OverflowError, OSError):
+        return ""
+
+
+def html_lines(value: str) -> str:
+    """The text of HTML, a line for each block.
+
+    >>> html_lines("<p>One &amp; <b>two</b></p><ul><li>three</ul>")
+    'One & two\\n\\n- three'
+    """
+    reader = _Lines()
+    reader.feed(value)
+    reader.close()
+    return re.sub(r"\n{3,}", "\n\n", "".join(reader.parts)).strip()
+
+
+class _Lines(HTMLParser):
+    """Collects text; whitespace counts as one blank except in `pre`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[str] = []
+        self._unseen = self._pre = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        self._unseen += tag in UNSEEN
+        self._pre += tag == "pre"
+        if tag in BLOCKS | HEADINGS:
+            self._break(2 if tag in HEADINGS else 1)
+        if tag == "li":
+            self.parts.append("- ")
+
+    def handle_endtag(self, tag: str) -> None:
+        self._unseen -= tag in UNSEEN and self._unseen > 0
+        self._pre -= tag == "pre" and self._pre > 0
+        if tag in BLOCKS | HEADINGS and tag != "li":
+            self._break(2 if tag == "p" else 1)
+
+    def handle_data(self, data: str) -> None:
+        if self._unseen:
+            return
+        text = data if self._pre else re.sub(r"\s+", " ", data)
+        if not self.parts or self.parts[-1].endswith("\n"):
+            text = text if self._pre else text.lstrip()
+        if text:
+            self.parts.append(text)
+
+    def _break(self, lines: int) -> None:
+        """End the text so far with at least `lines` line breaks."""
+        if self.parts:
+            tail = "".join(self.parts[-2:])
+            self.parts.append("\n" * max(0, lines - (len(tail) - len(tail.rstrip("\n")))))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Ctrl-C for commands that spend their time in compiled code.
+
+
+@contextmanager
+def noticing_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """For work that can end early: after Ctrl-C, which does not raise, the callable that is yielded returns True.
+
+    A second Ctrl-C raises at once.
+    """
+    asked = threading.Event()
+
+    @prompt_when_repeated
+    def ask(number: int, frame: object) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        os.write(2, b"onoff: ending with what there is; Ctrl-C again gives it up\n")  # a print may be under way
+
+    if threading.current_thread() is not threading.main_thread():  # only there can signals be handled
+        yield asked.is_set
+        return
+    before = signal.signal(signal.SIGINT, ask)
+    try:
+        yield asked.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json as jsons
+import mimetypes
 import socket
 import sys
 from collections.abc import Sequence
@@ -11,20 +13,21 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from onoff.cli.names import read_names
+from onoff.cli.connection import DEFAULT_SERVER, SERVER_PORT, ServerOption, read_names, servers_of
 from onoff.cli.output import check_writable, json_text, progress
-from onoff.errors import InvalidInput, MissingExtra
-from onoff.server.access import MetricsAccess
-from onoff.server.peers import MAX_PER_ADDRESS
+from onoff.errors import CatalogueMismatch, InvalidInput, MissingExtra
+from onoff.server.app import MetricsAccess
+from onoff.server.http import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
-from onoff.system.listening import check_port
+from onoff.system.files import read_limited
 from onoff.system.logs import log_to_stderr
-from onoff.system.reading import read_limited
+from onoff.system.sockets import check_port
+from onoff.wire import ANY_TYPE, MAX_LIMIT, Catalogue, check_media_type
 
 if TYPE_CHECKING:
-    from onoff.server.feed_list import Feed, ListedFeed
+    from onoff.server.feeds import Feed, ListedFeed
 
-SERVER_PORT = 8470
+
 MIN_TOKEN = 16
 
 
@@ -124,8 +127,8 @@ def serve_command(
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
     try:
-        from onoff.server import maintenance, run
-        from onoff.server.feed_list import read_feeds
+        from onoff.server import admin, run
+        from onoff.server.feeds import read_feeds
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
     where = store or default_message_store()
@@ -135,7 +138,7 @@ def serve_command(
     names = [*(source or []), *(read_names(sources) if sources else ())]
     if restore is not None:
         with progress(f"restoring {restore.name}"):
-            restored = asyncio.run(maintenance.restore(where, restore))
+            restored = asyncio.run(admin.restore(where, restore))
         _print({"restored": restored.n} if json else f"restored {restored.n} sources from {restore}")
         return
     check_writable(backup, inputs=[Path(where)])
@@ -146,20 +149,20 @@ def serve_command(
         if names or padding or frame_size or limit or feeds:
             raise InvalidInput("a server that follows has its leader's sources", hint="leave out sources and framing")
         with progress("opening the store"):
-            catalogue = asyncio.run(maintenance.prepare_to_follow(where, follow))
+            catalogue = asyncio.run(admin.prepare_to_follow(where, follow))
     else:
         named = _name_feeds(where, listed)
         names += [feed.name for feed in named]
         with progress("opening the store"):
-            prepared = maintenance.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit)
+            prepared = admin.prepare(where, names, padding=padding, frame_size=frame_size, limit=limit)
             catalogue = asyncio.run(prepared)
     if backup is not None:
         with progress(f"writing {backup.name}"):
-            saved = asyncio.run(maintenance.backup(where, backup))
+            saved = asyncio.run(admin.backup(where, backup))
         _print({"file": str(backup), "messages": saved} if json else f"saved {saved} messages to {backup}")
         return
     if add_publisher is not None:
-        token = asyncio.run(maintenance.add_publisher(where, add_publisher, only or []))
+        token = asyncio.run(admin.add_publisher(where, add_publisher, only or []))
         _print({"publisher": add_publisher, "token": token} if json else token)
         return
     if not catalogue.names and follow is None:
@@ -190,7 +193,7 @@ def serve_command(
 
 
 def _name_feeds(where: str, listed: Sequence[ListedFeed]) -> tuple[Feed, ...]:
-    from onoff.server import maintenance
+    from onoff.server import admin
 
     if not listed:
         return ()
@@ -200,7 +203,7 @@ def _name_feeds(where: str, listed: Sequence[ListedFeed]) -> tuple[Feed, ...]:
             work.total = total
             work(done)
 
-        return asyncio.run(maintenance.name_listed(where, listed, asked))
+        return asyncio.run(admin.name_listed(where, listed, asked))
 
 
 def address_for_readers(url: str) -> str:
@@ -226,3 +229,124 @@ def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
 
 def _print(value: object) -> None:
     print(value if isinstance(value, str) else json_text(value), flush=True)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff publish`: make a file the latest message of a source.
+
+
+def publish_command(
+    name: str,
+    file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
+    *,
+    server: Annotated[str, Parameter(env_var="ONOFF_SERVER")] = DEFAULT_SERVER,
+    token: Annotated[str | None, Parameter(env_var="ONOFF_TOKEN")] = None,
+    token_file: Annotated[Path | None, Parameter(env_var="ONOFF_TOKEN_FILE")] = None,
+    media_type: str | None = None,
+    json: bool = False,
+) -> None:
+    """Make a file the latest message of a source.
+
+    ```console
+    onoff publish news today.html --token-file token
+    onoff publish news - --media-type text/plain --token-file token
+    ```
+
+    Parameters
+    ----------
+    name
+        The source.
+    file
+        The message; - reads it from standard input.
+    server
+        The address of the message server.
+    token
+        The publisher's token, as `onoff serve --add-publisher` printed it.
+    token_file
+        A file that holds the token; unlike an argument it is not seen by other users.
+    media_type
+        What the message is; guessed from the file's name otherwise.
+    json
+        Print the receipt as JSON.
+    """
+    from onoff.client.message_server import publish
+
+    secret = token if token is not None else _read(token_file).decode(errors="replace").strip() if token_file else ""
+    if not secret or not secret.isascii() or not secret.isprintable():
+        raise InvalidInput(
+            "no token, or one that is malformed",
+            hint="give what `onoff serve --add-publisher` printed, in --token-file or ONOFF_TOKEN",
+        )
+    kind = media_type or mimetypes.guess_type(file.name)[0] or ANY_TYPE
+    body = _read(file)
+    with progress(f"publishing to {server}"):
+        receipt = publish(server, secret, name, body, check_media_type(kind))
+    print(jsons.dumps(receipt) if json else f"{name}: version {receipt['version']}")
+
+
+def _read(path: Path) -> bytes:
+    try:
+        if str(path) == "-":
+            return sys.stdin.buffer.read(MAX_LIMIT + 1)  # a byte too many is refused as any long message
+        return read_limited(path, MAX_LIMIT)
+    except OSError as error:
+        raise InvalidInput(
+            f"cannot read {path}: {error.strerror}", hint="give a file, or - for standard input"
+        ) from None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# `onoff catalogue`: the sources of a server, or a change to those of a store.
+
+
+def catalogue_command(
+    *,
+    server: ServerOption = None,
+    store: str | None = None,
+    add: Annotated[list[str] | None, Parameter(negative=())] = None,
+    drop: Annotated[list[str] | None, Parameter(negative=())] = None,
+    json: bool = False,
+) -> None:
+    """List the sources of a server, or list and change those of a store.
+
+    ```console
+    onoff catalogue
+    onoff catalogue --store messages.db --add sports --drop weather
+    ```
+
+    A change makes a new epoch; servers on that store follow at once, and clients start a new session.
+
+    Parameters
+    ----------
+    store
+        The store itself, instead of a server: a file or a redis:// address.
+    add
+        With --store: a source to add at the end; may be given many times.
+    drop
+        With --store: a source to take out, with its message; may be given many times.
+    json
+        Print names, epoch, and the frame size or the limit of a message as JSON.
+    """
+    if store is not None:
+        from onoff.server.admin import edit_catalogue, opened
+
+        async def edit() -> Catalogue:
+            async with opened(store) as held:
+                return await edit_catalogue(held, add=add or [], drop=drop or [])
+
+        with progress("opening the store"):
+            found = asyncio.run(edit())
+    elif add or drop:
+        raise InvalidInput("a server's catalogue is changed in its store", hint="give --store")
+    else:
+        from onoff.client.message_server import fetch_catalogue
+
+        every = []
+        with progress("waiting for the server") as work:
+            for address in servers_of(server):
+                work.now(f"waiting for {address}")
+                every.append(fetch_catalogue(address))
+        found = every[0]
+        if any(other != found for other in every):
+            raise CatalogueMismatch("the servers have different catalogues", hint="one must follow the other")
+    print(json_text(found.as_dict()) if json else "\n".join(found.names))

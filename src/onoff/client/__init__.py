@@ -20,17 +20,13 @@ catalogue     fetch a catalogue; operators: whether servers look like one operat
 publish       put a message
 """
 
-from onoff.client.asynchronous import AsyncClient
-from onoff.client.builder import BuildProgress
-from onoff.client.client import Client
-from onoff.client.doubt import Doubt
-from onoff.client.driver import Attempt
+from onoff.client.client import AsyncClient, Client, default_journal
+from onoff.client.copies import MemoryMirror, Mirror, MirrorClient, Refresh, SourceState
+from onoff.client.core import Doubt
 from onoff.client.forecast import Forecast
 from onoff.client.journal import Journal, MemoryJournal
 from onoff.client.message import Copy, Message, Sent
-from onoff.client.mirror import MemoryMirror, Mirror
-from onoff.client.mirrored import MirrorClient, Refresh, SourceState
-from onoff.client.setup import default_journal
+from onoff.client.runner import Attempt, BuildProgress
 
 __all__ = [
     "AsyncClient",

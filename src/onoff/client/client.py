@@ -6,6 +6,8 @@ answered from the mirror where there is one.
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import os
 import secrets
 import time
@@ -17,30 +19,77 @@ from types import TracebackType
 from typing import Any, Literal, cast
 
 from onoff import wire
-from onoff.client.builder import BuildProgress, TableBuilder
-from onoff.client.catalogue import fetch_by, require_sources
-from onoff.client.commands import Steps
+from onoff.client.commands import ATTEMPTS, BACKOFF, Retries, Steps
+from onoff.client.copies import MemoryMirror, MirrorClient, Refresh, SourceState
 from onoff.client.core import Core
-from onoff.client.driver import TICK, Attempt, Driver, TickClock
-from onoff.client.exchange import Transport
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
-from onoff.client.mirror import MemoryMirror
-from onoff.client.mirrored import MirrorClient, Refresh, SourceState
-from onoff.client.refreshing import NoChanges
-from onoff.client.retrying import ATTEMPTS, BACKOFF, Retries
-from onoff.client.runner import DurableCore, RequestRunner
+from onoff.client.message_server import NoChanges, fetch_by, require_sources
+from onoff.client.runner import (
+    TICK,
+    Attempt,
+    BuildProgress,
+    Driver,
+    DurableCore,
+    RequestRunner,
+    TableBuilder,
+    TickClock,
+)
 from onoff.client.servers import SumCore
-from onoff.client.setup import check_servers, default_journal, forbid_core_dumps, randbelow, transports
-from onoff.client.transport import TIMEOUT, check_url
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, ServerMissing, UnknownSource
 from onoff.model.contexts import Model, check_model, load_model
 from onoff.session import Session
-from onoff.session.cache import TableCache
-from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.tables.files import default_table_folder
+from onoff.upstream.transport import TIMEOUT, Http, Transport, check_url
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a client is made from: where its journal is, how servers are reached, where randomness comes from.
+
+
+def default_journal(url: str) -> Path:
+    """Where the journal for a server is kept unless told otherwise: one file per address, in the state directory."""
+    from platformdirs import user_state_path
+
+    return user_state_path("onoff") / f"journal-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:12]}.sqlite"
+
+
+def check_servers(urls: tuple[str, ...], on_missing: str) -> None:
+    """Raise InvalidInput unless the addresses are different and `on_missing` is known."""
+    if not urls or len(set(urls)) != len(urls):
+        raise InvalidInput("no server, or the same one twice", hint="give addresses of different servers")
+    if len(urls) > wire.MAX_SERVERS:
+        raise InvalidInput(f"{len(urls)} servers", hint=f"at most {wire.MAX_SERVERS}")
+    if on_missing not in {"error", "everything"}:
+        raise InvalidInput(f"on_missing={on_missing!r}", hint='"error" or "everything"')
+
+
+def transports(
+    urls: tuple[str, ...], transport: Transport | Sequence[Transport] | None, timeout: float
+) -> tuple[Transport, ...]:
+    """How each server is reached.
+
+    transport: One for each server, or one for a lone server; HTTP unless given.
+    """
+    if transport is None:
+        return tuple(Http(url, timeout=timeout) for url in urls)
+    return tuple(transport) if isinstance(transport, Sequence) else (transport,) * len(urls)
+
+
+def randbelow(entropy: Entropy) -> Callable[[int], int]:
+    """Uniform draws below a bound: the operating system's, unless a test or an audit gives others."""
+    return secrets.randbelow if isinstance(entropy, SystemEntropy) else lambda k: entropy.choose([1] * k)
+
+
+def forbid_core_dumps() -> None:
+    """Disable core dumps: the process knows which source was wanted, and its image must not be written to disk."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 class Client:
@@ -432,3 +481,81 @@ class Client:
 def _sent(core: Core) -> Sent:
     assert core.record is not None
     return core.sent(core.record)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# AsyncClient: the client for asyncio. The same methods as `Client`, each run in a thread.
+#
+# Requests queue as they do in `Client`. Cancelling the wait does not cancel the request: it counts as sent.
+
+
+class AsyncClient:
+    """`Client`, with the same arguments.
+
+    >>> from onoff import MarkovChain
+    >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
+    >>> client = AsyncClient("http://127.0.0.1:8470", chain, journal="/nonexistent/journal")
+    >>> client
+    <AsyncClient: 2 sources>
+    >>> asyncio.run(client.close())
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._client = Client(*arguments, **options)
+
+    def __repr__(self) -> str:
+        return f"<Async{repr(self._client)[1:]}"
+
+    async def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
+        """See `Client.get`.
+
+        Parameters
+        ----------
+        source, private, max_age
+            As for `Client.get`.
+        """
+        return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age)
+
+    async def refresh(self) -> Refresh:
+        """See `Client.refresh`."""
+        return await asyncio.to_thread(self._client.refresh)
+
+    async def read(self, source: str | int) -> Message:
+        """See `Client.read`."""
+        return await asyncio.to_thread(self._client.read, source)
+
+    async def copy(self, source: str | int) -> Copy:
+        """See `Client.copy`."""
+        return await asyncio.to_thread(self._client.copy, source)
+
+    async def sources(self) -> tuple[SourceState, ...]:
+        """See `Client.sources`."""
+        return await asyncio.to_thread(self._client.sources)
+
+    async def forecast(self) -> Forecast:
+        """See `Client.forecast`."""
+        return await asyncio.to_thread(self._client.forecast)
+
+    async def retry(self) -> Message:
+        """See `Client.retry`."""
+        return await asyncio.to_thread(self._client.retry)
+
+    async def status(self) -> dict[str, Any]:
+        """See `Client.status`."""
+        return await asyncio.to_thread(self._client.status)
+
+    async def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
+        """See `Client.expected_cost`."""
+        return await asyncio.to_thread(self._client.expected_cost, private=private, wait=wait)
+
+    async def close(self) -> None:
+        """See `Client.close`."""
+        await asyncio.to_thread(self._client.close)
+
+    async def __aenter__(self) -> AsyncClient:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -15,13 +15,53 @@ Wait         sleep for some seconds                           ->  None
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import logging
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from onoff.client.exchange import Failure, Reply
-from onoff.client.record import Record
+from onoff.errors import BadAnswer, InvalidWire, ServerUnreachable
+from onoff.upstream.transport import Failure, Reply
 from onoff.wire import Edition, FrameDigests
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a client must remember, and nothing else: the last request it stored.
+#
+# The last query *is* the pending one: as soon as it is stored it counts as sent, so there is nothing older to keep.
+# `wanted` is secret, and `memory` where a model has one; everything else is known to the server, or is about the
+# machine.
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request as it was stored before it was sent.
+
+    server, chain, origin  the address, the digest of the chain or model, and where it came from
+    session, step          the server's name for this request
+    query                  the bytes to send, as often as it takes
+    asked                  the same set as a bitmap over the sources of the chain: the last query
+    wanted                 secret: which of them was wanted
+    private, note          how it was asked, and why everything was, if it was
+    pending                not answered yet
+    others                 what goes to the second and further servers, one after the other, each as long as `query`
+    mirror                 read from the mirror: nothing was sent for it, `query` and `step` are those last sent
+    memory                 what the session's memory needs beyond `asked` and `wanted`, in bytes of its own; secret
+    """
+
+    server: str
+    chain: str
+    origin: str
+    session: bytes
+    step: int
+    query: bytes
+    asked: bytes
+    wanted: int = field(repr=False)
+    private: bool
+    note: str | None = None
+    pending: bool = True
+    memory: bytes = field(default=b"", repr=False)
+    mirror: bool = False
+    others: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,3 +151,61 @@ Event = Reply | Failure | None
 Result = TypeVar("Result")
 Steps = Generator[Command, Event, Result]
 """A request, or part of one: yields commands, is sent the event of each, returns its result."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Retries: repeat a command, up to a number of attempts, until its reply passes a check.
+
+
+log = logging.getLogger("onoff.client")
+
+ATTEMPTS: Final = 4
+BACKOFF: Final = 0.2
+TRY_LATER: Final = frozenset({408, 425, 429})
+
+_Checked = TypeVar("_Checked")
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a command is sent to one server.
+
+    server    its address, for messages
+    attempts  how often the same bytes are sent before the server is given up
+    backoff   seconds before the second attempt; doubled before every further one
+    """
+
+    server: str
+    attempts: int = ATTEMPTS
+    backoff: float = BACKOFF
+
+    def exchange(self, command: Exchange, check: Callable[[Reply], _Checked]) -> Steps[_Checked]:
+        """The checked reply to a command, which is repeated as it is.
+
+        check: Makes a result of a reply; raises InvalidWire for a damaged one, which is asked for again, or anything
+        else for one that is final.
+
+        Raises
+        ------
+        ServerUnreachable
+            No attempt had an answer.
+        BadAnswer
+            The last answer was damaged.
+        """
+        problem: ServerUnreachable | BadAnswer | None = None
+        for attempt in range(self.attempts):
+            if attempt:
+                log.info("attempt %d failed", attempt)
+                yield Wait(self.backoff * 2 ** (attempt - 1))
+            event = yield command
+            if not isinstance(event, Reply):
+                reason = "nothing came back" if event is None else event.reason
+                problem = ServerUnreachable(f"{self.server}: {reason}", hint="is the server running?")
+            elif event.status >= 500 or event.status in TRY_LATER:
+                problem = ServerUnreachable(f"{self.server}: HTTP {event.status}", hint="try again later")
+            else:
+                try:
+                    return check(event)
+                except InvalidWire as error:
+                    problem = BadAnswer(f"{self.server}: {error.message}", hint="nothing of the answer was used")
+        raise problem or ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")

@@ -30,21 +30,49 @@ import hashlib
 import logging
 from collections.abc import Callable
 from dataclasses import replace
+from enum import StrEnum
 from typing import Final
 
 from onoff import wire
-from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Build, Fetch, SendQuery, Steps, StoreRecord, Tick
-from onoff.client.doubt import HARMLESS, Doubt
-from onoff.client.exchange import Reply
+from onoff.client.commands import Ask, Build, Fetch, Record, Retries, SendQuery, Steps, StoreRecord, Tick
 from onoff.client.message import Message, Sent
-from onoff.client.record import Record
-from onoff.client.retrying import Retries
+from onoff.client.message_server import NOT_A_SERVER, read_catalogue, require_sources
 from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.contexts import Model
 from onoff.session import Session
-from onoff.session.memory import Memory
+from onoff.session.session import Memory
+from onoff.upstream.transport import Reply
 from onoff.wire import Catalogue
+
+# --------------------------------------------------------------------------------------------------------------------
+# Doubt: why the record of the last request may be out of date, so that the next query has to be everything.
+#
+# Code compares members. The value of each is the sentence that people read; `status`, `onoff state` and the note of
+# a
+# request show it.
+
+
+class Doubt(StrEnum):
+    """Found by the journal (the first four), by comparing it with this client, or by asking the server."""
+
+    NEW = "there was no journal"
+    COPIED = "the journal was copied or moved from elsewhere"
+    DAMAGED = "the journal was damaged and put aside"
+    PUT_BACK = "the journal is not the one that was used last"
+    NOTHING_STORED = "there is no last request"
+    OTHER_CHAIN = "the chain is not the one of the last request"
+    OTHER_SERVER = "the server is not the one of the last request"
+    OTHER_CATALOGUE = "the server's catalogue has changed"
+    UNFIT = "the journal does not fit the chain"
+    ROLLED_BACK = "the journal is older than what the server saw"
+    FORGOTTEN = "the server does not know this session"
+    CONFLICT = "the server saw another request at this step"
+
+
+HARMLESS: Final = frozenset({Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN})
+"""The server does not have the last step of the journal, but what the journal holds of the past is still right. After
+any other doubt there may have been requests that the journal does not know of."""
+
 
 log = logging.getLogger("onoff.client")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from onoff import wire
-from onoff.client.mirror import MemoryMirror
-from onoff.client.mirrored import MirrorClient
+from onoff.client.copies import MemoryMirror, MirrorClient
 from onoff.model.rows import UNIT
 from onoff.session import Session
 from onoff.tables.table import QuerySource, QueryTable

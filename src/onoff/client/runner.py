@@ -8,21 +8,174 @@ request costs one draw and one commit.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from onoff.client.builder import TableBuilder
-from onoff.client.commands import Build, Command, Result, Steps, StoreRecord
-from onoff.client.core import Core
-from onoff.client.driver import Driver
+from onoff import wire
+from onoff.client.commands import (
+    Ask,
+    Build,
+    Changes,
+    Command,
+    Digests,
+    Event,
+    Exchange,
+    Fetch,
+    Newest,
+    Result,
+    SendQuery,
+    SendSum,
+    Steps,
+    StoreRecord,
+    Tick,
+    Wait,
+)
+from onoff.client.core import SMALL_ANSWER, Core
 from onoff.client.journal import JournalStore
 from onoff.client.message import Message, Sent
+from onoff.client.message_server import CATALOGUE_REQUEST, LARGEST_CHANGES
 from onoff.errors import JournalBusy, JournalError, OnOffError
-from onoff.session.memory import Memory
+from onoff.session.session import Memory, TableCache
+from onoff.upstream.transport import Request, Transport
+
+# --------------------------------------------------------------------------------------------------------------------
+# Driver: carries out commands, one after the other: exchanges over a transport, waiting by a clock.
+
+
+TICK: Final = 0.05
+"""Seconds between the moments at which queries are sent, so that the time of sending tells nothing of the draw."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """An exchange that begins now; `number` counts how often the same was sent, `server` is which of several."""
+
+    number: int
+    server: int = 0
+
+
+@dataclass(frozen=True)
+class TickClock:
+    """Time for a driver, in seconds; queries are sent at multiples of `tick` after the request came."""
+
+    now: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], None] = time.sleep
+    tick: float = TICK
+
+    def wait_for_tick(self, started: float) -> None:
+        """Sleep until a whole number of ticks has passed since `started`."""
+        if self.tick:
+            spent = (self.now() - started) / self.tick
+            self.sleep((math.ceil(spent) - spent) * self.tick)
+
+
+class Driver:
+    """Carries out the commands of a core or a refresh. `waiting` is called with every `Attempt`."""
+
+    def __init__(
+        self, transports: Sequence[Transport], clock: TickClock, waiting: Callable[[Attempt], None] | None = None
+    ) -> None:
+        self._transports = tuple(transports)
+        self._clock = clock
+        self._waiting = waiting
+
+    def run(self, steps: Steps[Result], perform: Callable[[Command], None] | None = None) -> Result:
+        """What the steps return when all their commands are carried out."""
+        started = self._clock.now()
+        event: Event = None
+        last: tuple[int, Request] | None = None
+        attempt = 0
+        while True:
+            try:
+                command = steps.send(event)
+            except StopIteration as done:
+                result: Result = done.value
+                return result
+            if isinstance(command, Exchange):
+                sending = command.server, _request(command)
+                attempt, last = attempt + 1 if sending == last else 1, sending
+                if self._waiting is not None:
+                    self._waiting(Attempt(attempt, command.server))
+                event = self._transports[command.server].exchange(sending[1])
+                continue
+            event = None
+            match command:
+                case Tick():
+                    self._clock.wait_for_tick(started)
+                case Wait(seconds):
+                    self._clock.sleep(seconds)
+                case _ if perform is not None:
+                    perform(command)
+
+
+def _request(command: Exchange) -> Request:
+    """What a command sends."""
+    match command:
+        case Fetch():
+            return CATALOGUE_REQUEST
+        case Ask(session):
+            return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
+        case SendQuery(query, limit):
+            return Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit)
+        case SendSum(query, limit):
+            return Request("POST", wire.SUM_PATH, wire.SUM_QUERY_HEADERS, query, limit)
+        case Changes(have):
+            return Request("GET", wire.changes_target(have), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
+        case Digests(have, edition):
+            return Request("GET", wire.digests_target(have, edition), wire.DIGESTS_HEADERS, b"", wire.MAX_DIGESTS)
+        case Newest():
+            return Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# TableBuilder: builds the table of the next query in advance, one at a time, and reports what it builds.
+
+
+@dataclass(frozen=True, slots=True)
+class BuildProgress:
+    """The table of the next query: "building" or "ready", for how many sources, and after how many seconds."""
+
+    state: str
+    sources: int
+    seconds: float = 0.0
+
+
+class TableBuilder:
+    """Builds tables into a cache. A table depends on public state only, so how long it takes tells nothing."""
+
+    def __init__(
+        self, tables: TableCache | None, report: Callable[[BuildProgress], None] | None, clock: Callable[[], float]
+    ) -> None:
+        self.tables = tables
+        self._report = report
+        self._clock = clock
+        self._lock = threading.Lock()
+
+    def ready(self, memory: Memory) -> bool:
+        """Whether an OFF request in this state would need no building."""
+        return memory.rows.distinct == 1 or self.tables is None or self.tables.has(memory)
+
+    def build(self, memory: Memory) -> None:
+        """Build the table of `memory` unless it is in the cache."""
+        with self._lock:
+            if self.tables is None or self.ready(memory):
+                return
+            started = self._clock()
+            self._tell(BuildProgress("building", memory.rows.m))
+            self.tables.of(memory)
+            self._tell(BuildProgress("ready", memory.rows.m, self._clock() - started))
+
+    def _tell(self, progress: BuildProgress) -> None:
+        if self._report is not None:
+            self._report(progress)
+
 
 log = logging.getLogger("onoff.client")
 

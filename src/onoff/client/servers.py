@@ -20,22 +20,24 @@ whatever is wanted, and learns nothing from what is done next.
 
 from __future__ import annotations
 
+import hashlib
+import socket
+import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Final, TypeVar
 
 from onoff import wire
-from onoff.client.catalogue import NOT_A_SERVER, read_catalogue, require_sources
-from onoff.client.commands import Ask, Digests, Fetch, SendSum, Steps, StoreRecord, Wait
-from onoff.client.core import SMALL_ANSWER, Conflict, Core, conflict_of
-from onoff.client.doubt import Doubt
-from onoff.client.exchange import Reply
+from onoff.client.commands import Ask, Digests, Fetch, Record, Retries, SendSum, Steps, StoreRecord, Wait
+from onoff.client.core import SMALL_ANSWER, Conflict, Core, Doubt, conflict_of
 from onoff.client.message import Message, Sent
-from onoff.client.record import Record
-from onoff.client.retrying import Retries
+from onoff.client.message_server import NOT_A_SERVER, read_catalogue, require_sources
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidWire, ServerMissing, ServerUnreachable
 from onoff.session import Session
+from onoff.upstream.transport import Http, Reply
 from onoff.wire import FrameDigests
 
 EDITIONS: Final = 5
@@ -306,3 +308,57 @@ def _require_all(missing: list[ServerUnreachable], answered: list[int]) -> None:
             hint="all servers are needed: `retry` when it is back, or allow everything from one (on_missing)",
             answered=tuple(answered),
         )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Whether several servers look like one operator: the same address, or the same certificate.
+#
+# Retrieval from several servers hides nothing from servers that exchange what they were asked. Whether they do
+# cannot be
+# observed; but servers that share an address or a key have the same operator.
+
+
+LOOKUP_SECONDS: Final = 5.0
+
+
+def shared_infrastructure(urls: Sequence[str], *, seconds: float = LOOKUP_SECONDS) -> list[str]:
+    """What pairs of servers have in common, in words; empty where nothing was found.
+
+    seconds: How long to wait for a certificate. One that does not arrive is not compared.
+    """
+    lines = [Http(url, timeout=seconds) for url in urls]
+    addresses = [_addresses(line.origin.host, line.origin.port) for line in lines]
+    certificates = [
+        _certificate(line.origin.host, line.origin.port, seconds) if line.origin.scheme == "https" else None
+        for line in lines
+    ]
+    found = []
+    for first, second in combinations(range(len(urls)), 2):
+        pair = f"{urls[first]} and {urls[second]}"
+        shared = addresses[first] & addresses[second]
+        if shared:
+            found.append(f"{pair} have the same address {min(shared)}")
+        if certificates[first] is not None and certificates[first] == certificates[second]:
+            found.append(f"{pair} have the same certificate")
+    return found
+
+
+def _addresses(host: str, port: int) -> set[str]:
+    with suppress(OSError):
+        return {str(found[4][0]) for found in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)}
+    return set()
+
+
+def _certificate(host: str, port: int, seconds: float) -> str | None:
+    """The digest of the certificate of a server, which is compared and not verified."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with (
+        suppress(OSError),
+        socket.create_connection((host, port), seconds) as plain,
+        context.wrap_socket(plain, server_hostname=host) as line,
+    ):
+        shown = line.getpeercert(binary_form=True)
+        return None if shown is None else hashlib.sha256(shown).hexdigest()
+    return None

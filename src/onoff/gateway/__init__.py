@@ -1,22 +1,14 @@
 """The gateway: a local service on loopback. Any app downloads from it as from a web server; it uses the client.
 
-guard     which requests are accepted
-switch    ON or OFF, and the timer, kept beside the journal
-schedule  when it turns automatically
-jobs      requests, one after the other, each exactly once
-upstream  the servers: a client, its mirror, and the four below
-refresher keeps the mirror up to date by schedule; marks: what is new in it
-presence  whether the servers answer
-meter     bytes sent and received
-steps     which steps a request stored, and which of them were sent
-estimate  what the next request will cost
-seen      what the server saw, at the level of detail that the user chose
-evidence  what each request cost, and what it told the server; weighing: when that is computed
-board     a number that grows with every change, and its subscribers
-engine    the switch, the queue and the servers together; setup: what it was started with
-snapshot  the state that the page shows
-present   a message as it may be shown; history: entries of earlier messages
-feed      a message as an Atom feed
-app       the HTTP side: routes; bodies: what callers send; responses: what they get; events: the stream of states
-run       starting and stopping
+It stands on the client, and shows a person what the server can know. Only `upstream` makes anything leave, and it does
+so by the client. A change to `guard` may touch who on this machine is let in; one to `engine`, `switch` or `upstream`
+when something is sent; one to the others what a page shows.
+
+    app        routes, events and what they answer; `guard` admits requests, `render` makes messages safe to show
+    engine     the switch, the queue and the page's state
+    jobs       requests, one after the other, each exactly once
+    upstream   the servers: a client, its mirror, refreshes by schedule, what was sent and what comes next
+    switch     ON or OFF, the timer and the schedule, kept beside the journal
+    evidence   what the server can conclude; `query_log` is what it was asked
+    run        the process, and installing it as a service
 """

@@ -25,11 +25,18 @@ problem+json with a hint.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -40,22 +47,240 @@ from starlette.types import ASGIApp
 
 import onoff
 from onoff.client import Copy, Message
-from onoff.errors import InvalidInput, OnOffError
-from onoff.gateway import feed
-from onoff.gateway.bodies import Learning, Rules, Turn, moment, parsed, read_json
-from onoff.gateway.engine import Engine
-from onoff.gateway.events import Streams, stream
-from onoff.gateway.guard import Guard, guarded
-from onoff.gateway.responses import (
-    feed_response,
-    feeds_address,
-    http_error,
-    message_headers,
-    message_response,
-    our_error,
-    privacy_dict,
+from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
+from onoff.gateway import render
+from onoff.gateway.engine import Changed, Engine, reading, snapshot
+from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, Guard, guarded
+from onoff.gateway.jobs import Busy, Superseded
+from onoff.gateway.render import EntryStore
+from onoff.gateway.switch import Position
+
+# --------------------------------------------------------------------------------------------------------------------
+# The bodies that callers send to the gateway: small JSON objects, read strictly.
+
+
+LONGEST_BODY: Final = 4096
+"""Bytes."""
+
+
+class Turn(BaseModel):
+    """What PUT /v1/privacy takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    private: bool
+    seconds: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    until: str | None = None
+
+
+class Rules(BaseModel):
+    """What PUT /v1/schedule takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    rules: list[str]
+
+
+class Learning(BaseModel):
+    """What PUT /v1/learning takes."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    remember: bool
+
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+def parsed(kind: type[Body], body: bytes, *, hint: str) -> Body:
+    """`body` as an object of `kind`. Raises InvalidInput, which names the wrong field."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the body"
+        raise InvalidInput(f"{where}: {first['msg']}", hint=hint) from None
+
+
+async def read_json(request: Request) -> bytes:
+    """The body of a request with the content type of JSON. Raises HTTPException 415 for another type."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise HTTPException(415, "the body is not JSON")
+    body = b""
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LONGEST_BODY:
+            raise InvalidInput("the body is too long", hint='such as {"private": true}')
+    return body
+
+
+def moment(text: str) -> float:
+    """An ISO 8601 time with its zone, as seconds since 1970."""
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise InvalidInput("until: not a time with a zone", hint="such as 2030-01-31T18:00:00+01:00")
+    return found.timestamp()
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the gateway answers: messages, feeds, the switch, and refusals as problem+json.
+
+
+STATUS: Final[tuple[tuple[type[OnOffError], int], ...]] = (
+    (UnknownSource, 404),
+    (Changed, 409),
+    (Superseded, 409),
+    (Busy, 503),
+    (CatalogueMismatch, 502),
+    (BadAnswer, 502),
+    (ServerUnreachable, 504),
+    (InvalidInput, 422),
+    (OnOffError, 500),
 )
-from onoff.gateway.snapshot import reading, snapshot
+"""The HTTP status of each error; the first that fits."""
+
+
+def feeds_address(request: Request) -> str:
+    """The address of this gateway's feeds for the caller, with the token of the request's path."""
+    return f"http://{request.headers['host']}{quote(request.scope[PREFIX_KEY])}/v1/feeds"
+
+
+def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, str]) -> Response:
+    """A feed, or 304 where the reader has it already."""
+    tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+    headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
+    held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
+    if tag in held or "*" in held:
+        return Response(status_code=304, headers={name: headers[name] for name in ("etag", "cache-control")})
+    return Response(body, headers=headers)
+
+
+def message_headers(message: Copy) -> dict[str, str]:
+    """Headers with mode, cost and time of a message, and a policy under which it loads nothing."""
+    headers = {
+        "content-security-policy": MESSAGE_POLICY,
+        "x-message-version": str(message.version),
+        "x-age": f"{message.age:.0f}",
+    }
+    if isinstance(message, Message):
+        sent = message.sent
+        headers |= {
+            "x-privacy-mode": "on" if sent.private else "off",
+            "x-cost-messages": f"{message.messages:g}",
+            "x-cost-bytes": str(message.received),
+            "x-sources": str(sent.n),
+            "x-step": str(sent.step),
+            "x-mirror": "yes" if sent.mirror else "no",
+        }
+        if sent.note is not None:
+            headers["x-note"] = str(sent.note)
+    if message.version:
+        published = render.moment_of(render.milliseconds(message))
+        headers["x-message-time"] = published.isoformat(timespec="milliseconds")
+        headers["last-modified"] = format_datetime(published, usegmt=True)
+    return headers
+
+
+def message_response(message: Message, entries: EntryStore | None) -> Response:
+    """A message as a download, or in a form that a browser may show, which its entries hold."""
+    if not message.version:
+        return Response(status_code=204, headers=message_headers(message))  # nothing was published yet
+    if entries is None:
+        body, headers = render.for_program(message)
+    else:
+        body, headers = render.for_browser(message, entries.latest(message))
+    return Response(body, headers={**headers, **message_headers(message)})
+
+
+def privacy_dict(position: Position, now: float) -> dict[str, Any]:
+    """The switch for callers: until when, and how many seconds are left."""
+    until = None if position.until is None else datetime.fromtimestamp(position.until, UTC).isoformat()
+    left = None if position.until is None else max(0.0, round(position.until - now, 3))
+    return {"private": position.private, "until": until, "remaining": left, "ran_out": position.ran_out is not None}
+
+
+def problem(status: int, title: str, hint: str | None) -> Response:
+    """A refusal as problem+json."""
+    body = json.dumps({"status": status, "title": title, "hint": hint}, ensure_ascii=False)
+    return Response(body, status, media_type="application/problem+json")
+
+
+async def our_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, OnOffError)
+    status = next(status for kind, status in STATUS if isinstance(error, kind))
+    return problem(status, error.message, error.hint)
+
+
+async def http_error(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return problem(error.status_code, error.detail, None)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The state of the gateway as server-sent events: now, and after every change.
+
+
+STREAM_BEAT_SECONDS: Final = 15.0
+
+
+class Streams:
+    """The open event streams, so that all of them can be ended at shutdown. For one event loop."""
+
+    def __init__(self) -> None:
+        self.closing = False
+        self._waiting: set[asyncio.Event] = set()
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[asyncio.Event]:
+        """An event that wakes a new stream; also set by `close`."""
+        news = asyncio.Event()
+        self._waiting.add(news)
+        try:
+            yield news
+        finally:
+            self._waiting.discard(news)
+
+    def close(self) -> None:
+        """End all streams."""
+        self.closing = True
+        for news in self._waiting:
+            news.set()
+
+
+async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
+    """The state now and after every change; a comment every 15 seconds, so that a closed connection is noticed."""
+    loop = asyncio.get_running_loop()
+    with streams.open() as news:
+
+        def tell() -> None:
+            with contextlib.suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(news.set)
+
+        stop = engine.board.watch(tell)
+        shown = -1
+        try:
+            while not streams.closing:
+                news.clear()
+                position = engine.switch.position  # a timer that ran out counts as a change
+                if engine.board.revision == shown:
+                    yield ":\n\n"
+                else:
+                    state = snapshot(engine)
+                    shown = state["revision"]
+                    yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
+                patience = STREAM_BEAT_SECONDS
+                if position.until is not None:
+                    patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
+                # No task is made here: closing the page cancels this coroutine, and nothing is left behind.
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(patience):
+                        await news.wait()
+        finally:
+            stop()
+
 
 HERE: Final = Path(__file__).parent
 
@@ -134,20 +359,22 @@ class ForApps:
             found = await self.fetch(request)  # without a mirror each look is a request
         address = f"{feeds_address(request)}/{quote(name)}"
         entries = await asyncio.to_thread(self.upstream.entries.latest, found)
-        body = await asyncio.to_thread(feed.atom, found, entries, address)
-        return feed_response(request, body, feed.ATOM_TYPE, message_headers(found))
+        body = await asyncio.to_thread(render.atom, found, entries, address)
+        return feed_response(request, body, render.ATOM_TYPE, message_headers(found))
 
     async def all_feeds(self, request: Request) -> Response:
         def build_feed() -> bytes:
             copies = [copy for name in self.upstream.all_names if (copy := self.upstream.copy(name)) is not None]
-            return feed.combined(
+            return render.combined(
                 [(copy, self.upstream.entries.latest(copy)) for copy in copies], feeds_address(request)
             )
 
-        return feed_response(request, await asyncio.to_thread(build_feed), feed.ATOM_TYPE, {})
+        return feed_response(request, await asyncio.to_thread(build_feed), render.ATOM_TYPE, {})
 
     async def opml(self, request: Request) -> Response:
-        return feed_response(request, feed.opml(self.upstream.all_names, feeds_address(request)), feed.OPML_TYPE, {})
+        return feed_response(
+            request, render.opml(self.upstream.all_names, feeds_address(request)), render.OPML_TYPE, {}
+        )
 
 
 class Controls:

@@ -7,17 +7,73 @@ repeated, and obeys the position of the switch at that time.
 
 from __future__ import annotations
 
+import logging
 import threading
+import traceback
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from queue import SimpleQueue
-from typing import Final
+from typing import Any, Final
 
-from onoff.client import Message, Sent
+from onoff.client import Message, Sent, SourceState
 from onoff.errors import InvalidInput, OnOffError
-from onoff.gateway.board import Board
+
+# --------------------------------------------------------------------------------------------------------------------
+# Board: the revision number of what the page shows, and those who are notified when it changes.
+
+
+log = logging.getLogger("onoff.gateway")
+
+
+class Board:
+    """Counts changes and notifies watchers. A change may come from any thread."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.fault: str | None = None
+        """The last bug that a thread of the gateway ran into and survived."""
+        self._lock = threading.Lock()
+        self._watchers: set[Callable[[], None]] = set()
+
+    def changed(self) -> None:
+        """Count a change and notify all watchers."""
+        with self._lock:
+            self.revision += 1
+            watchers = list(self._watchers)
+        for watcher in watchers:
+            watcher()
+
+    def bug(self, error: Exception) -> OnOffError:
+        """Log and show an exception that nobody expected; the thread that met it goes on.
+
+        The log gets the place and not the text, which may hold what was wanted. Returns an error for the caller.
+        """
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        at = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+        log.error("%s in the gateway%s", type(error).__name__, at)
+        self.fault = f"{type(error).__name__} in the gateway"
+        self.changed()
+        return OnOffError(self.fault, hint="this is a bug; its place is in the gateway's log")
+
+    def watch(self, watcher: Callable[[], None]) -> Callable[[], None]:
+        """Call `watcher`, from any thread, after every change. Returns a function that ends that."""
+        with self._lock:
+            self._watchers.add(watcher)
+
+        def stop() -> None:
+            with self._lock:
+                self._watchers.discard(watcher)
+
+        return stop
+
+    @property
+    def watched(self) -> bool:
+        """Whether there are watchers."""
+        with self._lock:
+            return bool(self._watchers)
+
 
 KEPT_KEYS: Final = 128
 LONGEST_KEY: Final = 128
@@ -174,3 +230,48 @@ class JobQueue:
             self._closed = True
         self._jobs.put(None)
         self._worker.join(seconds)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Marks: which version of each source was opened last, so that the page can say what is new.
+#
+# Kept in memory only: what was opened in private must not survive the gateway.
+
+
+class Marks:
+    """What was read. Threads may share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[int, float]] = {}
+        self.revision = 0
+
+    def opened(self, name: str, version: int, when: float) -> None:
+        """Note that a version of a source was opened, at a time in seconds since 1970."""
+        with self._lock:
+            known = self._read.get(name, (0, 0.0))[0]
+            self._read[name] = (max(version, known), when)
+            self.revision += 1
+
+    def opened_all(self, states: Sequence[SourceState], when: float) -> None:
+        """Mark all messages as read."""
+        for state in states:
+            self.opened(state.name, state.version, when)
+
+    def listed(self, names: Sequence[str], states: Mapping[str, SourceState]) -> list[dict[str, Any]]:
+        """Every source with what is known of it: version, time of publishing in milliseconds, whether it is new."""
+        with self._lock:
+            read = dict(self._read)
+        listed = []
+        for name in names:
+            state, (version, when) = states.get(name), read.get(name, (0, 0.0))
+            listed.append(
+                {
+                    "name": name,
+                    "version": None if state is None else state.version,
+                    "published": None if state is None or not state.version else round(1000 * state.published),
+                    "new": state is not None and state.version > version,
+                    "read": when or None,
+                }
+            )
+        return listed

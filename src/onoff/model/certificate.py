@@ -38,19 +38,23 @@ LeakCertificate for tables that may leak, see `LeakLimit`: m_q the largest mass 
                 sends into q is worth its prices there, costs w_u |q|, and gains at most m_q h(.).
 
 `kind` names each in files and reports. `onoff.model.checker` decides whether they hold;
-`onoff.model.certificate_json` is the form in files.
+`onoff.model.certificate` is the form in files.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from fractions import Fraction
 from operator import mul
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from onoff.errors import InvalidTable
 from onoff.model.rows import UNIT, Rows, exact_sum
+from onoff.system.kernels import kernel
 
 SCALE = 2**40
 """The usual denominator of the numbers in a certificate."""
@@ -201,3 +205,223 @@ class LeakCertificate:
 Certificate: TypeAlias = (
     "SimpleBound | HittingBound | PartsBound | SetCertificate | RowCertificate | GroupCertificate | LeakCertificate"
 )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The form of a certificate in files and in JSON output: plain numbers and lists.
+
+
+def to_json(certificate: Certificate) -> dict[str, Any]:
+    """Plain numbers and lists; `from_json` gives the same certificate back."""
+    values = {field.name: getattr(certificate, field.name) for field in fields(certificate)}
+    if isinstance(certificate, PartsBound):
+        values["proofs"] = [to_json(proof) for proof in certificate.proofs]
+    if isinstance(certificate, GroupCertificate):
+        values["groups"] = [asdict(group) for group in certificate.groups]
+    if isinstance(certificate, LeakCertificate):
+        values["limit"] = asdict(certificate.limit)
+    return {"kind": certificate.kind, **values}
+
+
+def from_json(given: Any) -> Certificate:
+    """The certificate of a document; what it proves is not checked. Raises InvalidTable where it is not one."""
+    named = dict(given) if isinstance(given, dict) else {}
+    kind = named.pop("kind", None)
+    try:
+        if kind == SimpleBound.kind and isinstance(named["name"], str):
+            source = named["source"]
+            return SimpleBound(named["name"], None if source is None else _whole(source))
+        if kind == HittingBound.kind:
+            return HittingBound(_whole(named["least"]))
+        if kind == PartsBound.kind:
+            return PartsBound(_lists(named["parts"]), tuple(from_json(proof) for proof in named["proofs"]))
+        if kind == SetCertificate.kind:
+            return SetCertificate(
+                t=_whole(named["t"]),
+                sets=_lists(named["sets"]),
+                weights=_wholes(named["weights"]),
+                tree=_wholes(named["tree"]),
+                leaves=tuple(tuple((at, units) for at, units in _lists(leaf)) for leaf in named["leaves"]),
+                scale=_whole(named["scale"]),
+            )
+        if kind == RowCertificate.kind:
+            return RowCertificate(_wholes(named["rows"]), _lists(named["phi"]), _whole(named["scale"]))
+        if kind == GroupCertificate.kind:
+            return GroupCertificate(tuple(map(_group, named["groups"])), _whole(named["scale"]))
+        if kind == LeakCertificate.kind:
+            limit, prices, thresholds = limit_from_json(named["limit"]), _lists(named["prices"]), named["thresholds"]
+            return LeakCertificate(limit, prices, _whole(named["allowance"]), _lists(thresholds))
+    except (KeyError, TypeError, ValueError):
+        pass
+    raise InvalidTable(f"not a certificate of the kind {kind!r} in whole numbers")
+
+
+def in_plain_integers(certificate: Certificate) -> Certificate:
+    """The same certificate, made anew of plain tuples and Python integers, which are exact whatever is done with them.
+
+    Raises InvalidTable where it has other numbers: fractions would be cut, and those of numpy wrap around.
+    """
+    try:
+        return from_json(to_json(certificate))
+    except (AttributeError, TypeError):  # not even a certificate
+        raise InvalidTable(f"a {type(certificate).__name__} is no certificate") from None
+
+
+def limit_from_json(given: Any) -> LeakLimit:
+    """The limit of a document. Raises KeyError or TypeError where it is not one."""
+    leak, ratio = (None if given[name] is None else _whole(given[name]) for name in ("leak", "ratio"))
+    return LeakLimit(leak, ratio, _wholes(given["weights"]))
+
+
+def _group(given: dict[str, Any]) -> RowGroup:
+    rows, sources, shares = (_wholes(given[name]) for name in ("rows", "sources", "shares"))
+    return RowGroup(rows, sources, shares, _lists(given["phi"]))
+
+
+def _whole(value: Any) -> int:
+    if type(value) is not int:  # a bool is one, and a class derived from it may calculate as it likes
+        raise TypeError(value)
+    return value
+
+
+def _wholes(values: Iterable[Any]) -> tuple[int, ...]:
+    return tuple(map(_whole, values))
+
+
+def _lists(values: Sequence[Iterable[Any]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(map(_wholes, values))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# How many sources a set must hold to meet the support of every row: the whole number below which there is none.
+#
+# Setting
+#     D_u  the support of row u, the sources that it can want;   S a set of sources that meets every D_u
+#
+# A query holds what row u wants, whichever u it is, so it meets every support. If no set of fewer than h sources
+# does,
+# every private table costs h at least, and h is a whole number where sums of masses give a fraction: a walk on the
+# 7 x 7
+# torus without staying costs 14, and the outer bound says 12.25.
+#
+# `no_fewer_than` looks at every set, one after the other, in a tree: take the row that is not met yet and has the
+# fewest
+# sources left, and of these the one that meets the most rows; first all sets with it, then all sets without it. A
+# branch
+# is left where no set of it can be small enough:
+#
+#     a row has no source left that could meet it, or
+#     the sources taken, and so many more that the largest numbers of open rows that sources meet add up to all open
+#     rows, are h or more.
+#
+# No proof is stored: the checker does the same search. Integers only.
+
+
+MOST_BRANCHES = 5 * 10**7
+"""Nodes of a tree at most: seconds, compiled."""
+
+
+def no_fewer_than(supports: npt.NDArray[np.bool_], least: int, most_steps: int = MOST_BRANCHES) -> bool | None:
+    """Whether every set that meets all of `supports` (one per line) holds `least` sources or more; None: too many.
+
+    >>> no_fewer_than(np.eye(3, dtype=bool) | np.eye(3, k=1, dtype=bool), 2), no_fewer_than(np.eye(3, dtype=bool), 4)
+    (True, False)
+    """
+    row, of_row = np.nonzero(supports)
+    column, of_column = np.nonzero(supports.T)
+    first = np.searchsorted(row, np.arange(len(supports) + 1)).astype(np.int64)
+    start = np.searchsorted(column, np.arange(supports.shape[1] + 1)).astype(np.int64)
+    found = _smaller_set(first, of_row, start, of_column, least, most_steps)
+    return None if found < 0 else found == 0
+
+
+@kernel
+def _smaller_set(first, of_row, start, of_column, least, most_steps):  # type: ignore[no-untyped-def]
+    """1 where a set of fewer than `least` columns meets every row, 0 where none does, -1 after `most_steps` nodes.
+
+    first, of_row: the columns of each row, as CSR; start, of_column: the rows of each column. For the node at hand:
+    met[u] counts the columns taken in row u, left[u] those that are free, load[x] the open rows of column x, and
+    having[l] the free columns with load l.
+    """
+    rows, columns = len(first) - 1, len(start) - 1
+    met = np.zeros(rows, np.int64)
+    left = np.empty(rows, np.int64)
+    load = np.empty(columns, np.int64)
+    free = np.ones(columns, np.bool_)
+    for u in range(rows):
+        left[u] = first[u + 1] - first[u]
+    for x in range(columns):
+        load[x] = start[x + 1] - start[x]
+    largest = load.max()
+    having = np.zeros(largest + 1, np.int64)
+    for x in range(columns):
+        having[load[x]] += 1
+    path = np.empty(columns + 1, np.int64)
+    with_it = np.zeros(columns + 1, np.bool_)
+    depth, taken, open_rows = 0, 0, rows
+    for _ in range(most_steps):
+        more, rest, size = 0, open_rows, largest
+        while rest > 0 and size > 0:
+            if having[size] * size >= rest:
+                more += (rest + size - 1) // size
+                rest = 0
+            else:
+                more += having[size]
+                rest -= having[size] * size
+            size -= 1
+        row = -1
+        if rest == 0 and taken + more < least:
+            if open_rows == 0:
+                return 1
+            for u in range(rows):
+                if met[u] == 0 and (row < 0 or left[u] < left[row]):
+                    row = u
+            if left[row] == 0:
+                row = -1
+        if row >= 0:
+            x = -1
+            for e in range(first[row], first[row + 1]):
+                if free[of_row[e]] and (x < 0 or load[of_row[e]] > load[x]):
+                    x = of_row[e]
+            path[depth], with_it[depth] = x, True
+            depth += 1
+            taken += 1
+            free[x] = False
+            having[load[x]] -= 1
+            for e in range(start[x], start[x + 1]):
+                u = of_column[e]
+                left[u] -= 1
+                met[u] += 1
+                if met[u] == 1:
+                    open_rows -= 1
+                    for f in range(first[u], first[u + 1]):
+                        z = of_row[f]
+                        if free[z]:
+                            having[load[z]] -= 1
+                            having[load[z] - 1] += 1
+                        load[z] -= 1
+            continue
+        while depth > 0 and not with_it[depth - 1]:
+            depth -= 1
+            x = path[depth]
+            free[x] = True
+            having[load[x]] += 1
+            for e in range(start[x], start[x + 1]):
+                left[of_column[e]] += 1
+        if depth == 0:
+            return 0
+        x = path[depth - 1]
+        with_it[depth - 1] = False
+        taken -= 1
+        for e in range(start[x], start[x + 1]):
+            u = of_column[e]
+            met[u] -= 1
+            if met[u] == 0:
+                open_rows += 1
+                for f in range(first[u], first[u + 1]):
+                    z = of_row[f]
+                    if free[z]:
+                        having[load[z]] -= 1
+                        having[load[z] + 1] += 1
+                    load[z] += 1
+    return -1

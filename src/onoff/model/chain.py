@@ -12,22 +12,96 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from onoff.errors import InvalidChain, UnknownSource
-from onoff.model.rounding import matrix_units
-from onoff.model.rows import SUM_TOLERANCE, Floats, Integers, Rows, SparseRows, as_matrix, to_units
-from onoff.model.sources import Sources
-from onoff.model.sparse import checked_csr
+from onoff.errors import InvalidChain, InvalidInput, UnknownSource, nearest
+from onoff.model.rows import (
+    SUM_TOLERANCE,
+    Floats,
+    Integers,
+    Rows,
+    SparseRows,
+    as_matrix,
+    checked_csr,
+    matrix_units,
+    to_units,
+)
+from onoff.names import name_problem
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from scipy.sparse import csr_matrix
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sources: the N names that a model gives probabilities to, checked once.
+
+
+class Sources(ABC):
+    """What every model has: N sources by name and number."""
+
+    def __init__(self, n: int, names: Sequence[str] | None = None) -> None:
+        self.n = n
+        self.names: tuple[str, ...] = _checked_names(names, n)
+        self._position = {name: x for x, name in enumerate(self.names)}
+
+    @abstractmethod
+    def digest(self) -> str:
+        """What tells two models apart: they are the same iff their digests are."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return self is other or self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
+    def index(self, source: int | str) -> int:
+        """The number of a source given by name or number. Raises UnknownSource."""
+        if isinstance(source, str):
+            if source not in self._position:
+                # The name may be a private request: the error does not repeat it.
+                raise UnknownSource("no source of that name", hint=nearest(source, self.names))
+            return self._position[source]
+        if isinstance(source, bool) or not isinstance(source, int | np.integer) or not 0 <= source < self.n:
+            raise UnknownSource("no source of that number", hint=f"sources are 0 to {self.n - 1}")
+        return int(source)
+
+
+def check_model_name(name: Any, what: str) -> None:
+    """Raise InvalidChain, about `what`, for a name that a source cannot have."""
+    problem = name_problem(name)
+    if problem is not None:
+        raise InvalidChain(f"{what} {problem.message}", hint=problem.hint)
+
+
+def default_names(n: int) -> tuple[str, ...]:
+    """What n sources are called that nobody named."""
+    return tuple(f"source-{x + 1}" for x in range(n))
+
+
+def _checked_names(names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    if names is None:
+        return default_names(n)
+    if isinstance(names, str):
+        raise InvalidChain("the names are one text, not a list", hint="one name for each row of the matrix")
+    if len(names) != n:
+        raise InvalidChain(f"{len(names)} names for {n} sources", hint="one name for each row of the matrix")
+    seen: dict[str, int] = {}
+    for x, name in enumerate(names):
+        check_model_name(name, f"name {x}")
+        if name in seen:
+            raise InvalidChain(f"names {seen[name]} and {x} are both {name!r}", hint="give each source its own")
+        seen[name] = x
+    return tuple(names)
+
 
 LARGEST_FILE = 512 * 2**20
 """Bytes of a chain file that are read at most."""
@@ -215,7 +289,7 @@ class MarkovChain(Sources):
         Raises InvalidChain where the name of the file says another format.
         """
         from onoff.model.files import check_json_name
-        from onoff.system.atomic import atomic_write
+        from onoff.system.files import atomic_write
 
         path = Path(path)
         if not isinstance(self.transition, np.ndarray):
@@ -373,3 +447,55 @@ def _checked_initial(initial: Any, n: int) -> Floats:
     if len(law) != n:
         raise InvalidChain(f"the initial law has {len(law)} entries for {n} sources", hint="one for each")
     return np.asarray(law, dtype=np.float64)  # as it was given: dividing by the sum would move it at every load
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Models for users without a trace: guesses, which are labelled as such.
+#
+#     uniform   every source is as likely as any other, whatever was read before
+#     popular   the k-th source of the catalogue is wanted 1/k as often as the first, whatever was read before
+#     sticky    half of the time the same source again, else any
+#
+# With `uniform` and `popular` requests are independent, so a plain request after a private one costs one message
+# and
+# tells nothing, *if the guess is right*. A wrong guess leaks in proportion to how wrong it is (`onoff audit
+# chain`);
+# `sticky` hides more, and costs more. Learn a model from real requests as soon as there are some.
+
+
+MOST_TEMPLATE_SOURCES = 2000
+"""A model is a matrix, and its file grows with the square of the sources."""
+STAY = 0.5
+
+
+def _uniform(n: int) -> Floats:
+    return np.full((n, n), 1 / n)
+
+
+def _popular(n: int) -> Floats:
+    share = 1 / np.arange(1, n + 1)
+    return np.tile(share / share.sum(), (n, 1))
+
+
+def _sticky(n: int) -> Floats:
+    return STAY * np.eye(n) + (1 - STAY) * _uniform(n)
+
+
+TEMPLATES: dict[str, Callable[[int], Floats]] = {"uniform": _uniform, "popular": _popular, "sticky": _sticky}
+
+
+def from_template(template: str, names: Sequence[str]) -> MarkovChain:
+    """A guessed chain over these sources. Raises InvalidInput.
+
+    >>> from_template("sticky", ["left", "right"]).transition.tolist()
+    [[0.75, 0.25], [0.25, 0.75]]
+    """
+    if template not in TEMPLATES:
+        raise InvalidInput(f"no template {template!r}", hint=nearest(template, TEMPLATES))
+    if not 2 <= len(names) <= MOST_TEMPLATE_SOURCES:
+        raise InvalidInput(
+            f"a model of {len(names)} sources",
+            hint=f"templates are for 2 to {MOST_TEMPLATE_SOURCES}; without a model the gateway keeps a mirror",
+        )
+    P = TEMPLATES[template](len(names))
+    return MarkovChain(P, names=tuple(names), initial=P.mean(axis=0))

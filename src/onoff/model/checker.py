@@ -50,9 +50,9 @@ from onoff.model.certificate import (
     RowGroup,
     SetCertificate,
     SimpleBound,
+    in_plain_integers,
+    no_fewer_than,
 )
-from onoff.model.certificate_json import in_plain_integers
-from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import UNIT, Integers, Rows, exact_sum, from_halves
 from onoff.system.kernels import kernel
 

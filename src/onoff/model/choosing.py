@@ -19,8 +19,7 @@ from typing import Any, Literal
 import numpy as np
 
 from onoff.errors import InvalidModel
-from onoff.model.fitting import Fitted, fit
-from onoff.model.tokens import RequestTokens, numbered
+from onoff.model.fitting import Fitted, RequestTokens, fit, numbered
 
 HELD_OUT = 10
 """Every tenth person is held out for scoring."""

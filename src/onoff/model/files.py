@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 
 from onoff.errors import InvalidChain, InvalidInput, InvalidModel, nearest
-from onoff.system.atomic import atomic_write
-from onoff.system.reading import read_limited
+from onoff.system.files import atomic_write, read_limited
 
 CHAIN_KEYS = ("transition", "names", "initial")
 OTHER_SUFFIXES = (".csv", ".npy", ".npz")

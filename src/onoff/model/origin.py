@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from onoff.model.chain import LARGEST_FILE
-from onoff.system.reading import read_limited
+from onoff.system.files import read_limited
 
 OWN: Final = "own"
 """As "whose" in what a file says of its trace: learnt from the open requests of the person who uses it."""

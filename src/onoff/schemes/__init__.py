@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, overload
 from onoff.errors import UnknownScheme, nearest
 from onoff.model.bounds import simplest
 from onoff.model.rows import Rows, SparseRows
-from onoff.system.shutdown import is_shutting_down, uninterrupted
+from onoff.system.interrupts import is_shutting_down, uninterrupted
 from onoff.tables.table import QueryTable
 
 if TYPE_CHECKING:

@@ -43,7 +43,7 @@ from onoff.system.kernels import kernel
 from onoff.tables.table import OPTIMAL_GAP, QuerySource
 
 if TYPE_CHECKING:
-    from onoff.session.entropy import Entropy
+    from onoff.session.session import Entropy
 
 NAME = "race"
 SAMPLED_WORK = 200_000_000

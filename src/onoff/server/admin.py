@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import gzip
 import secrets
-from collections.abc import AsyncIterator, Sequence
+import zlib
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
 from typing import Literal
 
-from onoff.errors import InvalidInput, MissingExtra
+from onoff.errors import InvalidInput, InvalidWire, MissingExtra
+from onoff.server.answers import Shelf
+from onoff.server.changes import ChangesBuilder
+from onoff.server.feeds import Feed, ListedFeed, name_feeds
+from onoff.server.following import check_address, check_may_follow
 from onoff.server.store import Publisher, Store, token_digest
-from onoff.wire import DEFAULT_FRAME_SIZE, DEFAULT_LIMIT, Catalogue, check_name
+from onoff.system.files import atomic_write, open_ordinary
+from onoff.wire import (
+    DEFAULT_FRAME_SIZE,
+    DEFAULT_LIMIT,
+    MAX_CATALOGUE,
+    Catalogue,
+    ChangesDecoder,
+    Since,
+    WireMessage,
+    check_name,
+    decode_catalogue,
+    encode_catalogue,
+)
 
 TOKEN_PREFIX = "onoff_"
 
@@ -130,3 +149,116 @@ async def new_publisher(store: Store, name: str, sources: Sequence[str] = ()) ->
     token = TOKEN_PREFIX + secrets.token_urlsafe(32)
     await store.add_publisher(Publisher(name, token_digest(token), tuple(sources)))
     return token
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Backups of a store: its catalogue and all its messages, in the form in which a new reader gets them.
+#
+#     file    gzip of: catalogue, as on the wire | line feed | changes since 0, as on the wire
+#
+# Publishers and sessions are not in it. Restoring puts catalogue and messages in place of those in a store,
+# versions
+# included; the store begins a new life, so that every reader fetches everything once.
+
+
+READ_BYTES = 1024 * 1024
+
+
+async def write_backup(store: Store, path: Path) -> int:
+    """Write all messages of the store to `path`, atomically; return how many.
+
+    Raises
+    ------
+    InvalidInput
+        If the file cannot be written.
+    """
+    shelf = Shelf()
+    reply = await ChangesBuilder(store, shelf).reply(Since(0), gzip=False)
+    try:
+        with (
+            atomic_write(path, mode=0o600, durable=True) as file,
+            gzip.GzipFile("", "wb", fileobj=file, mtime=0) as out,
+        ):
+            out.write(encode_catalogue(shelf.catalogue) + b"\n")
+            for part in reply.parts:
+                out.write(part)
+    except OSError as error:
+        raise InvalidInput(f"cannot write {path}: {error.strerror}", hint="check free space and permissions") from None
+    return sum(changed > 0 for changed in shelf.changed)
+
+
+def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
+    """Catalogue and messages of a backup, all checked.
+
+    Raises
+    ------
+    InvalidInput
+        If the file is not a backup, or not whole.
+    """
+    messages: dict[str, WireMessage] = {}
+    try:
+        with open_ordinary(path) as packed, gzip.open(packed, "rb") as file:
+            catalogue = decode_catalogue(file.readline(MAX_CATALOGUE + 1).removesuffix(b"\n"))
+            decoder = ChangesDecoder(catalogue)
+            while piece := file.read(READ_BYTES):
+                messages.update((catalogue.names[source], message) for source, message in decoder.feed(piece))
+            decoder.finish()
+    except (OSError, EOFError, zlib.error, InvalidWire) as error:
+        reason = error.message if isinstance(error, InvalidWire) else getattr(error, "strerror", None) or str(error)
+        raise InvalidInput(
+            f"cannot restore {path}: {reason}", hint="give a file that `onoff serve --backup` wrote"
+        ) from None
+    return catalogue, messages
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Maintenance of the store at an address: what `onoff serve` does to it before it serves, or instead of serving.
+
+
+async def prepare(
+    where: str,
+    names: Sequence[str],
+    *,
+    padding: Padding | None = None,
+    frame_size: int | None = None,
+    limit: int | None = None,
+) -> Catalogue:
+    """Create the store if needed, add these names to its catalogue, and return the catalogue."""
+    async with opened(where) as store:
+        return await edit_catalogue(store, add=names, padding=padding, frame_size=frame_size, limit=limit)
+
+
+async def name_listed(
+    where: str, listed: Sequence[ListedFeed], progress: Callable[[int, int], None]
+) -> tuple[Feed, ...]:
+    """The feeds with the names that the store at `where` keeps for them; see `name_feeds`."""
+    async with opened(where) as store:
+        return await name_feeds(store, listed, progress)
+
+
+async def backup(where: str, path: Path) -> int:
+    """Write a backup of the store at `where`; return the number of messages in it."""
+    async with opened(where) as store:
+        return await write_backup(store, path)
+
+
+async def restore(where: str, path: Path) -> Catalogue:
+    """Put a backup in place of what is in the store at `where`; return its catalogue."""
+    catalogue, messages = read_backup(path)  # before a store is made for it
+    async with opened(where) as store:
+        await store.restore(catalogue, messages)
+    return catalogue
+
+
+async def prepare_to_follow(where: str, leader: str) -> Catalogue:
+    """Make sure that the store is there and may become a copy of the leader's; return its catalogue."""
+    check_address(leader)
+    async with opened(where) as store:
+        await check_may_follow(store, leader)
+        return await store.catalogue()
+
+
+async def add_publisher(where: str, name: str, sources: Sequence[str]) -> str:
+    """A fresh token for a publisher of the store at `where`."""
+    async with opened(where) as store:
+        return await new_publisher(store, name, sources)

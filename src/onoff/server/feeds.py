@@ -10,19 +10,125 @@ is logged by its name, and never stops the server.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
-from collections.abc import Sequence
+import unicodedata
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-from onoff.errors import OnOffError, StoreUnavailable
-from onoff.server.feed_list import Feed
+from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
 from onoff.server.feed_reader import FeedReader
 from onoff.server.fetch import BadFeed, fetch
-from onoff.server.metrics import Count, Metrics
+from onoff.server.http import Count, Metrics
 from onoff.server.store import Stamp, Store
+from onoff.system.files import read_limited
 from onoff.system.logs import Condition
-from onoff.wire import ENTRY_TYPE
+from onoff.wire import ENTRY_TYPE, check_name
+
+# --------------------------------------------------------------------------------------------------------------------
+# Lists of feeds: OPML, or one feed a line.
+#
+# ADDRESS          called by the title that the feed gives itself
+# NAME ADDRESS     called by that name
+# # ...            a comment
+
+
+MAX_TITLE_BYTES = 240  # leaves room in a name for a number
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """A source and the address it is fed from."""
+
+    name: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFeed:
+    """A feed in a list: its address, and its title as a name of a source, empty where the list has none."""
+
+    title: str
+    url: str
+
+    @property
+    def host(self) -> str:
+        """The name of a feed without a title: its host."""
+        return name_of(urlsplit(self.url).hostname or "") or "feed"
+
+
+def read_feeds(path: str | Path) -> tuple[ListedFeed, ...]:
+    """The feeds listed in a file, each address once.
+
+    Raises
+    ------
+    InvalidInput
+        If it cannot be read, lists none, or lists what is not an address.
+    """
+    try:
+        data = read_limited(Path(path))
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", hint="give an OPML file or a list") from None
+    pairs = _read_opml(data, path) if data.lstrip()[:1] == b"<" else _read_lines(data, path)
+    feeds: dict[str, ListedFeed] = {}
+    for title, url in pairs:
+        if not _is_web_address(url):
+            raise InvalidInput(f"{path}: {url!r} is not an address of a feed", hint="use http:// or https://")
+        if url not in feeds or not feeds[url].title:
+            feeds[url] = ListedFeed(name_of(title), url)
+    if not feeds:
+        raise InvalidInput(f"{path} lists no feed", hint="give an OPML file or one address per line")
+    return tuple(feeds.values())
+
+
+def _is_web_address(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in {"http", "https"} and bool(urlsplit(url).hostname)
+    except ValueError:  # such as http://[
+        return False
+
+
+def _read_opml(data: bytes, path: str | Path) -> list[tuple[str, str]]:
+    import listparser
+
+    parsed = listparser.parse(data)
+    if parsed.get("bozo"):
+        raise InvalidInput(f"{path} is not OPML: {parsed.get('bozo_exception')}", hint="export it again")
+    return [(feed.title or "", feed.url) for feed in parsed.feeds]
+
+
+def _read_lines(data: bytes, path: str | Path) -> list[tuple[str, str]]:
+    try:
+        lines = data.decode().splitlines()
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{path} is not text", hint="give an OPML file or one address per line") from None
+    pairs = []
+    for line in lines:
+        if line.strip() and not line.lstrip().startswith("#"):
+            name, _, url = line.strip().rpartition(" ")
+            pairs.append((name, url))
+    return pairs
+
+
+def name_of(title: str) -> str:
+    """`title` made into a name of a source; empty if nothing is left.
+
+    >>> name_of(" A/B  news ")
+    'A B news'
+    """
+    visible = "".join(c if unicodedata.category(c)[0] not in "CZ" and c not in "/\\" else " " for c in title)
+    name = unicodedata.normalize("NFC", " ".join(visible.split()))
+    while len(name.encode()) > MAX_TITLE_BYTES:
+        name = name[:-1].rstrip()
+    try:
+        return check_name(name)
+    except InvalidWire:
+        return ""
+
 
 log = logging.getLogger("onoff.server.feeds")
 
@@ -133,3 +239,79 @@ async def _poll_for_ever(
             first_round.add(failed=poller.failures > 0)
             first_round = None
         await asyncio.sleep(min(seconds * 2 ** min(poller.failures, 20), MAX_BACK_OFF_SECONDS))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The names of sources that are feeds: their titles, and stable over time.
+#
+# The store keeps the name of each address. So a feed keeps its name when the list changes: its order, its titles,
+# other
+# feeds of the same title. A feed that is new gets its title, with a number if another feed
+# has that name. Where the list has no title the feed is asked for its own, once; one that cannot be asked is called
+# by
+# its host.
+#
+# A feed whose name was removed from the catalogue gets a new one.
+
+
+async def name_feeds(
+    store: Store, listed: Sequence[ListedFeed], progress: Callable[[int, int], None] = lambda done, total: None
+) -> tuple[Feed, ...]:
+    """The feeds with their names, which the store keeps from now on.
+
+    progress: Called with how many feeds were asked for their titles, and how many are to be.
+    """
+    catalogue = await store.catalogue()
+    kept = {url: name for url, name in (await store.feed_names()).items() if name in catalogue.index}
+    nameless = [feed.url for feed in listed if feed.url not in kept and not feed.title]
+    titles = await _ask_titles(nameless, progress) if nameless else {}
+    named = assign_names([ListedFeed(titles.get(feed.url, feed.title), feed.url) for feed in listed], kept)
+    await store.replace_feed_names({**kept, **{feed.url: feed.name for feed in named}})
+    unfed = sorted(set(kept.values()) - {feed.name for feed in named})
+    if unfed:
+        log.warning("not in the list any more, and kept as they are: %s", ", ".join(map(repr, unfed)))
+    return named
+
+
+def assign_names(listed: Sequence[ListedFeed], kept: Mapping[str, str]) -> tuple[Feed, ...]:
+    """Each feed with the name that is kept for its address, or else one that no other feed has.
+
+    >>> assign_names([ListedFeed("News", "http://b"), ListedFeed("News", "http://a")], {"http://a": "News"})
+    (Feed(name='News 2', url='http://b'), Feed(name='News', url='http://a'))
+    """
+    names = dict(kept)
+    for feed in listed:
+        if feed.url not in names:
+            names[feed.url] = _unused(feed.title or feed.host, set(names.values()))
+    return tuple(Feed(names[feed.url], feed.url) for feed in listed)
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    candidates = itertools.chain([name], (f"{name} {k}" for k in itertools.count(2)))
+    return next(candidate for candidate in candidates if candidate not in taken)
+
+
+async def _ask_titles(urls: Sequence[str], progress: Callable[[int, int], None]) -> dict[str, str]:
+    """The titles that these feeds give themselves, as names; those without are left out, with a warning."""
+    import httpx2
+
+    turns = asyncio.Semaphore(AT_ONCE)
+    titles: dict[str, str] = {}
+    asked = 0
+
+    async def ask(url: str) -> None:
+        nonlocal asked
+        async with turns:
+            try:
+                response = await fetch(client, url, {})
+                assert response is not None  # nothing was asked conditionally
+                titles[url] = name_of(await reader.title(*response))
+            except BadFeed as error:
+                log.warning("feed %s: %s; it is called by its host", url, error)
+        asked += 1
+        progress(asked, len(urls))
+
+    async with httpx2.AsyncClient(trust_env=False) as client, FeedReader() as reader, asyncio.TaskGroup() as tasks:
+        for url in urls:
+            tasks.create_task(ask(url))
+    return titles

@@ -24,9 +24,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable, StoreUnavailable
-from onoff.server.editions import KEPT_DIGESTS
-from onoff.server.metrics import Count, Metrics
-from onoff.server.store import Adoption, Stamp, Store
+from onoff.server.http import Count, Metrics
+from onoff.server.store import KEPT_DIGESTS, Adoption, Stamp, Store
 from onoff.system.logs import Condition
 from onoff.wire import (
     CATALOGUE_HEADERS,

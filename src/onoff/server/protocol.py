@@ -26,12 +26,22 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.errors import StoreUnavailable
-from onoff.server.answer import answer_headers
+from onoff.server.answers import answer_headers
 from onoff.server.app import MessageServer, overloaded
-from onoff.server.exchange import BODY_SECONDS, PIECE_BYTES, changes_headers, problem_headers
-from onoff.server.head import MAX_CACHED_HEAD, Plain, malformed, not_a_head, read_changes_request, read_head
-from onoff.server.metrics import Count
-from onoff.server.peers import network_of
+from onoff.server.http import (
+    BODY_SECONDS,
+    MAX_CACHED_HEAD,
+    PIECE_BYTES,
+    Count,
+    Plain,
+    changes_headers,
+    malformed,
+    network_of,
+    not_a_head,
+    problem_headers,
+    read_changes_request,
+    read_head,
+)
 from onoff.server.sums import SumOutcome
 from onoff.wire import CHANGES_PATH, SUM_HEADERS, Problem, encode_problem
 

@@ -33,20 +33,16 @@ from urllib.request import urlopen
 
 import uvicorn
 
-from onoff.server.access import MetricsAccess
-from onoff.server.admin import edit_catalogue, new_publisher, opened
-from onoff.server.app import MAX_IN_FLIGHT, MessageServer
-from onoff.server.feed_list import Feed
-from onoff.server.feeds import poll_feeds
+from onoff.server.admin import edit_catalogue, new_publisher, opened, prepare_to_follow
+from onoff.server.app import MAX_IN_FLIGHT, MessageServer, MetricsAccess
+from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.following import Follower
-from onoff.server.maintenance import prepare_to_follow
-from onoff.server.metrics import Metrics, shared_table
-from onoff.server.peers import MAX_CONNECTIONS, MAX_PER_ADDRESS
+from onoff.server.http import MAX_CONNECTIONS, MAX_PER_ADDRESS, Metrics, shared_table
 from onoff.server.protocol import QueryProtocol
-from onoff.system import listening
+from onoff.system import sockets
 from onoff.system.interrupts import held_back
 from onoff.system.logs import log_to_stderr
-from onoff.system.serving import OrderlyServer
+from onoff.system.sockets import OrderlyServer
 
 log = logging.getLogger("onoff.server")
 
@@ -73,11 +69,11 @@ class Settings:
 
 def listen_for_workers(host: str, port: int, *, workers: int = 1) -> socket.socket:
     """A listening socket for so many workers; port 0 takes a free one."""
-    return listening.listen(host, port, backlog=BACKLOG, shared=workers > 1)
+    return sockets.listen(host, port, backlog=BACKLOG, shared=workers > 1)
 
 
 def address(sock: socket.socket) -> str:
-    return f"http://{listening.authority(sock)}"
+    return f"http://{sockets.authority(sock)}"
 
 
 async def serve(
@@ -172,7 +168,7 @@ def _supervise(settings: Settings, first: socket.socket) -> None:
     stopping = threading.Event()
     counts = shared_table(context, settings.workers)
     with contextlib.ExitStack() as stack:
-        others = [listening.listen_beside(first, backlog=BACKLOG) for _ in range(settings.workers - 1)]
+        others = [sockets.listen_beside(first, backlog=BACKLOG) for _ in range(settings.workers - 1)]
         socks = [
             first,
             *map(stack.enter_context, others),

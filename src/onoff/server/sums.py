@@ -12,21 +12,275 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from queue import SimpleQueue
 from typing import Literal, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
-from onoff.server.history import History
-from onoff.server.judge import edition_gone, epoch_changed, invalid, step_conflict, unavailable
-from onoff.server.matrix import Matrix, Wanted, matrix_bytes
-from onoff.server.settling import settle
-from onoff.server.shelf import Shelf
-from onoff.server.store import Store
-from onoff.wire import Problem, SumHead
+from onoff.server.answers import Shelf, edition_gone, epoch_changed, invalid, step_conflict, unavailable
+from onoff.server.changes import History
+from onoff.server.store import Store, settle
+from onoff.system.kernels import kernel
+from onoff.wire import MAX_SERVERS, MIN_SERVERS, Problem, SumHead
+
+# --------------------------------------------------------------------------------------------------------------------
+# The frames of an edition in one contiguous array, and sums over it.
+#
+# An answer to a vector (`wire.sums`) is the XOR of chunks of the asked rows. The array is read once, a block of
+# rows at a
+# time, and every waiting query takes what it asked for while the block is in the cache. A compiled kernel does all
+# of a
+# pass in one call, during which other threads run; it adds eight rows at a time to a total, where they lie.
+#
+# Until it is compiled, which a thread does meanwhile, or where there is too little to pay for it, numpy does it,
+# which
+# has to copy the asked rows together first. Few short rows are kept in groups of four, each group with the sums of
+# all
+# its subsets: a query reads one row for a group instead of two on the average. That takes four times the memory, so
+# long
+# rows, where reading is all the work, are kept alone.
+#
+# One thread uses a matrix at a time.
+
+
+KERNEL_BYTES = 1024 * 1024  # bytes of all rows from which a compiled kernel is used
+GROUP = 4
+MAX_GROUPED_ROW = 32 * 1024  # bytes of the longest row that is kept in groups
+MAX_GROUPED = 128 * 1024 * 1024  # bytes of all of them
+BLOCK_BYTES = 1024 * 1024
+CHUNK_BYTES = 64 * 1024  # of a total, so that it stays in the cache
+_ALIGNED = 64
+_GATHER = np.uint32(1 << 24 | 1 << 17 | 1 << 10 | 1 << 3)  # four bytes of 0 or 1 times this: their bits, from bit 24 up
+
+Bytes = npt.NDArray[np.uint8]
+
+
+class Wanted(NamedTuple):
+    """One sum: over a vector with a byte for each row, cut into chunks of `length` bytes.
+
+    `past` has the rows that were others in the edition it is asked of.
+    """
+
+    vector: bytes
+    servers: int
+    length: int
+    past: Mapping[int, bytes]
+
+
+def matrix_bytes(n: int, width: int) -> int:
+    """The memory of a matrix of n rows of `width` bytes, before any grouping."""
+    return n * _stride(width)
+
+
+def _stride(width: int) -> int:
+    """Room for a row and for the zeros that make its last chunk whole."""
+    return -(-(width + MAX_SERVERS) // _ALIGNED) * _ALIGNED
+
+
+class Matrix:
+    """Rows of equal width; shorter ones are followed by zeros."""
+
+    def __init__(self, rows: Sequence[bytes]) -> None:
+        self._n = len(rows)
+        self._stride = _stride(max(map(len, rows), default=0))
+        size = len(rows) * self._stride
+        self._for_kernel = size >= KERNEL_BYTES
+        grouped = not self._for_kernel and self._stride <= MAX_GROUPED_ROW and size * GROUP <= MAX_GROUPED
+        self._group = GROUP if grouped else 1
+        self._groups = -(-self._n // self._group)
+        self._subsets = 1 << self._group if grouped else 1
+        self._rows: Bytes = np.zeros((self._groups * self._subsets, self._stride), np.uint8)
+        for at, row in enumerate(rows):
+            self._put(at, row)
+        self._blocks = max(1, round(self._groups * self._stride / BLOCK_BYTES))
+        self._per_block = max(1, -(-self._groups // self._blocks))
+        self._firsts = np.arange(0, len(self._rows), self._subsets)  # the first row of each group
+        self._words = self._rows.view(np.uint64)
+        self._taken = np.empty((self._per_block if grouped else 0, self._stride // 8), np.uint64)
+
+    @property
+    def width(self) -> int:
+        """The longest row that fits."""
+        return self._stride - MAX_SERVERS
+
+    def replace(self, rows: Mapping[int, bytes]) -> None:
+        """Put other rows in place of these; none longer than `width`."""
+        for at, row in rows.items():
+            self._put(at, row)
+
+    def row(self, at: int) -> Bytes:
+        """One row, with the zeros after it."""
+        group, place = divmod(at, self._group)
+        found: Bytes = self._rows[group * self._subsets + (1 << place if self._subsets > 1 else 0)]
+        return found
+
+    def _put(self, at: int, row: bytes) -> None:
+        if len(row) > self.width:
+            raise ValueError(f"a row of {len(row)} bytes in a matrix of width {self.width}")
+        padded = np.frombuffer(row.ljust(self._stride, b"\0"), np.uint8)
+        group, place = divmod(at, self._group)
+        if self._subsets == 1:
+            self._rows[group] = padded
+            return
+        first = group * self._subsets
+        change = self._rows[first + (1 << place)] ^ padded
+        members = [first + subset for subset in range(self._subsets) if subset >> place & 1]
+        self._rows[members] ^= change
+
+    def sums(self, wanted: Sequence[Wanted]) -> list[bytes]:
+        """All of these sums, in one pass over the rows."""
+        if not wanted:
+            return []
+        compiled = self._for_kernel and _compiled().is_set()
+        totals = self._add_compiled(wanted) if compiled else self._add_by_numpy(wanted)
+        for total, query in zip(totals, wanted, strict=True):
+            self._put_back(total, query)
+        return [total.tobytes() for total in totals]
+
+    def _add_compiled(self, wanted: Sequence[Wanted]) -> list[Bytes]:
+        """The sums over today's rows, in one call, during which other threads run."""
+        arrays = _as_arrays(wanted)
+        _xor_blocks(self._rows, self._per_block, *arrays)
+        return [total[: query.length] for total, query in zip(arrays.totals, wanted, strict=True)]
+
+    def _add_by_numpy(self, wanted: Sequence[Wanted]) -> list[Bytes]:
+        """The sums over today's rows."""
+        plans = [plan for number, query in enumerate(wanted) for plan in self._plans(number, query)]
+        totals = [np.zeros(query.length, np.uint8) for query in wanted]
+        for block in range(self._blocks):
+            for plan in plans:
+                rows = plan.rows[plan.starts[block] : plan.starts[block + 1]]
+                total = totals[plan.number][: max(0, self._stride - plan.column)]  # an old edition may be wider
+                if len(rows) and len(total):
+                    self._add(total, rows, plan.column)
+        return totals
+
+    def _plans(self, number: int, query: Wanted) -> list[_Plan]:
+        """Which rows of the array are read for a query, and from which column on; one plan for each chunk."""
+        vector = np.frombuffer(query.vector.ljust(self._groups * self._group, b"\0"), np.uint8)
+        bounds = range(0, (self._blocks + 1) * self._per_block, self._per_block)
+        plans = []
+        for entry in range(1, query.servers):
+            asked = vector == entry
+            if self._subsets > 1:  # one row for each group; that of the empty subset is zeros
+                rows = self._firsts + (asked.view(np.uint32) * _GATHER >> 24)
+                starts: Sequence[int] = bounds
+            else:
+                rows = np.flatnonzero(asked)
+                starts = rows.searchsorted(bounds).tolist()
+            plans.append(_Plan(number, rows, starts, (entry - 1) * query.length))
+        return plans
+
+    def _add(self, total: Bytes, rows: npt.NDArray[np.intp], column: int) -> None:
+        """XOR the chunks of these rows to a total, by numpy."""
+        end = column + len(total)
+        if self._subsets == 1:
+            for row in rows.tolist():
+                np.bitwise_xor(total, self._rows[row, column:end], out=total)
+        elif column == 0 and 2 * len(total) > self._stride:
+            taken = self._taken[: len(rows)]
+            self._words.take(rows, axis=0, out=taken, mode="clip")
+            np.bitwise_xor(total, np.bitwise_xor.reduce(taken, axis=0).view(np.uint8)[:end], out=total)
+        else:
+            np.bitwise_xor(total, np.bitwise_xor.reduce(self._rows[rows, column:end], axis=0), out=total)
+
+    def _put_back(self, total: Bytes, query: Wanted) -> None:
+        """Take rows of today out of a total, and those of the edition that was asked in their place."""
+        for at, row in query.past.items():
+            if entry := query.vector[at]:
+                start = (entry - 1) * query.length
+                for chunk in (self.row(at), np.frombuffer(row, np.uint8)):
+                    part = chunk[start : start + query.length]
+                    total[: len(part)] ^= part
+
+
+class _Arrays(NamedTuple):
+    """Queries as the kernel takes them, and room for their totals; a row for each."""
+
+    vectors: Bytes
+    servers: npt.NDArray[np.intp]
+    lengths: npt.NDArray[np.intp]
+    totals: Bytes
+
+
+def _as_arrays(wanted: Sequence[Wanted]) -> _Arrays:
+    vectors = np.frombuffer(b"".join([query.vector for query in wanted]), np.uint8).reshape(len(wanted), -1)
+    lengths = [query.length for query in wanted]
+    totals = np.zeros((len(wanted), max(lengths)), np.uint8)
+    return _Arrays(vectors, np.array([query.servers for query in wanted]), np.array(lengths), totals)
+
+
+@cache
+def _compiled() -> threading.Event:
+    """Set once the kernel is compiled, which a thread begins at the first call: no reader waits for it."""
+    ready = threading.Event()
+
+    def compile_it() -> None:
+        with suppress(PermissionError):  # the unit in `deploy` lets no memory be executed: numpy goes on
+            _xor_blocks(np.zeros((1, 1), np.uint8), 1, *_as_arrays([Wanted(b"\0", MIN_SERVERS, 1, {})]))
+            ready.set()
+
+    threading.Thread(target=compile_it, name="onoff-kernel").start()
+    return ready
+
+
+@kernel
+def _xor_blocks(
+    rows: Bytes,
+    per_block: int,
+    vectors: Bytes,
+    servers: npt.NDArray[np.intp],
+    lengths: npt.NDArray[np.intp],
+    totals: Bytes,
+) -> None:
+    """XOR the asked chunks of the rows to the total of each query, a block of rows at a time."""
+    n, stride = rows.shape
+    picked = np.empty(per_block, np.intp)
+    for first in range(0, n, per_block):
+        for number in range(len(vectors)):
+            for entry in range(1, servers[number]):
+                count = 0
+                for at in range(first, min(first + per_block, n)):
+                    picked[count] = at
+                    count += vectors[number, at] == entry
+                column = (entry - 1) * lengths[number]
+                length = min(lengths[number], stride - column)  # an old edition may be wider
+                if count and length > 0:
+                    _xor_rows(rows, picked[:count], column, totals[number, :length])
+
+
+@kernel
+def _xor_rows(rows: Bytes, picked: npt.NDArray[np.intp], column: int, total: Bytes) -> None:
+    """XOR the bytes from `column` on of the picked rows to a total, eight rows at a time."""
+    count, whole = len(picked), len(picked) // 8 * 8
+    for start in range(0, len(total), CHUNK_BYTES):
+        part = total[start : start + CHUNK_BYTES]
+        left, right = column + start, column + start + len(part)
+        for at in range(0, whole, 8):
+            a, b = rows[picked[at], left:right], rows[picked[at + 1], left:right]
+            c, d = rows[picked[at + 2], left:right], rows[picked[at + 3], left:right]
+            e, f = rows[picked[at + 4], left:right], rows[picked[at + 5], left:right]
+            g, h = rows[picked[at + 6], left:right], rows[picked[at + 7], left:right]
+            for j in range(len(part)):
+                part[j] ^= a[j] ^ b[j] ^ c[j] ^ d[j] ^ e[j] ^ f[j] ^ g[j] ^ h[j]
+        for at in range(whole, count):
+            a = rows[picked[at], left:right]
+            for j in range(len(part)):
+                part[j] ^= a[j]
+
+
+class _Plan(NamedTuple):
+    number: int  # of the query
+    rows: npt.NDArray[np.intp]
+    starts: Sequence[int]  # where in `rows` each block begins, and the end
+    column: int
+
 
 MAX_WAITING = 256
 MAX_PASS_BYTES = 64 * 1024 * 1024  # of the answers that one pass makes; a longer one is made alone

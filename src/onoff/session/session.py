@@ -18,18 +18,293 @@ computes query and next memory, then adopts both.
 from __future__ import annotations
 
 import copy
-from collections.abc import Hashable
+import os
+import secrets
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, cast
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from threading import Lock
+from typing import Any, Literal, Protocol, cast
 
-from onoff.errors import InvalidInput
+import numpy as np
+
+from onoff.errors import InvalidInput, UnknownScheme, nearest
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import Model, check_model
-from onoff.schemes.race import Race
-from onoff.session.cache import TableCache
-from onoff.session.entropy import Entropy, SystemEntropy
+from onoff.model.contexts import Model, RequestModel, check_model
+from onoff.model.rows import Floats, Rows, SparseRows
+from onoff.schemes import design, find_scheme
+from onoff.schemes.race import Drawn, Race
 from onoff.session.filter import ModelFilter
-from onoff.session.memory import Memory, start
+from onoff.session.memories import BayesFilter, LastQueries, LastQuery
+from onoff.tables.files import load_table, save_table, table_path
+from onoff.tables.table import QuerySource, QueryTable
+
+# --------------------------------------------------------------------------------------------------------------------
+# What the next query must hide, and what it may depend on.
+#
+# A memory is an immutable value with a public and a secret part:
+#
+#     rows        public   p(x_t | u): the law of the next request for every value u of what must stay hidden
+#     secret_row  secret   which u is the truth
+#
+# and one way forward, `after(...)`, once a query has been sent. Everything a server could know about the state
+# is in `rows`, which is why the table for the next request can be built before that request exists.
+#
+#     name            chain                      model
+#     last-query      LastQuery (the default)    LastQueries: as many as the order, one type only
+#     bayes-filter    BayesFilter, the paper's   ModelFilter (the default): the last `hide` private requests
+#
+# Before the first request there is one row, the law of first requests: nothing is hidden yet and the plain request
+# is
+# sent.
+
+
+class Memory(Protocol):
+    """The state of a session between two requests."""
+
+    @property
+    def rows(self) -> Rows | SparseRows:
+        """Public: the law of the next request for every hidden value."""
+        ...
+
+    @property
+    def secret_row(self) -> int:
+        """Secret: the row that is true."""
+        ...
+
+    @property
+    def key(self) -> Hashable | None:
+        """Public: two memories with the same key have the same rows; None before the first request."""
+        ...
+
+    @property
+    def lasting(self) -> bool:
+        """Public: every session comes to these rows, so that their table is worth keeping on disk."""
+        ...
+
+    @property
+    def rounding(self) -> int:
+        """Public: how far rounding can move the joint law of hidden value and queries, in total variation, times UNIT.
+
+        It bounds what all queries together tell. The rows of one state are that law divided by the probability of the
+        queries that led there: after queries of probability 1e-17 they may be off by more, however seldom that is.
+        """
+        ...
+
+    @property
+    def blind(self) -> bool:
+        """Public: what must stay hidden is not known, so that everything is asked until privacy is ON."""
+        ...
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> Memory:
+        """The state once `query` was sent for `wanted`.
+
+        private: `wanted` is itself to be hidden from now on. table: where the query was drawn from, None where it
+        was the plain request, or everything, which was asked whatever was wanted.
+        """
+        ...
+
+    def afresh(self, wanted: int) -> Memory:
+        """The state once everything was asked for `wanted`, where nothing older can be relied on."""
+        ...
+
+    def again(self, wanted: int) -> Memory:
+        """The state once everything was asked for `wanted`, the last request, which this state counts already."""
+        ...
+
+    def forgotten(self, wanted: int, *, private: bool) -> Memory:
+        """The state once everything was asked for `wanted`, where requests before it were lost, private ones maybe."""
+        ...
+
+    def stored(self) -> bytes:
+        """Secret: what a journal must keep of the state beyond the last query and the last request."""
+        ...
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> Memory | None:
+        """The state that was `stored` after `asked` for `wanted`, in a session like this one; None where it is not."""
+        ...
+
+
+MEMORIES = ("last-query", "bayes-filter")
+
+
+def default_memory(model: Model) -> str:
+    """The memory for a model unless told otherwise."""
+    return "last-query" if isinstance(model, MarkovChain) else "bayes-filter"
+
+
+def start(name: str | None, model: Model, hide: int = 1) -> Memory:
+    """The memory of that name (default: the one that suits the model), before the first request.
+
+    hide: how many of the last private requests a filter hides. Raises UnknownScheme or InvalidInput.
+    """
+    name = default_memory(model) if name is None else name
+    if name not in MEMORIES:
+        raise UnknownScheme(f"no memory called {name!r}", hint=nearest(name, MEMORIES))
+    if hide < 1:
+        raise InvalidInput(f"hide = {hide}", hint="hide the last 1 or more private requests")
+    if name == "last-query":
+        return LastQuery(model) if isinstance(model, MarkovChain) else LastQueries(model)
+    if isinstance(model, MarkovChain) and hide == 1:
+        return BayesFilter(model, model.initial_rows())
+    return ModelFilter.start(RequestModel.of(model) if isinstance(model, MarkovChain) else model, hide)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# TableCache: the query tables of one chain or model, built once and kept by the public state they belong to.
+#
+# A table depends on the model and on the queries so far, all public, so it can be built before the request that
+# needs
+# it and used again whenever the same state comes back. The least recently used ones are evicted beyond a limit.
+#
+# The table after "everything", which every private request leads to and which takes longest, is kept on disk as
+# well
+# where a directory is given. Schemes that can choose among optimal tables are told the chain, so that they prefer
+# queries
+# with cheap successors; `look_ahead=False` turns that off.
+
+
+LIMIT_BYTES = 256 * 2**20
+"""How much memory the kept tables of one chain may take."""
+MOST_TO_LOOK_AT = 300
+"""Sources of a chain up to which they are told its rows."""
+
+
+class TableCache:
+    """The tables of `model` under `scheme`, least recently used first."""
+
+    def __init__(
+        self,
+        model: Model,
+        scheme: str,
+        *,
+        limit_bytes: int = LIMIT_BYTES,
+        store: Path | None = None,
+        look_ahead: bool = True,
+        **options: Any,
+    ) -> None:
+        self.model = model
+        self.store = store
+        self.scheme = find_scheme(scheme).name
+        self.look_ahead = look_ahead and find_scheme(scheme).looks_ahead and self._looks_ahead
+        self.options = options
+        self.limit_bytes = limit_bytes
+        self._kept: OrderedDict[Hashable, QuerySource] = OrderedDict()
+        self._held = 0
+        self._lock = Lock()
+
+    def of(self, memory: Memory) -> QuerySource:
+        """The table for the rows of `memory`."""
+        key = memory.key
+        with self._lock:
+            if key is not None and key in self._kept:
+                self._kept.move_to_end(key)
+                return self._kept[key]
+        table = self._stored(memory.rows) if memory.lasting else self._build(memory.rows, lasting=False)
+        if key is not None:
+            self._keep(key, table)
+        return table
+
+    def budget(self, *, lasting: bool) -> float | None:
+        """Seconds of processor time for a table; None where the scheme does not search.
+
+        lasting: the table after everything, which is kept on disk; for any other one a request is waiting.
+        """
+        scheme = find_scheme(self.scheme)
+        usual = scheme.budget if lasting or scheme.session_budget is None else scheme.session_budget
+        return self.options.get("budget", usual)
+
+    def _build(self, rows: Rows | SparseRows, *, lasting: bool = True) -> QuerySource:
+        options = dict(self.options)
+        budget = self.budget(lasting=lasting)
+        if budget is not None:
+            options["budget"] = budget
+        if self.look_ahead:
+            options["future"] = self._future
+        return design(rows, self.scheme, **options)
+
+    def _stored(self, rows: Rows | SparseRows) -> QuerySource:
+        """The table after everything: from disk where it is there, else built, and kept there."""
+        if self.store is None or not isinstance(rows, Rows):
+            return self._build(rows)
+        made = {**self.options, "look_ahead": self.look_ahead}
+        path = table_path(self.store, self.model.digest(), self.scheme, made)
+        found = load_table(path, rows)
+        if found is not None:
+            return found
+        table = self._build(rows)
+        if isinstance(table, QueryTable):
+            save_table(path, table)
+        return table
+
+    @property
+    def _looks_ahead(self) -> bool:
+        """Whether the rows that can come next are known: those of a chain of moderate size."""
+        model = self.model
+        return isinstance(model, MarkovChain) and not model.is_sparse and model.n <= MOST_TO_LOOK_AT
+
+    @cached_property
+    def _future(self) -> Rows:
+        if not isinstance(self.model, MarkovChain):
+            raise RuntimeError("only a chain is looked ahead in")
+        return self.model.rows()
+
+    def has(self, memory: Memory) -> bool:
+        """Whether that table is in the cache."""
+        with self._lock:
+            return memory.key in self._kept
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def _keep(self, key: Hashable, table: QuerySource) -> None:
+        with self._lock:
+            if key not in self._kept:
+                self._kept[key] = table
+                self._held += table.nbytes
+            while self._held > self.limit_bytes and len(self._kept) > 1:
+                _, dropped = self._kept.popitem(last=False)
+                self._held -= dropped.nbytes
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Where randomness comes from.
+#
+# Real queries draw from the operating system and from nothing else: there is no seed to leak, to guess or to
+# restore from a backup. Everything random in a session goes through one small interface, so that a test can
+# replace it by a script or by an enumeration of every branch (`audit.branches`). Seeded sources are for experiments
+# only
+# (`seeded`).
+
+
+class Entropy(Protocol):
+    """One draw at a time."""
+
+    def choose(self, weights: Sequence[int]) -> int:
+        """An index i with probability weights[i] / sum(weights), exactly."""
+        ...
+
+    def uniforms(self, count: int) -> Floats:
+        """`count` floats, uniform on the open interval (0, 1), of 53 random bits each."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's randomness."""
+
+    def choose(self, weights: Sequence[int]) -> int:
+        edges = list(accumulate(int(weight) for weight in weights))
+        return bisect_right(edges, secrets.randbelow(edges[-1]))
+
+    def uniforms(self, count: int) -> Floats:
+        bits = np.frombuffer(os.urandom(8 * count), dtype=np.uint64) >> np.uint64(11)
+        # The last of the 2**53 midpoints has no float of its own: it would round to 1, whose logarithm is 0.
+        return np.asarray(np.minimum((bits + 0.5) * 2.0**-53, 1 - 2.0**-53), dtype=np.float64)
+
 
 LOST_PAST = "what was private before is not known: everything is asked until privacy has been ON"
 IMPOSSIBLE = "the model gives this request probability zero: everything was asked instead"
@@ -192,3 +467,21 @@ class Session:
     def _fall_back(self, x: int) -> tuple[Query, Memory]:
         everything = tuple(range(self.model.n))
         return Query(everything, self.model.n, IMPOSSIBLE), self.memory.afresh(x)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Seeded randomness for experiments: the same seed gives the same numbers. Never for real queries.
+
+
+class SeededEntropy:
+    """The interface of `onoff.session.session`, drawn from a numpy Generator."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+
+    def choose(self, weights: Sequence[int]) -> int:
+        edges = np.cumsum(np.asarray(weights, dtype=np.int64))
+        return int(np.searchsorted(edges, self._rng.integers(edges[-1]), side="right"))
+
+    def uniforms(self, count: int) -> Floats:
+        return np.asarray(1 - self._rng.random(count), dtype=np.float64).clip(2.0**-54, 1 - 2.0**-53)

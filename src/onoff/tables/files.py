@@ -26,10 +26,9 @@ import numpy as np
 
 from onoff import __version__
 from onoff.errors import InvalidTable, PrivacyBreach
-from onoff.model.certificate_json import from_json, limit_from_json, to_json
+from onoff.model.certificate import from_json, limit_from_json, to_json
 from onoff.model.rows import Rows
-from onoff.system.atomic import atomic_write
-from onoff.system.reading import open_ordinary
+from onoff.system.files import atomic_write, open_ordinary
 from onoff.tables.table import QueryTable
 
 TABLE_FILE_VERSION = 2

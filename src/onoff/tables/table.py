@@ -40,7 +40,7 @@ from onoff.model.rows import UNIT, Floats, Integers, Rows, exact_sum
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from onoff.session.entropy import Entropy
+    from onoff.session.session import Entropy
 
 OPTIMAL_GAP = 1e-6
 """`optimal` means that cost and lower bound meet to this relative gap."""
@@ -478,7 +478,7 @@ class QueryTable:
         return {**shown, "leak": self.leak, "limit": {"leak": self.limit.leak, "ratio": self.limit.ratio}}
 
     def __str__(self) -> str:
-        from onoff.tables.text import table_text
+        from onoff.tables.show import table_text
 
         return table_text(self)
 
@@ -487,12 +487,12 @@ class QueryTable:
         return f"<QueryTable {self.scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
 
     def _repr_html_(self) -> str:
-        from onoff.tables.text import table_html
+        from onoff.tables.show import table_html
 
         return table_html(self)
 
     def plot(self) -> Figure:
         """What is asked how often, and what it costs beside its bounds: a matplotlib figure."""
-        from onoff.tables.picture import table_figure
+        from onoff.tables.show import table_figure
 
         return table_figure(self)

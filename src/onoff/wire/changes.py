@@ -31,16 +31,19 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from onoff.errors import InvalidWire
-from onoff.wire.answer import (
+from onoff.wire.messages import (
+    CHANGES_PATH,
     CHECKSUM_BYTES,
+    EPOCH_LIMIT,
+    FRAME_OVERHEAD,
+    MAX_ANSWER,
     MEDIA_TYPE_BYTES,
     VERSION_LIMIT,
+    Catalogue,
     WireMessage,
     decode_frame,
     frame_length,
 )
-from onoff.wire.catalogue import EPOCH_LIMIT, FRAME_OVERHEAD, MAX_ANSWER, Catalogue
-from onoff.wire.http import CHANGES_PATH
 
 CHANGES_VERSION: Final = 1
 LIFE_BYTES: Final = 16

@@ -27,10 +27,8 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from onoff.errors import InvalidWire
-from onoff.wire.catalogue import FRAME_OVERHEAD, MAX_LIMIT, MAX_SOURCES, Catalogue
 from onoff.wire.changes import DIGEST_BYTES, EDITION_LIMIT, Edition, Since, decode_since, since_query
-from onoff.wire.http import DIGESTS_PATH
-from onoff.wire.query import bitmap_length
+from onoff.wire.messages import DIGESTS_PATH, FRAME_OVERHEAD, MAX_LIMIT, MAX_SOURCES, Catalogue, bitmap_length
 
 DIGESTS_VERSION: Final = 1
 _HEAD = struct.Struct(">H6s16sQQ32sI32s")

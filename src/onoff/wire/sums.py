@@ -34,11 +34,17 @@ from fractions import Fraction
 from typing import Final, NamedTuple
 
 from onoff.errors import InvalidWire
-from onoff.wire.answer import WireMessage, decode_frame, frame_length
-from onoff.wire.catalogue import EPOCH_LIMIT, MAX_SOURCES
 from onoff.wire.changes import DIGEST_BYTES, EDITION_LIMIT
 from onoff.wire.digests import FrameDigests, frame_digest
-from onoff.wire.query import SESSION_BYTES, STEP_LIMIT
+from onoff.wire.messages import (
+    EPOCH_LIMIT,
+    MAX_SOURCES,
+    SESSION_BYTES,
+    STEP_LIMIT,
+    WireMessage,
+    decode_frame,
+    frame_length,
+)
 
 SUM_VERSION: Final = 2
 MIN_SERVERS: Final = 2

@@ -5,7 +5,7 @@ import pytest
 from tests.support.matrices import many
 
 from onoff.errors import InvalidTable
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import lower_bound
 from onoff.model.certificate import SCALE, RowCertificate
 from onoff.model.checker import check_certificate

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.schemes.search.test_transport import few_rows
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.search import breeding

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.matrices import many
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import lower_bound
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design, full, greedy

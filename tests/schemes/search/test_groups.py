@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.support.typed import present
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import simplest
 from onoff.model.certificate import GroupCertificate
 from onoff.model.checker import check_certificate

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.typed import present
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.hall import NOTICED, HallProgram, each_once, meets

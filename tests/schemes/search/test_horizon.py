@@ -8,14 +8,12 @@ from benchmarks.over_sets import OverSets
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Rows
 from onoff.schemes.search.horizon import Horizon
 from onoff.schemes.search.successors import SuccessorCost
-from onoff.session.memory import MEMORIES
-from onoff.session.seeded import SeededEntropy
-from onoff.session.session import Session
+from onoff.session.session import MEMORIES, SeededEntropy, Session
 
 CHAINS = {
     "ring 6": lambda: families.ring(6),

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
 from onoff.schemes.search.orbits import OrbitProgram, _settle

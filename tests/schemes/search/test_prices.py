@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.typed import present
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.schemes.search import prices
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.prices import _gain_of_turning, _Market, _rank, _sweep, priced_sets, steps_for

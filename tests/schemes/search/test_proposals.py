@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes.search.clock import never
 from onoff.schemes.search.hall import HallProgram

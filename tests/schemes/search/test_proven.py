@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.certificate import SCALE, HittingBound, SetCertificate, SimpleBound
 from onoff.model.checker import check_certificate
 from onoff.model.rows import Rows

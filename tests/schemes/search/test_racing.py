@@ -5,7 +5,7 @@ from itertools import count, pairwise
 import numpy as np
 import pytest
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import design, greedy, race
 from onoff.schemes.search import racing

@@ -3,7 +3,7 @@
 import numpy as np
 from tests.support.matrices import many
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import greedy
 from onoff.schemes.search.rebuild import rebuild

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.bounds import bounds
 from onoff.model.rows import Rows
 from onoff.schemes.search.successors import RUN, SuccessorCost

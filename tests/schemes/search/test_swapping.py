@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.typed import present
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import design
 from onoff.schemes.search.rebuild import rebuild

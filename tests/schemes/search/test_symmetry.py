@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.support.typed import present
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.schemes.search.symmetry import SAME, symmetries
 
 CASES = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from onoff.experiments import families
+from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes import race
 from onoff.schemes.search.clock import SearchClock

@@ -8,10 +8,9 @@ from tests.support.controls.relayed import relayed
 from tests.support.typed import as_a, present
 
 from onoff.client.commands import SendQuery, StoreRecord, Tick
-from onoff.client.core import Conflict, Core
-from onoff.client.doubt import HARMLESS
-from onoff.client.exchange import Failure
-from onoff.session.last_query import LastQuery
+from onoff.client.core import HARMLESS, Conflict, Core
+from onoff.session.memories import LastQuery
+from onoff.upstream.transport import Failure
 
 
 @contextmanager

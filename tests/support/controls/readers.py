@@ -6,10 +6,10 @@ from unittest.mock import patch
 from tests.support.typed import as_a, present
 
 from onoff import wire
-from onoff.audit.recorder import Recorder
+from onoff.audit.logs import Recorder
 from onoff.client import Client, Message
 from onoff.client.core import Core
-from onoff.client.exchange import Request
+from onoff.upstream.transport import Request
 
 
 @contextmanager

@@ -8,9 +8,9 @@ from tests.support.controls.relayed import relayed
 
 from onoff import wire
 from onoff.client.commands import SendSum
-from onoff.client.exchange import Failure, Reply
 from onoff.client.servers import SumCore
 from onoff.errors import InvalidWire
+from onoff.upstream.transport import Failure, Reply
 
 
 @contextmanager

@@ -14,8 +14,7 @@ from tests.support.typed import as_a, present
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, to_units
 from onoff.session import Query, Session
-from onoff.session.bayes import BayesFilter
-from onoff.session.last_query import LastQuery
+from onoff.session.memories import BayesFilter, LastQuery
 from onoff.tables.table import QueryTable
 
 

@@ -16,9 +16,17 @@ from collections.abc import Iterable
 import numpy as np
 
 from onoff.errors import InvalidTable
-from onoff.model.certificate import LEAF, SCALE, Certificate, HittingBound, RowCertificate, SetCertificate, SimpleBound
+from onoff.model.certificate import (
+    LEAF,
+    SCALE,
+    Certificate,
+    HittingBound,
+    RowCertificate,
+    SetCertificate,
+    SimpleBound,
+    no_fewer_than,
+)
 from onoff.model.checker import check_certificate, leaf_bound, row_excess
-from onoff.model.hitting import no_fewer_than
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.branching import Tree
 from onoff.schemes.search.pricing import Duals

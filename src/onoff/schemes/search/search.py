@@ -30,9 +30,8 @@ from itertools import islice
 
 import numpy as np
 
-from onoff.model.certificate import SimpleBound
+from onoff.model.certificate import MOST_BRANCHES, SimpleBound
 from onoff.model.checker import FEW_SOURCES
-from onoff.model.hitting import MOST_BRANCHES
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes import greedy
 from onoff.schemes.search import breeding, groups, prices, swapping, transport

@@ -1,0 +1,512 @@
+"""The mirror: the latest message of every source on this machine, as of one edition of the server.
+
+Reading it causes no traffic. It holds what the server shows to everyone and no trace of what was read: only a refresh
+writes.
+
+    file     SQLite, for its owner only, one writer (see `database`); one row of state, one frame per source
+    frame    as it travels: source, version, time, media type, body, checksum over these and the catalogue's epoch, so
+             that a damaged row is found and can never be taken for a message of another source
+    open     every frame is checked, and that they are those of the edition; a mirror with any damage is thrown away
+             as a whole and fetched again, so that what is fetched never depends on what is read
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from onoff import wire
+from onoff.client.commands import ATTEMPTS, BACKOFF, Retries
+from onoff.client.journal import Damaged, FileErrors, Migration, PrivateDatabase
+from onoff.client.message import Copy
+from onoff.client.message_server import Fetched, fetch_changes, fetch_edition
+from onoff.client.runner import Attempt, Driver, TickClock
+from onoff.errors import InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
+from onoff.upstream.transport import TIMEOUT, Http, Transport, check_url
+from onoff.wire import NOTHING, Catalogue, Edition, EditionReport, WireMessage
+
+MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
+MIRROR_ERRORS: Final = FileErrors("mirror", MirrorBusy, MirrorError, MirrorError, "the mirror is as it was")
+DAY: Final = 86400
+DAYS_KEPT: Final = 31
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorEntry:
+    """What is known of a source without its body. `size`: bytes of the body; version 0: nothing published yet."""
+
+    version: int = 0
+    published: int = 0
+    media_type: str = ""
+    size: int = 0
+
+    @classmethod
+    def of(cls, message: wire.WireMessage) -> MirrorEntry:
+        return cls(message.version, message.published, message.media_type, len(message.body))
+
+
+class MemoryMirror:
+    """A mirror in memory. For clients that are used once, tests and audits.
+
+    edition    what it holds; None before the first refresh
+    refreshed  when it was brought up to date, in seconds since 1970
+    """
+
+    def __init__(self) -> None:
+        self.catalogue: Catalogue | None = None
+        self.edition: Edition | None = None
+        self.refreshed: float | None = None
+        self.entries: dict[str, MirrorEntry] = {}
+        self._bodies: dict[str, wire.WireMessage] = {}
+        self._traffic: dict[int, int] = {}
+        self._uncounted: list[tuple[int, int]] = []
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        """Bytes of all bodies."""
+        return sum(entry.size for entry in self.entries.values())
+
+    def apply(self, fetched: Fetched, when: float) -> None:
+        """Take over the state of the server at `when`: completely, or not at all where it raises MirrorError."""
+        with self._lock:
+            self._traffic = _counted(self._traffic, fetched.received, when)
+            self._write(fetched, when)
+            if fetched.whole:
+                self.entries = dict.fromkeys(fetched.catalogue.names, MirrorEntry())
+            names = fetched.catalogue.names
+            self.entries |= {names[source]: MirrorEntry.of(message) for source, message in fetched.messages}
+            self.catalogue, self.edition, self.refreshed = fetched.catalogue, fetched.edition, when
+
+    def message(self, name: str) -> tuple[wire.WireMessage, int]:
+        """The message of a source, and the number of the edition.
+
+        Raises MirrorEmpty before the first refresh, UnknownSource, or MirrorError where it is damaged.
+        """
+        with self._lock:
+            if self.edition is None:
+                raise MirrorEmpty("nothing was fetched yet", hint="refresh first; `onoff mirror refresh` does")
+            if name not in self.entries:
+                raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")
+            return self._read(name), self.edition.number
+
+    def count_traffic(self, received: int, when: float) -> None:
+        """Add bytes of other answers to those received today."""
+        with self._lock:
+            self._traffic = _counted(self._traffic, received, when)
+            self._uncounted = list(self._traffic.items())
+
+    def used_today(self, when: float) -> int:
+        """Bytes received since midnight UTC."""
+        return self._traffic.get(int(when // DAY), 0)
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+
+    def _write(self, fetched: Fetched, when: float) -> None:
+        if fetched.whole:
+            self._bodies.clear()
+        names = fetched.catalogue.names
+        self._bodies |= {names[source]: message for source, message in fetched.messages}
+
+    def _read(self, name: str) -> wire.WireMessage:
+        return self._bodies.get(name, NOTHING)
+
+
+class Mirror(MemoryMirror):
+    """The mirror in the file `path`, locked until it is closed. Raises MirrorError where that fails.
+
+    A damaged mirror is deleted, as all of it can be fetched again; with `repair=False` it is an error and stays as it
+    is. A file without our mark may be a document whose path was given by mistake: always an error.
+    """
+
+    def __init__(self, path: str | Path, *, repair: bool = True) -> None:
+        super().__init__()
+        self.path = Path(path)
+        try:
+            self._open()
+        except Damaged as damage:
+            if not damage.ours:
+                raise MIRROR_ERRORS.foreign(self.path) from None
+            if not repair:
+                raise MirrorError(
+                    f"{self.path}: the mirror is damaged ({damage})", hint="the next refresh fetches all of it"
+                ) from None
+            delete_mirror(self.path)
+            self._open()
+
+    def close(self) -> None:
+        with self._lock:
+            with suppress(sqlite3.Error):  # only a statistic: not worth an error
+                self._database.connection.executemany("INSERT OR REPLACE INTO traffic VALUES (?, ?)", self._uncounted)
+            self._uncounted = []
+            self._database.close()
+
+    def _open(self) -> None:
+        self.catalogue = self.edition = self.refreshed = None
+        self.entries = {}
+        self._database = PrivateDatabase(
+            self.path, application_id=MIRROR_ID, migrations=MIRROR_MIGRATIONS, errors=MIRROR_ERRORS
+        )
+        with self._database.closing_on_error():
+            connection = self._database.connection
+            self._traffic = dict(connection.execute("SELECT day, bytes FROM traffic").fetchall())
+            found = _read_state(connection)
+            if found is not None:
+                catalogue, edition, refreshed, content = found
+                self.entries = dict(_checked_entries(connection, catalogue, content))
+                self.catalogue, self.edition, self.refreshed = catalogue, edition, refreshed
+            self._database.checkpoint()
+
+    def _write(self, fetched: Fetched, when: float) -> None:
+        connection = self._database.connection
+        catalogue, edition = fetched.catalogue, fetched.edition
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            if fetched.whole:
+                connection.execute("DELETE FROM message")
+            connection.executemany(
+                "INSERT OR REPLACE INTO message (source, frame, checksum) VALUES (?, ?, ?)",
+                (_row(source, message, catalogue) for source, message in fetched.messages),
+            )
+            content = _content(connection)
+            values = (wire.encode_catalogue(catalogue), edition.life, edition.number, edition.digest, when, content)
+            connection.execute(
+                "INSERT OR REPLACE INTO state (id, catalogue, life, number, digest, refreshed, content, checksum) "
+                "VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, _checksum(values)),
+            )
+            connection.execute("DELETE FROM traffic")
+            connection.executemany("INSERT INTO traffic VALUES (?, ?)", self._traffic.items())
+            connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            raise self._database.write_failed(error) from None
+        with suppress(MirrorError):  # what is in the log counts
+            self._database.checkpoint()
+
+    def _read(self, name: str) -> wire.WireMessage:
+        assert self.catalogue is not None
+        source = self.catalogue.index[name]
+        if not self.entries[name].version:
+            return NOTHING
+        try:
+            row = self._database.connection.execute("SELECT frame FROM message WHERE source = ?", (source,)).fetchone()
+            message = _decode(source, row[0] if row else b"", self.catalogue)
+        except (sqlite3.Error, Damaged):
+            message = None
+        if message is None or MirrorEntry.of(message) != self.entries[name]:
+            raise MirrorError(
+                f"{self.path}: the mirror was damaged after it was opened", hint="open it again: all of it is fetched"
+            )
+        return message
+
+
+def delete_mirror(path: Path) -> list[Path]:
+    """Delete a mirror and its log; the files that were there. Raises MirrorError where that fails."""
+    found = [file for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
+    try:
+        for file in found:
+            file.unlink()
+    except OSError as error:
+        raise MirrorError(f"{path}: cannot be deleted: {error.strerror}", hint="make its directory writable") from None
+    return found
+
+
+def _counted(traffic: dict[int, int], received: int, when: float) -> dict[int, int]:
+    day = int(when // DAY)
+    kept = {d: total for d, total in traffic.items() if day - DAYS_KEPT < d <= day}
+    return {**kept, day: kept.get(day, 0) + received}
+
+
+# -- rows --------------------------------------------------------------------------------------------------
+
+
+def _create_tables(database: sqlite3.Connection) -> None:
+    """0 to 1."""
+    database.execute(
+        "CREATE TABLE state (id INTEGER PRIMARY KEY CHECK (id = 1), catalogue BLOB NOT NULL, life BLOB NOT NULL, "
+        "number INTEGER NOT NULL, digest BLOB NOT NULL, refreshed REAL NOT NULL, content BLOB NOT NULL, "
+        "checksum BLOB NOT NULL) STRICT"
+    )
+    database.execute(
+        "CREATE TABLE message (source INTEGER PRIMARY KEY, frame BLOB NOT NULL, checksum BLOB NOT NULL) STRICT"
+    )
+    database.execute("CREATE TABLE traffic (day INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT")
+
+
+MIRROR_MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
+
+
+def _row(source: int, message: wire.WireMessage, catalogue: Catalogue) -> tuple[int, bytes, bytes]:
+    frame = wire.encode_frame(source, message, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
+    return source, frame, frame[-16:]
+
+
+def _decode(source: int, frame: bytes, catalogue: Catalogue) -> wire.WireMessage:
+    try:
+        return wire.decode_frame(frame, source, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
+    except InvalidWire as error:
+        raise Damaged(error.message) from None
+
+
+def _checksum(values: tuple[Any, ...]) -> bytes:
+    return hashlib.sha256(ascii(values).encode()).digest()
+
+
+def _content(connection: sqlite3.Connection) -> bytes:
+    """A digest of which frames there are."""
+    digest = hashlib.sha256()
+    for source, checksum in connection.execute("SELECT source, checksum FROM message ORDER BY source"):
+        digest.update(source.to_bytes(4) + checksum)
+    return digest.digest()
+
+
+def _read_state(connection: sqlite3.Connection) -> tuple[Catalogue, Edition, float, bytes] | None:
+    rows = connection.execute(
+        "SELECT catalogue, life, number, digest, refreshed, content, checksum FROM state"
+    ).fetchall()
+    if not rows:
+        return None
+    *values, checksum = rows[0]
+    if _checksum(tuple(values)) != checksum:
+        raise Damaged("its checksum is wrong")
+    encoded, life, number, digest, refreshed, content = values
+    try:
+        catalogue = wire.decode_catalogue(encoded)
+        return catalogue, Edition(catalogue.epoch, life, number, digest), refreshed, content
+    except InvalidWire as error:
+        raise Damaged(error.message) from None
+
+
+def _checked_entries(
+    connection: sqlite3.Connection, catalogue: Catalogue, content: bytes
+) -> Iterator[tuple[str, MirrorEntry]]:
+    """Every source and what is known of it; raises Damaged unless every frame is sound and none is missing."""
+    if _content(connection) != content:
+        raise Damaged("messages are missing, or are not those of its edition")
+    yield from ((name, MirrorEntry()) for name in catalogue.names)
+    for source, frame, checksum in connection.execute("SELECT source, frame, checksum FROM message"):
+        if source >= catalogue.n or frame[-16:] != checksum:
+            raise Damaged("a message is not the one of its edition")
+        yield catalogue.names[source], MirrorEntry.of(_decode(source, frame, catalogue))
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# MirrorClient: keeps a mirror of one server up to date, and reads it. No model, no session, no journal.
+#
+# Used alone it is always private: the server learns when it refreshes and nothing else. `Client` has one
+# for its private requests.
+
+
+CopyKind = TypeVar("CopyKind", bound=Copy)
+
+
+@dataclass(frozen=True, slots=True)
+class Refresh:
+    """What a refresh did.
+
+    edition   the number of the edition reached
+    changed   the names of the sources that changed, in the order of the catalogue
+    received  bytes of replies, as they came over the line
+    seconds   how long it took
+    """
+
+    edition: int
+    changed: tuple[str, ...]
+    received: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SourceState:
+    """What the mirror knows of a source.
+
+    version     0 where nothing was published yet
+    published   seconds since 1970; 0 where nothing was
+    size        bytes of the message
+    age         seconds since it was published; None where nothing was
+    """
+
+    name: str
+    version: int
+    published: float
+    media_type: str
+    size: int
+    age: float | None
+
+
+class MirrorClient:
+    """A mirror of the server at `url`. Threads may share it; refreshes queue, and reading never waits for them.
+
+    Parameters
+    ----------
+    url
+        The address of the server.
+    mirror
+        The path of the mirror's file, or a mirror; None: in memory. Opened when first used.
+    attempts, backoff, timeout, waiting
+        As for `Client`.
+    transport, clock, now, sleep
+        To be replaced in tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        mirror: str | PathLike[str] | MemoryMirror | None = None,
+        *,
+        attempts: int = ATTEMPTS,
+        backoff: float = BACKOFF,
+        timeout: float = TIMEOUT,
+        waiting: Callable[[Attempt], None] | None = None,
+        transport: Transport | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.url = check_url(url).rstrip("/")
+        self._retries = Retries(self.url, attempts, backoff)
+        self._driver = Driver(
+            [Http(url, timeout=timeout) if transport is None else transport], TickClock(clock, sleep, 0), waiting
+        )
+        self._where = MemoryMirror() if mirror is None else mirror
+        self._opened: MemoryMirror | None = None
+        self._closed = False
+        self._clock, self._now = clock, now
+        self.arrived: Callable[[list[tuple[str, WireMessage]]], None] | None = None
+        """Called after a refresh with the sources that changed and their messages."""
+        self._refreshing = threading.Lock()
+        self._opening = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"<MirrorClient: {len(self._opened.entries) if self._opened else 0} sources>"
+
+    @property
+    def mirror(self) -> MemoryMirror:
+        """The mirror, opened if need be. Raises MirrorError, also once it is closed."""
+        with self._opening:
+            if self._closed:  # a thread that is still at work must not open, and lock, the file again
+                raise MirrorError("this mirror is closed", hint="make a new client")
+            if self._opened is None:
+                where = self._where
+                self._opened = where if isinstance(where, MemoryMirror) else Mirror(Path(where))
+            return self._opened
+
+    # -- with traffic --------------------------------------------------------------------------------------
+
+    def refresh(self) -> Refresh:
+        """Bring the mirror up to date: one request that does not depend on what is read.
+
+        Raises ServerUnreachable, BadAnswer, NoChanges (a server of an older version) or MirrorError; the mirror is
+        then as it was.
+        """
+        with self._refreshing:
+            started = self._clock()
+            mirror = self.mirror
+            fetched = self._driver.run(fetch_changes(self._retries, mirror.catalogue, mirror.edition))
+            try:
+                mirror.apply(fetched, self._now())
+            except MirrorError:
+                self._drop()
+                raise
+            changed = [(fetched.catalogue.names[source], message) for source, message in fetched.messages]
+            if self.arrived is not None:
+                self.arrived(changed)
+            names = tuple(name for name, _ in changed)
+            return Refresh(fetched.edition.number, names, fetched.received, self._clock() - started)
+
+    def refresh_if_older(self, max_age: float) -> Refresh | None:
+        """Refresh unless the mirror was refreshed less than `max_age` seconds ago; None where it was."""
+        age = self.age
+        return self.refresh() if age is None or age >= max_age else None
+
+    def newest(self) -> EditionReport:
+        """What the server tells of its newest edition. Raises what `refresh` raises."""
+        return self._driver.run(fetch_edition(self._retries))
+
+    def changed_per_hour(self) -> int:
+        """Bytes of messages that change in an hour, as the server tells it. Raises what `refresh` raises."""
+        return self.newest().changed_per_hour
+
+    def get(self, source: str, *, max_age: float = 0.0) -> Copy:
+        """The message of `source`, from a mirror that is at most `max_age` seconds old."""
+        self.refresh_if_older(max_age)
+        return self.copy(source)
+
+    # -- without traffic -----------------------------------------------------------------------------------
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since the last refresh; None where there was none, or where the clock was set back."""
+        refreshed = self.mirror.refreshed
+        age = None if refreshed is None else self._now() - refreshed
+        return age if age is not None and age >= 0 else None
+
+    def copy(self, source: str) -> Copy:
+        """The message of `source` as the mirror has it. No traffic.
+
+        Raises MirrorEmpty before the first refresh, UnknownSource, or MirrorError where it cannot be read.
+        """
+        return self.copy_as(Copy, source)
+
+    def copy_as(self, kind: type[CopyKind], source: str) -> CopyKind:
+        """The message of `source` as this kind of copy, such as `Message`. Raises what `copy` raises."""
+        message, edition = self.mirror.message(source)
+        return kind.of(source, message, edition=edition, age=self.age or 0.0)
+
+    def sources(self) -> tuple[SourceState, ...]:
+        """What the mirror knows of every source, in the order of the catalogue. No traffic; empty before a refresh."""
+        now = self._now()
+        return tuple(_state(name, entry, now) for name, entry in self.mirror.entries.items())
+
+    @property
+    def used_today(self) -> int:
+        """Bytes received since midnight UTC."""
+        return self.mirror.used_today(self._now())
+
+    def count_traffic(self, received: int) -> None:
+        """Add bytes that were received by other requests to what was used today, if the mirror is open."""
+        if self._opened is not None:
+            self._opened.count_traffic(received, self._now())
+
+    def close(self) -> None:
+        """Close the mirror for good. A second call does nothing."""
+        self._closed = True
+        self._drop()
+
+    def _drop(self) -> None:
+        """After a failed write the file is opened, and checked, again."""
+        with self._opening:
+            if self._opened is not None:
+                self._opened.close()
+                self._opened = None
+
+    def __enter__(self) -> MirrorClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def fetch_edition_of(url: str, *, timeout: float = TIMEOUT) -> Edition:
+    """The newest edition of a server. Raises what `MirrorClient.refresh` raises."""
+    return Driver([Http(url, timeout=timeout)], TickClock(tick=0)).run(fetch_edition(Retries(url, 1))).edition
+
+
+def _state(name: str, entry: MirrorEntry, now: float) -> SourceState:
+    published = entry.published / 1000
+    age = max(now - published, 0.0) if entry.version else None
+    return SourceState(name, entry.version, published, entry.media_type, entry.size, age)

@@ -1,1 +1,0 @@
-"""Experiments: families of chains, the paper reproduced, simulations and sweeps."""

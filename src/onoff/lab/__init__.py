@@ -1,0 +1,15 @@
+"""The laboratory: what researches rather than serves.
+
+The paper reproduced, simulations, sweeps, families of chains and the results page. It stands on everything and nothing
+stands on it but commands. A change here may change figures in the documentation, never what a client sends.
+
+    walk       the public states that a session walks through, and what they cost, exact or sampled
+    simulate   costs of patterns, beside their baselines; `batches` runs many users at once
+    querytree  every query sequence of a short run
+    families   chains of many shapes; `sweep` compares schemes over them
+    mismatch   what a wrong chain gives away; `explain` tells it step by step
+    paper      every table, figure, example and theorem of the paper, computed and compared
+    results    the page of results, section by section
+"""
+
+from __future__ import annotations

@@ -1,0 +1,249 @@
+"""The memory of the last query: no filter, no prior, no error that accumulates.
+
+`LastQuery` (the default for chains). U is the request before, hidden among the query before: S = Q_{t-1}, and the rows
+are the chain's own rows P_x, x in S. Given Q_{t-1} the next query has the same law for every x in S, so it is
+independent of *all* past requests given the earlier queries. The integers are the chain's at every step.
+
+`LastQueries` (models of order k and one type). U is the last k requests, hidden among the last k queries: the rows are
+p(x | c) for the contexts c of every tuple in Q_{t-k} x ... x Q_{t-1}. Again the next query tells nothing about any past
+request. The rows are the model's own, rounded once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from onoff.errors import InvalidModel, UnknownScheme
+from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
+from onoff.model.rows import Integers, Rows, SparseRows, to_units
+from onoff.schemes.race import Drawn
+from onoff.tables.table import QueryTable
+
+MOST_TUPLES = 2**20
+"""Tuples of last requests that are told apart at most."""
+MOST_CONTEXT_CELLS = 2**24
+"""Contexts times sources of the rows at most."""
+
+
+@dataclass(frozen=True)
+class LastQuery:
+    """Remembers the last query (public) and the last request (secret)."""
+
+    chain: MarkovChain = field(repr=False)
+    last: tuple[int, ...] | None = None
+    secret: int | None = field(default=None, repr=False)
+
+    blind = False
+
+    @cached_property
+    def rows(self) -> Rows | SparseRows:
+        """Worked out when first needed: a query can be sent before the rows of the one after it are known."""
+        return self.chain.initial_rows() if self.last is None else self.chain.possible_rows(self.last)
+
+    @property
+    def secret_row(self) -> int:
+        return 0 if self.last is None or self.secret is None else self.last.index(self.secret)
+
+    @property
+    def key(self) -> Hashable | None:
+        return self.last
+
+    @property
+    def lasting(self) -> bool:
+        return self.last is not None and len(self.last) == self.chain.n
+
+    @property
+    def rounding(self) -> int:
+        return 0
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQuery:
+        return LastQuery(self.chain, query, wanted)
+
+    def afresh(self, wanted: int) -> LastQuery:
+        return LastQuery(self.chain, tuple(range(self.chain.n)), wanted)
+
+    def again(self, wanted: int) -> LastQuery:
+        return self.afresh(wanted)
+
+    def forgotten(self, wanted: int, *, private: bool) -> LastQuery:
+        return self.afresh(wanted)  # which separates all that follows from all that was before
+
+    def stored(self) -> bytes:
+        return b""
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQuery:
+        return LastQuery(self.chain, asked, wanted)
+
+
+@dataclass(frozen=True)
+class LastQueries:
+    """Remembers the last queries (public) and the last requests (secret), as many as the order of the model."""
+
+    model: RequestModel = field(repr=False)
+    queries: tuple[tuple[int, ...], ...] = ()
+    secrets: tuple[int, ...] = field(default=(), repr=False)
+
+    blind = False
+
+    def __post_init__(self) -> None:
+        if self.model.types > 1:
+            raise UnknownScheme(
+                f"the last queries hide nothing of {self.model.types} types", hint="use memory 'bayes-filter'"
+            )
+
+    @cached_property
+    def _hidden_among(self) -> tuple[tuple[int, ...], dict[int, int]]:
+        """The context of every tuple that the last requests can be, and the row of each different context."""
+        if prod(map(len, self.queries)) > MOST_TUPLES:
+            raise InvalidModel(
+                f"the last {len(self.queries)} queries leave more than {MOST_TUPLES} possibilities",
+                hint="use memory 'bayes-filter'",
+            )
+        contexts = tuple(self.model.context_of(past) for past in product(*self.queries))
+        return contexts, {c: row for row, c in enumerate(dict.fromkeys(contexts))}
+
+    @cached_property
+    def rows(self) -> Rows:
+        contexts, place = self._hidden_among
+        if len(place) * self.model.n > MOST_CONTEXT_CELLS:
+            raise InvalidModel(
+                f"{len(place)} contexts over {self.model.n} sources are too many rows",
+                hint="use memory 'bayes-filter'",
+            )
+        weights = np.zeros((len(place), self.model.n), dtype=np.int64)
+        for c, row in place.items():
+            law = self.model.law(0, c)
+            reached = np.flatnonzero(law)
+            weights[row, reached] = to_units(law[reached].tolist())
+        found = Rows.from_integers(weights, self.model.n)
+        return Rows(found.n, found.columns, found.weights, found.group[[place[c] for c in contexts]])
+
+    @property
+    def secret_row(self) -> int:
+        at = 0
+        for query, secret in zip(self.queries, self.secrets, strict=True):
+            at = at * len(query) + query.index(secret)
+        return at
+
+    @property
+    def key(self) -> Hashable | None:
+        return self.queries or None
+
+    @property
+    def lasting(self) -> bool:
+        return bool(self.queries) and all(len(query) == self.model.n for query in self.queries)
+
+    @property
+    def rounding(self) -> int:
+        return 0
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQueries:
+        keep = self.model.order
+        queries, secrets = (*self.queries, query), (*self.secrets, wanted)
+        return LastQueries(self.model, queries[len(queries) - keep :], secrets[len(secrets) - keep :])
+
+    def afresh(self, wanted: int) -> LastQueries:
+        return LastQueries(self.model, (tuple(range(self.model.n)),), (wanted,))
+
+    def again(self, wanted: int) -> LastQueries:
+        return LastQueries(self.model, (*self.queries[:-1], tuple(range(self.model.n))), self.secrets)
+
+    def forgotten(self, wanted: int, *, private: bool) -> LastQueries:
+        return self.afresh(wanted)  # a session alone loses nothing, and clients of models keep a filter
+
+    def stored(self) -> bytes:
+        return json.dumps([self.queries, self.secrets]).encode()
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQueries | None:
+        with suppress(ValueError, TypeError):
+            queries, secrets = json.loads(stored)
+            found = LastQueries(self.model, tuple(map(tuple, queries)), tuple(secrets))
+            sound = all(x in query for x, query in zip(secrets, queries, strict=True))
+            known = all(0 <= x < self.model.n for query in found.queries for x in query)
+            if sound and known and (found.queries[-1], secrets[-1]) == (asked, wanted):
+                return found
+        return None
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The paper's own memory: the last private request, and a Bayes filter, for first-order chains.
+#
+# U is X_tau, the last private request, and the rows are p(x_t | x_tau, q_[t-1]). The posterior after a query is a
+# quotient of integers; multiplied by P it is rounded to units again, so this memory carries rounding errors, and
+# counts what they can be at most. For models of higher order and several types see `filter`.
+
+
+@dataclass(frozen=True)
+class BayesFilter:
+    """Remembers the last private request (secret) and what the queries since tell about the present one (public)."""
+
+    chain: MarkovChain = field(repr=False)
+    rows: Rows = field(repr=False, compare=False)
+    secret_row: int = field(default=0, repr=False)
+    rounding: int = 0
+    """N units for each rounding since the last private request: the most that one moves the joint law; see `Memory`."""
+
+    lasting = False
+    blind = False
+
+    @property
+    def key(self) -> Hashable | None:
+        # Rows do recur: after every ON, and in an audit for every world with the same queries.
+        return self.rows.columns.tobytes(), self.rows.weights.tobytes(), self.rows.group.tobytes()
+
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> BayesFilter:
+        if private:
+            return BayesFilter(self.chain, self.chain.rows(query), query.index(wanted))
+        if len(query) == 1:  # the present request is plain to see, whatever u is
+            return BayesFilter(self.chain, _repeat(self.chain.rows(query), self.rows.m), self.secret_row)
+        if not isinstance(table, QueryTable):
+            raise UnknownScheme("the paper's filter needs a table", hint="use memory 'last-query' with this scheme")
+        weights, rounding = self._predict(query, table)
+        rows = Rows.from_integers(weights[self.rows.group], self.chain.n)
+        return BayesFilter(self.chain, rows, self.secret_row, self.rounding + rounding)
+
+    def afresh(self, wanted: int) -> BayesFilter:
+        return BayesFilter(self.chain, self.chain.rows(), wanted)
+
+    def again(self, wanted: int) -> BayesFilter:
+        return self.afresh(wanted)
+
+    def forgotten(self, wanted: int, *, private: bool) -> BayesFilter:
+        return self.afresh(wanted)
+
+    def stored(self) -> bytes:
+        return b""
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> None:
+        """Never: a client keeps the last query of a chain, and this filter is for experiments."""
+
+    def _predict(self, query: tuple[int, ...], table: QueryTable) -> tuple[Integers, int]:
+        """p(x_{t+1} | u, q_[t]) = sum over x in q of p(x | u, q) P(x, .), for every distinct row u.
+
+        p(x | u, q) is joint over mass, so numerator and denominator are integers until the one rounding at the end.
+        """
+        block = table.block(table.index_of(query))
+        following = [self.chain.row_units(x) for x in query]
+        predicted = np.zeros((len(block), self.chain.n), dtype=np.int64)
+        for r, belief in enumerate(block.tolist()):
+            law = [0] * self.chain.n
+            for mass, (sources, units) in zip(belief, following, strict=True):
+                if mass:
+                    for y, unit in zip(sources.tolist(), units.tolist(), strict=True):
+                        law[y] += mass * unit
+            predicted[r] = to_units(law)
+        return predicted, self.chain.n
+
+
+def _repeat(rows: Rows, m: int) -> Rows:
+    """The same single row for each of m hidden values."""
+    return Rows(rows.n, rows.columns, rows.weights, np.zeros(m, dtype=np.int64))

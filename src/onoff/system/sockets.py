@@ -1,0 +1,106 @@
+"""Listening sockets: opened before a service starts, so that the command reports a port in use at once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Final
+
+import uvicorn
+
+from onoff.errors import InvalidInput, OnOffError
+
+MOST_PORTS = 65536
+
+
+def check_port(port: int) -> None:
+    """Raise InvalidInput for a number that is no port. 0 means a free one."""
+    if not 0 <= port < MOST_PORTS:
+        raise InvalidInput(f"{port} is not a port", hint="give --port a number up to 65535; 0 takes a free one")
+
+
+def listen(host: str, port: int, *, backlog: int, shared: bool = False) -> socket.socket:
+    """A listening socket; port 0 takes a free one.
+
+    shared: Whether `listen_beside` may open more sockets on the same port; a port in use by another program is an
+    error all the same.
+
+    >>> with listen("127.0.0.1", 0, backlog=1) as sock:
+    ...     authority(sock).startswith("127.0.0.1:")
+    True
+    """
+    check_port(port)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        if shared and port:
+            _bound(
+                family, (host, port), shared=False
+            ).close()  # a shared bind alone would join another process that shares it
+        sock = _bound(family, (host, port), shared=shared)
+    except OSError as error:
+        raise OnOffError(
+            f"cannot listen on {host} port {port}: {error.strerror}",
+            hint="choose another --port, or 0; --host is an address of this machine",
+        ) from None
+    sock.listen(backlog)
+    return sock
+
+
+def listen_beside(first: socket.socket, *, backlog: int) -> socket.socket:
+    """Another listening socket on the address of `first`, which is shared: the kernel spreads connections over both."""
+    sock = _bound(first.family, first.getsockname(), shared=True)
+    sock.listen(backlog)
+    return sock
+
+
+def _bound(family: int, address: tuple[str, int], *, shared: bool) -> socket.socket:
+    sock = socket.socket(family)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        sock.bind(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def authority(sock: socket.socket) -> str:
+    """Host and port of a listening socket, as in an address after http:// and in the Host header."""
+    host, port = sock.getsockname()[:2]
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# OrderlyServer: uvicorn that leaves no connection open when it has shut down.
+
+
+LATE_LOOK_SECONDS: Final = 0.02
+
+
+class OrderlyServer(uvicorn.Server):
+    """uvicorn that ends connections which come while it shuts down, and closes what has not ended in time.
+
+    uvicorn tells all connections to end, and waits until they have. One that was accepted before and is made after that
+    is told nothing: it is waited for until the time is up, and left open. A page whose event stream ends connects again
+    at once, so this does happen.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        late = asyncio.create_task(self._end_late_connections())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            late.cancel()
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)  # in which they are closed
+
+    async def _end_late_connections(self) -> None:
+        known = set(self.server_state.connections)
+        while True:
+            await asyncio.sleep(LATE_LOOK_SECONDS)
+            for connection in self.server_state.connections - known:
+                known.add(connection)
+                connection.shutdown()
