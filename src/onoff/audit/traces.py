@@ -124,9 +124,9 @@ class TraceAudit:
         return (
             f"If people behave like this trace, {last.k} open requests after a private one let the server guess it "
             f"{100 * (base + last.top1):.0f} times in 100 ({100 * base:.0f} before, "
-            f"{100 * (base + last.naive_top1):.0f} with naive switching), and give away {last.bits:.3f} ± "
-            f"{last.stderr:.3f} of {self.prior_bits:.2f} bits (naive: {last.naive_bits:.2f}), at {self.cost:.1f} "
-            f"messages{least}. With another person's requests the attackers gain {last.control_bits:.3f} ± "
+            f"{100 * (base + last.naive_top1):.0f} with naive switching), and give away {last.bits:z.3f} ± "
+            f"{last.stderr:.3f} of {self.prior_bits:z.2f} bits (naive: {last.naive_bits:z.2f}), at {self.cost:.1f} "
+            f"messages{least}. With another person's requests the attackers gain {last.control_bits:z.3f} ± "
             f"{last.control_stderr:.3f} bits."
         )
 

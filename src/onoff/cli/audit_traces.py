@@ -153,12 +153,12 @@ def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
             step.k,
             step.cost,
             "" if step.empirical_bound is None else f"{step.empirical_bound:.2f}",
-            f"{step.bits:.4f}",
+            f"{step.bits:z.4f}",
             f"{step.stderr:.4f}",
             f"{step.top1:+.2%}",
-            f"{step.naive_bits:.3f}",
+            f"{step.naive_bits:z.3f}",
             f"{step.naive_top1:+.1%}",
-            f"{step.control_bits:.4f} ± {step.control_stderr:.4f}",
+            f"{step.control_bits:z.4f} ± {step.control_stderr:.4f}",
         )
         for step in audit.steps
     ]
@@ -173,18 +173,18 @@ def _remarks(audit: TraceAudit) -> list[str]:
         found.append(f"Attackers that are not installed: {', '.join(audit.missing)} (pip install '.[audit]').")
     if audit.before == "open":
         found.append(
-            f"The open requests before the private one had told {audit.before_bits:.2f} ± {audit.before_stderr:.2f} of "
-            f"{audit.prior_bits + audit.before_bits:.2f} bits already; no scheme can take that back."
+            f"The open requests before the private one had told {audit.before_bits:z.2f} ± {audit.before_stderr:.2f} "
+            f"of {audit.prior_bits + audit.before_bits:z.2f} bits already; no scheme can take that back."
         )
     exact = [(step.k, step.exact_bits) for step in audit.steps if step.exact_bits is not None]
     if exact:
-        told = ", ".join(f"{bits:.4f} bits after {k}" for k, bits in exact)
+        told = ", ".join(f"{bits:z.4f} bits after {k}" for k, bits in exact)
         found.append(f"Counted without any model, near the start of a visit: {told}.")
     if audit.older:
         last = audit.older[-1]
         found.append(
-            f"The private request before the last one: {last.bits:.3f} ± {last.stderr:.3f} bits after {last.k} "
-            f"(control: {last.control_bits:.3f} ± {last.control_stderr:.3f}; {audit.older_users} of them). A "
+            f"The private request before the last one: {last.bits:z.3f} ± {last.stderr:.3f} bits after {last.k} "
+            f"(control: {last.control_bits:z.3f} ± {last.control_stderr:.3f}; {audit.older_users} of them). A "
             "filter hides as many private requests as --hide says."
         )
     return found

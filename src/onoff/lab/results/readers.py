@@ -140,15 +140,15 @@ def _table(audits: Mapping[str, TraceAudit], sources: int) -> str:
         (
             "naive switching",
             f"{AFTER}",
-            *(f"{naive[k].naive_bits:.2f} ± {naive[k].naive_stderr:.2f}" for k in STEPS_SHOWN),
+            *(f"{naive[k].naive_bits:z.2f} ± {naive[k].naive_stderr:.2f}" for k in STEPS_SHOWN),
             f"{naive[AFTER].naive_top1:+.1%}",
             "",
         )
     ]
     for name, audit in audits.items():
         steps = {step.k: step for step in audit.steps}
-        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
-        control = f"{steps[AFTER].control_bits:.3f} ± {steps[AFTER].control_stderr:.3f}"
+        bits = [f"{steps[k].bits:z.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
+        control = f"{steps[AFTER].control_bits:z.3f} ± {steps[AFTER].control_stderr:.3f}"
         lines.append(
             (name, f"{audit.cost:.1f} ({audit.cost / bound:.3f})", *bits, f"{steps[AFTER].top1:+.1%}", control)
         )
@@ -164,7 +164,7 @@ def _table(audits: Mapping[str, TraceAudit], sources: int) -> str:
 
 def _in_words(audits: Mapping[str, TraceAudit], chosen: str) -> str:
     some = audits[chosen]
-    exact = [f"{step.exact_bits:.4f} after {step.k}" for step in some.steps if step.exact_bits is not None]
+    exact = [f"{step.exact_bits:z.4f} after {step.k}" for step in some.steps if step.exact_bits is not None]
     text = (
         f"\nWith the model that `onoff learn` chooses by itself: {some.in_words()} With a first-order chain: "
         f"{audits['first order'].in_words()}\n"
@@ -178,8 +178,8 @@ def _in_words(audits: Mapping[str, TraceAudit], chosen: str) -> str:
         last = some.older[-1]
         text += (
             f"\nThe filter hides the last private request. Of the one before it, {last.k} OFF requests give away "
-            f"{last.bits:.2f} ± {last.stderr:.2f} bits ({some.older_users} readers; control "
-            f"{last.control_bits:.2f} ± {last.control_stderr:.2f}); `hide=2` hides both.\n"
+            f"{last.bits:z.2f} ± {last.stderr:.2f} bits ({some.older_users} readers; control "
+            f"{last.control_bits:z.2f} ± {last.control_stderr:.2f}); `hide=2` hides both.\n"
         )
     return text
 
@@ -188,8 +188,8 @@ def _open(audits: Mapping[str, TraceAudit]) -> str:
     lines = []
     for name, audit in audits.items():
         steps = {step.k: step for step in audit.steps}
-        bits = [f"{steps[k].bits:.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
-        control = f"{steps[AFTER].control_bits:.3f} ± {steps[AFTER].control_stderr:.3f}"
+        bits = [f"{steps[k].bits:z.3f} ± {steps[k].stderr:.3f}" for k in STEPS_SHOWN]
+        control = f"{steps[AFTER].control_bits:z.3f} ± {steps[AFTER].control_stderr:.3f}"
         lines.append((name, f"{audit.cost:.1f}", *bits, f"{steps[AFTER].top1:+.1%}", control))
     some = next(iter(audits.values()))
     columns = (
@@ -201,10 +201,10 @@ def _open(audits: Mapping[str, TraceAudit]) -> str:
     )
     return (
         f"\nThe same where the visit before the private request was open ({some.users} readers). What the open "
-        f"requests before it tell is far more than what leaks after it: {some.before_bits:.2f} ± "
-        f"{some.before_stderr:.2f} of {some.prior_bits + some.before_bits:.2f} bits, which no "
+        f"requests before it tell is far more than what leaks after it: {some.before_bits:z.2f} ± "
+        f"{some.before_stderr:.2f} of {some.prior_bits + some.before_bits:z.2f} bits, which no "
         "scheme can take back; with naive switching another "
-        f"{some.steps[-1].naive_bits:.2f} ± {some.steps[-1].naive_stderr:.2f} bits follow after {AFTER} requests.\n\n"
+        f"{some.steps[-1].naive_bits:z.2f} ± {some.steps[-1].naive_stderr:.2f} bits follow after {AFTER} requests.\n\n"
         + markdown_table(columns, lines)
     )
 
