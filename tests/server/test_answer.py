@@ -4,12 +4,14 @@ import asyncio
 import os
 from typing import Any
 
+import pytest
 from tests.support.raw import query
 from tests.support.typed import as_a
 
 from onoff import wire
+from onoff.errors import StoreUnavailable
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.answers import Answerer
+from onoff.server.answers import Answerer, now
 from onoff.server.sqlite import SQLiteStore
 from onoff.server.store import Stamp
 
@@ -32,7 +34,7 @@ def test_what_another_process_published_is_answered_at_once_without_waiting(tmp_
             await answerer.shelf.refresh(store)
             for k in range(5):
                 await other.publish("b", "a/b", b"%d" % k, 0)
-                answer = answerer.answer_now(query(known, 0, 1))
+                answer = now(answerer.answer(query(known, 0, 1)))
                 assert answer is not None
                 assert said(answer, known, 0, 1) == [b"", b"%d" % k]
                 assert answer == await answerer.answer(query(known, 0, 1))
@@ -40,20 +42,49 @@ def test_what_another_process_published_is_answered_at_once_without_waiting(tmp_
     asyncio.run(body())
 
 
-def test_a_new_catalogue_is_judged_by_the_ordinary_way(where):
+def test_a_query_of_the_old_catalogue_is_refused_once_there_is_a_new_one(where):
     async def body():
         async with opened(where, frame_size=FRAME) as store, opened(where) as other:
             old = await edit_catalogue(store, add=["a", "b"])
             answerer = Answerer(store)
             await answerer.shelf.refresh(store)
             new = await edit_catalogue(other, drop=["a"])
-            assert answerer.answer_now(query(old, 0)) is None
             refusal = as_a(wire.Problem, await answerer.answer(query(old, 0)))
             assert (refusal.status, refusal.type, refusal.epoch) == (409, wire.EPOCH_CHANGED, new.epoch)
             await other.publish("b", "a/b", b"moved", 0)
             assert said(await answerer.answer(query(new, 0)), new, 0) == [b"moved"]
 
     asyncio.run(body())
+
+
+def test_a_coroutine_that_never_waits_is_done_at_once():
+    async def answers():
+        async with asyncio.Lock():
+            return 7
+
+    assert now(answers()) == 7
+
+
+def test_a_coroutine_that_waits_goes_no_further_than_that():
+    reached, left = [], []
+
+    async def waits():
+        try:
+            await asyncio.sleep(0)
+            reached.append(True)
+        finally:
+            left.append(True)
+
+    assert now(waits()) is None
+    assert (reached, left) == ([], [True])
+
+
+def test_what_a_coroutine_raises_is_raised():
+    async def fails():
+        raise StoreUnavailable("gone", hint="")
+
+    with pytest.raises(StoreUnavailable):
+        now(fails())
 
 
 def test_stamp_and_messages_are_of_one_moment_though_the_generation_is_the_same(tmp_path):

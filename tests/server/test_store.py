@@ -164,7 +164,7 @@ async def test_of_many_processes_with_different_bytes_one_wins(store, where):
     """Four processes, one session, 200 steps: for each step all winners had the same bytes."""
     program = (
         "import asyncio, sys\n"
-        "from onoff.server import steps, valkey\n"
+        "from onoff.server import store as steps, valkey\n"
         "from onoff.server.admin import opened\n"
         "assert valkey._SECONDS and steps.SHARE_SECONDS\n"
         f"valkey._SECONDS = steps.SHARE_SECONDS = {PATIENCE}\n"  # a busy machine is not what is tested here

@@ -302,7 +302,7 @@ def test_closing_waits_for_the_pass_that_is_under_way(tmp_path, gate):
             service = Sums(store, shelf)
             replies: list[SumOutcome] = []
             _, (_, asked) = queries_for(known, (present(shelf.edition).number, present(shelf.edition).digest), 1, 2)
-            assert service.ask_now(asked, replies.append) is True
+            assert await service.ask(asked, replies.append) is True
             closing = asyncio.create_task(service.close())
             assert await asyncio.to_thread(gate.entered.wait, PATIENCE)
             assert (closing.done(), replies) == (False, [])

@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine
+from typing import Any, TypeVar, cast
 
 from onoff import wire
 from onoff.errors import InvalidWire, StoreUnavailable
-from onoff.server.store import LastStep, Latest, LocalStore, Stamp, Store, readable
+from onoff.server.store import LastStep, Latest, Stamp, Store, readable
 from onoff.wire import (
-    ANSWER_HEADERS,
-    EPOCH_CHANGED,
     NOTHING,
     QUERY_HEAD_BYTES,
     Catalogue,
@@ -27,12 +25,9 @@ from onoff.wire import (
     encode_frame,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# The shelf: for each source the frame of its latest message, ready to send, as of one stamp of the store.
-
 
 class Shelf:
-    """The frames of one catalogue, as of one stamp."""
+    """For each source of one catalogue the frame of its latest message, ready to send, as of one stamp of the store."""
 
     def __init__(self) -> None:
         self.stamp = Stamp()
@@ -52,20 +47,6 @@ class Shelf:
                 if latest.catalogue != self.catalogue and not latest.whole:
                     latest = await store.latest(Stamp())
                 self.take(latest)
-
-    def refresh_sync(self, local: LocalStore | None) -> bool:
-        """Bring the frames up to the store without waiting; False if that cannot be done: use `refresh`.
-
-        A store on another machine cannot be asked without waiting, and a changed catalogue needs all messages.
-        """
-        if local is None:
-            return False
-        latest = local.changed_since(self.stamp)
-        if latest is not None:
-            if latest.catalogue != self.catalogue:
-                return False
-            self.take(latest)
-        return True
 
     def take(self, latest: Latest) -> None:
         """Take in what changed since the stamp of the shelf; everything where the catalogue changed."""
@@ -92,31 +73,19 @@ class Shelf:
         )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The verdict on a query, given what is on the shelf: one synchronous function for all paths.
-#
-# Order of judgement: form of the head, epoch, form of the bitmap, step. What is refused before its step is looked
-# at
-# leaves no trace in the store.
-
-
 Answer = list[bytes]  # its frames, at least one
 
+_T = TypeVar("_T")
 
-Admit = Callable[[bytes, int, bytes], LastStep | None]  # session, step, digest: the conflicting step, if any
 
-
-def judge(body: bytes, shelf: Shelf, admit: Admit) -> Answer | Problem:
-    """The frames that the query in `body` asks for; or why it is refused."""
+def now(work: Coroutine[Any, Any, _T]) -> _T | None:
+    """What `work` gives, if it never waits; else None, and it goes no further than to where it would have waited."""
     try:
-        epoch, session, step = wire.decode_query_head(body)
-        if epoch != shelf.epoch:
-            return epoch_changed(shelf.epoch)
-        frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
-    except InvalidWire as error:
-        return invalid(error)
-    conflict = admit(session, step, hashlib.sha256(body).digest())
-    return frames if conflict is None else step_conflict(conflict)
+        work.send(None)
+    except StopIteration as done:
+        return cast("_T", done.value)
+    work.close()
+    return None
 
 
 def invalid(error: InvalidWire) -> Problem:
@@ -160,60 +129,37 @@ def edition_gone(newest: int) -> Problem:
     )
 
 
-RETRY_SECONDS = 1
-
-
 class Answerer:
-    """Answers queries from a shelf that is never older than the store."""
+    """Answers queries from a shelf that is never older than the store.
+
+    Order of judgement: form of the head, epoch, form of the bitmap, step. What is refused before its step is looked at
+    leaves no trace in the store.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store = store
         self.shelf = Shelf()
-        self._local = store.local
-
-    def answer_now(self, body: bytes) -> Answer | Problem | None:
-        """The answer, or the refusal; None where the store has to be waited for: use `answer`."""
-        local, shelf = self._local, self.shelf
-        try:
-            if not shelf.refresh_sync(local) or local is None:
-                return None
-            return judge(body, shelf, local.admit_sync)
-        except StoreUnavailable as error:
-            return unavailable(error)
 
     async def answer(self, body: bytes) -> Answer | Problem:
-        """The answer to the query in `body`, or the refusal."""
+        """The frames that the query in `body` asks for, or why it is refused. Waits for nothing but the store."""
         shelf = self.shelf
-        noted: list[tuple[bytes, int, bytes]] = []
-
-        def note(*step: Any) -> None:
-            """Keep the step of a query until the store can be asked for it."""
-            noted.append(step)
-
         try:
-            outcome = self.answer_now(body)
-            if outcome is None and self._local is not None:  # the catalogue changed
+            epoch, session, step = wire.decode_query_head(body)
+            if epoch != shelf.epoch:
                 await shelf.refresh(self.store)
-                outcome = self.answer_now(body)
-            if outcome is not None:
-                return outcome
-            outcome = judge(body, shelf, note)
-            if isinstance(outcome, Problem) and outcome.type == EPOCH_CHANGED:
-                await shelf.refresh(self.store)
-                outcome = judge(body, shelf, note)
-            if isinstance(outcome, Problem):
-                return outcome
-            stamp, conflict = await self.store.admit(*noted[-1])
+                if epoch != shelf.epoch:
+                    return epoch_changed(shelf.epoch)
+            frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
+            stamp, conflict = await self.store.admit(session, step, hashlib.sha256(body).digest())
             if conflict is not None:
                 return step_conflict(conflict)
             if stamp != shelf.stamp:
                 await shelf.refresh(self.store, stamp)
-            return judge(body, shelf, note)
+                if epoch != shelf.epoch:
+                    return epoch_changed(shelf.epoch)
+                frames = wire.select(body[QUERY_HEAD_BYTES:], shelf.frames)
+            return frames
+        except InvalidWire as error:
+            return invalid(error)
         except StoreUnavailable as error:
             return unavailable(error)
-
-
-def answer_headers(length: int, fixed: Sequence[tuple[str, str]] = ANSWER_HEADERS) -> list[tuple[bytes, bytes]]:
-    """The headers of every answer of that length, in their fixed order."""
-    named = [(name.encode(), value.encode()) for name, value in fixed]
-    return [*named, (b"content-length", b"%d" % length)]

@@ -31,9 +31,10 @@ from typing import Any, NamedTuple
 import onoff
 from onoff import wire
 from onoff.errors import InvalidWire, StoreFull, StoreUnavailable, UnknownSource
-from onoff.server.answers import Answerer, edition_gone, invalid, unavailable
+from onoff.server.answers import Answerer, edition_gone, invalid, now, unavailable
 from onoff.server.changes import ChangesBuilder
 from onoff.server.http import (
+    JSON,
     MAX_CONNECTIONS,
     MAX_PER_ADDRESS,
     Count,
@@ -49,14 +50,12 @@ from onoff.server.http import (
     check_query_headers,
     check_sum_headers,
     is_loopback,
-    json_headers,
     read_body,
     refuse_if,
+    reply_headers,
     request_headers,
-    send_answer,
-    send_changes,
+    send_parts,
     send_problem,
-    send_sum,
     takes_gzip,
 )
 from onoff.server.store import Publisher, Store, token_digest
@@ -371,7 +370,6 @@ def bearer_digest(authorization: bytes) -> bytes:
 
 log = logging.getLogger("onoff.server")
 
-JSON = "application/json"
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
@@ -425,7 +423,7 @@ class Pages:
             await send_problem(send, unavailable(error))
         else:
             self._reading[scope["path"]].works("%s: the store answers again", scope["path"])
-            headers = json_headers(len(page.body), page.media_type)
+            headers = reply_headers(len(page.body), page.media_type)
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             await send({"type": "http.response.body", "body": page.body})
 
@@ -435,10 +433,10 @@ class Pages:
 
     async def readiness(self, scope: Scope, receive: Receive) -> Page:
         """Ready: a query would be answered and a publish kept, and what an acknowledged message survives."""
-        now = await self._store.readiness()
-        if not (now.answers and now.keeps):
-            self._ready.fails("not ready: %s", now.reason)
-            title = "publishes are not kept" if now.answers else "queries are not answered and publishes not kept"
+        found = await self._store.readiness()
+        if not (found.answers and found.keeps):
+            self._ready.fails("not ready: %s", found.reason)
+            title = "publishes are not kept" if found.answers else "queries are not answered and publishes not kept"
             raise Refused(Problem(503, title, "the log of the server says why"))
         promise = await self._store.promise()
         self._ready.works("ready again")
@@ -549,7 +547,7 @@ class MessageServer:
             await self._refuse(send, outcome)
         else:
             self.metrics.add_answer(len(outcome))
-            await send_answer(send, outcome)
+            await send_parts(send, outcome, wire.ANSWER_TYPE)
 
     async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one sum query."""
@@ -561,10 +559,10 @@ class MessageServer:
             await self._refuse(send, outcome)
         else:
             self.metrics.add(Count.SUMS)
-            await send_sum(send, outcome)
+            await send_parts(send, [outcome], wire.SUM_TYPE)
 
     def sum_now(self, body: bytes, reply: SumReply) -> bool:
-        """Queue a sum query for the next pass; False where it needs the ordinary path."""
+        """Queue a sum query for the next pass; False where it needs the ordinary path. For stores that never wait."""
         if self._in_flight >= self._max_in_flight:
             return False
 
@@ -574,7 +572,7 @@ class MessageServer:
                 self.metrics.add(Count.SUMS)
             reply(outcome)
 
-        if self.sums.ask_now(body, finish) is not True:
+        if now(self.sums.ask(body, finish)) is not True:
             return False
         self._in_flight += 1
         return True
@@ -614,7 +612,7 @@ class MessageServer:
             self._keeping.works("publishes are kept again")
             self.metrics.add(Count.PUBLISHED)
             body = json.dumps(receipt, ensure_ascii=False).encode()
-            await send({"type": "http.response.start", "status": 200, "headers": json_headers(len(body))})
+            await send({"type": "http.response.start", "status": 200, "headers": reply_headers(len(body))})
             await send({"type": "http.response.body", "body": body})
 
     async def send_changes(self, scope: Scope, send: Send) -> None:
@@ -639,7 +637,7 @@ class MessageServer:
         else:
             self._changing.works("%s: the store answers again", CHANGES_PATH)
             self.metrics.add(Count.CHANGES)
-            await send_changes(send, reply)
+            await send_parts(send, reply.parts, wire.CHANGES_TYPE, reply.encoding)
 
     def count_problem(self, problem: Problem) -> None:
         """Add a refusal of a query to the counts."""

@@ -279,7 +279,8 @@ class ChangesBuilder:
 
     async def edition(self) -> EditionReport:
         """The newest edition, how much changes in an hour, and the longest frame."""
-        edition = await self._refresh()
+        await self._shelf.refresh(self._store)
+        edition = self._take_edition()
         longest = self._history.width
         return EditionReport(edition, await self._store.changed_per_hour(), longest)
 
@@ -295,7 +296,8 @@ class ChangesBuilder:
         """
         since, history = wanted.since, self._history
         while True:  # each time around the edition may be a newer one
-            newest = await self._refresh()
+            await self._shelf.refresh(self._store)
+            newest = self._take_edition()
             known = self._knows(newest, since)
             if known is None:
                 await self._look_up(newest, since)
@@ -330,7 +332,8 @@ class ChangesBuilder:
             If the store does not answer.
         """
         while True:  # each time around the edition may be a newer one
-            edition = await self._refresh()
+            await self._shelf.refresh(self._store)
+            edition = self._take_edition()
             known = self._knows(edition, since)
             if known is None:
                 await self._look_up(edition, since)
@@ -340,21 +343,6 @@ class ChangesBuilder:
             if reply is not None:
                 return reply
             await self._pack(self._changed_after(number))
-
-    def reply_now(self, since: Since, *, gzip: bool) -> ChangesReply | None:
-        """The same where it needs no waiting and little work, and is short enough to be written at once; else None."""
-        if not self._shelf.refresh_sync(self._store.local):
-            return None
-        edition = self._take_edition()
-        known = self._knows(edition, since)
-        reply = None if known is None else self._made(edition, since.number if known else 0, gzip)
-        return reply if reply is not None and reply.length <= JOINED_BYTES else None
-
-    async def _refresh(self) -> Edition:
-        """Bring the shelf up to the store."""
-        if not self._shelf.refresh_sync(self._store.local):
-            await self._shelf.refresh(self._store)
-        return self._take_edition()
 
     def _take_edition(self) -> Edition:
         """The edition on the shelf; replies of an older one are forgotten."""
@@ -419,6 +407,7 @@ class ChangesBuilder:
 
     async def _pack(self, pieces: Sequence[_Piece]) -> None:
         """Compress in a thread what is not yet."""
+        await asyncio.sleep(0)  # so that `now` gives up before the thread begins
         async with self._packing:  # of several concurrent requests only one compresses
             await asyncio.to_thread(_compress, [piece for piece in pieces if not piece.packed])
 

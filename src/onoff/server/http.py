@@ -19,18 +19,14 @@ from multiprocessing.context import SpawnContext
 from typing import Any, NamedTuple, Protocol
 
 from onoff.errors import InvalidWire
-from onoff.server.answers import RETRY_SECONDS, Answer, answer_headers
-from onoff.server.changes import ChangesReply
 from onoff.wire import (
     CHANGES_PATH,
-    CHANGES_TYPE,
     MAX_FRAME_SIZE,
     MAX_QUERY,
     MAX_SUM_QUERY,
     PROBLEM_TYPE,
     QUERY_PATH,
     QUERY_TYPE,
-    SUM_HEADERS,
     SUM_PATH,
     SUM_QUERY_TYPE,
     Problem,
@@ -45,6 +41,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 BODY_SECONDS = 10.0  # within which a request's body must arrive
 PIECE_BYTES = 256 * 1024
+RETRY_SECONDS = 1
+JSON = "application/json"
 
 
 class Refused(Exception):
@@ -96,31 +94,12 @@ async def read_body(receive: Receive) -> bytes:
 # Sending.
 
 
-async def send_answer(send: Send, answer: Answer) -> None:
-    """Send frames in pieces, no faster than they are read."""
-    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(sum(map(len, answer)))})
-    for piece, more in pieces(answer):
-        await send({"type": "http.response.body", "body": piece, "more_body": more})
-
-
-async def send_sum(send: Send, answer: bytes) -> None:
-    """Send the answer to a sum query; it may be empty."""
-    await send({"type": "http.response.start", "status": 200, "headers": answer_headers(len(answer), SUM_HEADERS)})
-    await send({"type": "http.response.body", "body": answer})
-
-
-async def send_changes(send: Send, reply: ChangesReply) -> None:
-    """Send changes in pieces, no faster than they are read."""
-    headers = changes_headers(reply.length, reply.encoding)
+async def send_parts(send: Send, parts: Sequence[bytes], media_type: str, encoding: str = "") -> None:
+    """Send a reply in pieces, no faster than they are read."""
+    headers = reply_headers(sum(map(len, parts)), media_type, encoding)
     await send({"type": "http.response.start", "status": 200, "headers": headers})
-    for piece, more in pieces(reply.parts):
+    for piece, more in pieces(parts):
         await send({"type": "http.response.body", "body": piece, "more_body": more})
-
-
-def changes_headers(length: int, encoding: str) -> list[tuple[bytes, bytes]]:
-    """The headers of every reply to a request for changes."""
-    encoded = [(b"content-encoding", encoding.encode())] if encoding else []
-    return [*json_headers(length, CHANGES_TYPE), *encoded]
 
 
 def pieces(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
@@ -136,19 +115,21 @@ def pieces(parts: Sequence[bytes]) -> Iterator[tuple[bytes, bool]]:
     yield b"".join(held), False
 
 
-def json_headers(length: int, kind: str = "application/json") -> list[tuple[bytes, bytes]]:
-    return [
-        (b"content-type", kind.encode()),
+def reply_headers(length: int, media_type: str = JSON, encoding: str = "") -> list[tuple[bytes, bytes]]:
+    """All headers of a reply, in their fixed order."""
+    headers = [
+        (b"content-type", media_type.encode()),
         (b"cache-control", b"no-store"),
         (b"content-length", b"%d" % length),
     ]
+    return [*headers, (b"content-encoding", encoding.encode())] if encoding else headers
 
 
 def problem_headers(
     problem: Problem, length: int, *, close: bool = False, allow: str = ""
 ) -> list[tuple[bytes, bytes]]:
     """The headers of a refusal."""
-    headers = json_headers(length, PROBLEM_TYPE)
+    headers = reply_headers(length, PROBLEM_TYPE)
     if problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
     if allow:

@@ -12,8 +12,8 @@ answers before them that are no part of the shelf; then whoever has not read for
 
 **Fast path.** Nearly all requests are queries with the few heads that clients send. Such a query is answered at once,
 without parser, task or framework; a long answer is handed over as the frames on the shelf, not as a copy. A sum query
-is put among those that wait for the next pass, and answered from there. Anything else, or what cannot be answered
-without waiting for the store, takes the ordinary path, with the same `judge`.
+is put among those that wait for the next pass, and answered from there. Anything else, and whatever has to wait, takes
+the ordinary path, with the same coroutine: here it is driven by hand, once (`now`).
 """
 
 from __future__ import annotations
@@ -26,24 +26,25 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.errors import StoreUnavailable
-from onoff.server.answers import answer_headers
+from onoff.server.answers import now
 from onoff.server.app import MessageServer, overloaded
+from onoff.server.changes import JOINED_BYTES
 from onoff.server.http import (
     BODY_SECONDS,
     MAX_CACHED_HEAD,
     PIECE_BYTES,
     Count,
     Plain,
-    changes_headers,
     malformed,
     network_of,
     not_a_head,
     problem_headers,
     read_changes_request,
     read_head,
+    reply_headers,
 )
 from onoff.server.sums import SumOutcome
-from onoff.wire import CHANGES_PATH, SUM_HEADERS, Problem, encode_problem
+from onoff.wire import ANSWER_TYPE, CHANGES_PATH, CHANGES_TYPE, SUM_TYPE, Problem, encode_problem
 
 REQUEST_SECONDS = 2 * BODY_SECONDS
 PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
@@ -59,6 +60,7 @@ class QueryProtocol(HttpToolsProtocol):
         server = self.config.loaded_app
         assert isinstance(server, MessageServer)
         self._server = server
+        self._never_waits = server.store.never_waits
         self._input = bytearray()  # received, not yet handed on
         self._searched = 0  # bytes of it that hold no end of a head
         self._body_left = 0  # bytes of the present body still to be handed on
@@ -218,16 +220,16 @@ class QueryProtocol(HttpToolsProtocol):
 
     def _answer_now(self, kind: Plain, head: bytes, body: bytes) -> bool:
         """Answer if it can be done without waiting and the line is free; else leave it to the ordinary way."""
-        if self.flow.write_paused or self.transport.is_closing():
+        if not self._never_waits or self.flow.write_paused or self.transport.is_closing():
             return False
         if kind is Plain.SUM:
             return self._ask_for_sum(head, body)
-        frames = self._server.answerer.answer_now(body)
+        frames = now(self._server.answerer.answer(body))
         if not isinstance(frames, list):
             return False  # the ordinary way gives the same verdict
         self._server.metrics.add_answer(len(frames))
         length = sum(map(len, frames))
-        self._write_now(_answer_head(length), frames, length)
+        self._write_now(_head(length, ANSWER_TYPE), frames, length)
         return True
 
     def _ask_for_sum(self, head: bytes, body: bytes) -> bool:
@@ -244,7 +246,7 @@ class QueryProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         if isinstance(outcome, bytes):
-            self._write_now(_sum_head(len(outcome)), (outcome,), len(outcome), shelved=False)
+            self._write_now(_head(len(outcome), SUM_TYPE), (outcome,), len(outcome), shelved=False)
         else:
             self._parse(request)  # the ordinary way gives the verdict
         if self._stopping:
@@ -261,17 +263,19 @@ class QueryProtocol(HttpToolsProtocol):
 
     def _send_changes_now(self, data: bytes) -> bool:
         """Send changes if it can be done without waiting and the line is free; else leave it to the ordinary way."""
-        if self.flow.write_paused or self.transport.is_closing() or len(data) > MAX_CACHED_HEAD:
+        if not self._never_waits or self.flow.write_paused or self.transport.is_closing():
             return False
         request = read_changes_request(data)
+        if request is None:
+            return False
         try:
-            reply = None if request is None else self._server.changes.reply_now(request.since, gzip=request.gzip)
+            reply = now(self._server.changes.reply(request.since, gzip=request.gzip))
         except StoreUnavailable:
             return False  # the ordinary way says so
-        if reply is None:
+        if reply is None or reply.length > JOINED_BYTES:
             return False
         self._server.metrics.add(Count.CHANGES)
-        self._write_now(_changes_head(reply.length, reply.encoding), reply.parts, reply.length)
+        self._write_now(_head(reply.length, CHANGES_TYPE, reply.encoding), reply.parts, reply.length)
         return True
 
     def _write_now(self, head: bytes, parts: Sequence[bytes], length: int, *, shelved: bool = True) -> None:
@@ -372,18 +376,6 @@ class QueryProtocol(HttpToolsProtocol):
 
 
 @lru_cache(maxsize=1024)
-def _changes_head(length: int, encoding: str) -> bytes:
-    lines = [b"%b: %b\r\n" % header for header in changes_headers(length, encoding)]
-    return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
-
-
-@lru_cache(maxsize=1024)
-def _sum_head(length: int) -> bytes:
-    lines = [b"%b: %b\r\n" % header for header in answer_headers(length, SUM_HEADERS)]
-    return b"".join([STATUS_LINE[200], *lines, b"\r\n"])
-
-
-@lru_cache(maxsize=1024)
-def _answer_head(length: int) -> bytes:
-    lines = [b"%b: %b\r\n" % header for header in answer_headers(length)]
+def _head(length: int, media_type: str, encoding: str = "") -> bytes:
+    lines = [b"%b: %b\r\n" % header for header in reply_headers(length, media_type, encoding)]
     return b"".join([STATUS_LINE[200], *lines, b"\r\n"])

@@ -19,6 +19,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -335,6 +336,8 @@ _FULL = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_S
 class SQLiteStore:
     """A store in one file."""
 
+    never_waits = True
+
     def __init__(self, path: str | Path, *, frame_size: int | None = None, limit: int = 0) -> None:
         self._path = Path(path)
         with contextlib.ExitStack() as opened:  # closed again where the rest cannot be opened
@@ -359,6 +362,7 @@ class SQLiteStore:
         self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
+        self._unchanged: dict[bytes, Latest] = {}  # what `latest` gave last, without messages, by the generation
         self._readiness = Probing(self._probe)
 
     def _refuse_what_others_made(self) -> None:
@@ -419,10 +423,6 @@ class SQLiteStore:
 
     # Reading, on the event loop's own connection.
 
-    @property
-    def local(self) -> SQLiteStore:
-        return self
-
     async def catalogue(self) -> Catalogue:
         self._look()
         return self._known[1]
@@ -452,37 +452,29 @@ class SQLiteStore:
         self._stamp, self._generation = Stamp(life, count), generation
 
     async def latest(self, after: Stamp) -> Latest:
-        return self._latest(after)
-
-    def changed_since(self, after: Stamp) -> Latest | None:
-        if self._steps.generation == self._generation and self._stamp == after:
-            return None
-        return self._latest(after)
-
-    def _latest(self, after: Stamp) -> Latest:
-        """Read even if the generation is the same: stamp and messages are consistent."""
         generation = self._steps.generation  # before the rows: what is changed in between is read again
+        known = self._unchanged.get(generation)
+        if known is not None and known.stamp == after:
+            return known
         rows = self._read(_CHANGED, after.life, after.changes)
         meta = {row[1]: row[2] for row in rows if row[0] is None}
         self._note(meta, generation)
         changed = [row for row in rows if row[0] is not None]
         catalogue = self._known[1]
         life, count, digest = checked_meta(meta, "life", "count", "digest")
-        return Latest(
-            self._stamp,
-            catalogue,
-            {row[0]: WireMessage(*row[1:5]) for row in changed},
+        edition = readable(lambda: Edition(catalogue.epoch, life, count, digest))
+        unchanged = Latest(self._stamp, catalogue, {}, whole=False, edition=edition, changed={})
+        self._unchanged = {generation: unchanged}
+        return replace(
+            unchanged,
+            messages={row[0]: WireMessage(*row[1:5]) for row in changed},
             whole=after.life != life or after.changes < 0,
-            edition=readable(lambda: Edition(catalogue.epoch, life, count, digest)),
             changed={row[0]: row[5] for row in changed},
         )
 
-    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        self._writer.queries += 1
-        return self._steps.admit(session, step, digest)
-
     async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        return Admission(self._look(), self.admit_sync(session, step, digest))
+        self._writer.queries += 1
+        return Admission(self._look(), self._steps.admit(session, step, digest))
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)

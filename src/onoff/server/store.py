@@ -147,23 +147,13 @@ class Adoption:
     whole: bool
 
 
-class LocalStore(Protocol):
-    """A store on this machine, with synchronous forms of some methods."""
-
-    def changed_since(self, after: Stamp) -> Latest | None:
-        """What changed after the stamp; None if nothing did."""
-        ...
-
-    def admit_sync(self, session: bytes, step: int, digest: bytes) -> LastStep | None:
-        """The step that conflicts with this one; None if it is admitted."""
-        ...
-
-
 class Store(Protocol):
     """What a message server needs of its store."""
 
     @property
-    def local(self) -> LocalStore | None: ...
+    def never_waits(self) -> bool:
+        """Whether all that reads, and `admit`, is done when its coroutine first stops: nothing is waited for."""
+        ...
 
     async def catalogue(self) -> Catalogue: ...
     async def replace_catalogue(self, new: Catalogue, *, expected: Catalogue) -> bool:

@@ -333,47 +333,19 @@ class Sums:
     async def answer(self, body: bytes) -> bytes | Problem:
         """The answer to the query in `body`, or why there is none."""
         done: asyncio.Future[bytes | Problem] = self._running_loop().create_future()
-        reply = partial(settle, done)
-        outcome = self.ask_now(body, reply)
-        if outcome is False:
-            outcome = await self._ask(body, reply)
+        outcome = await self.ask(body, partial(settle, done))
         return outcome if isinstance(outcome, Problem) else await done
 
-    def ask_now(self, body: bytes, reply: SumReply) -> bool | Problem:
-        """Have the query in `body` answered in the next pass; or why it is refused.
-
-        Returns True if `reply` will be called; False if the verdict takes waiting for the store: use `answer`.
-        """
-        local = self._store.local
-        try:
-            head = wire.decode_sum_head(body)
-            self._keep_looking()
-            if local is None or not self._shelf.refresh_sync(local):
-                return False
-            vector = self._read_vector(body, head)
-            if isinstance(vector, Problem):
-                return vector
-            held = self._is_held(head)
-            if held is None:
-                return False
-            if not held:
-                return edition_gone(self.history.newest.number)
-            conflict = local.admit_sync(head.session, head.step, wire.sum_step_digest(body))
-        except InvalidWire as error:
-            return invalid(error)
-        except StoreUnavailable as error:
-            return unavailable(error)
-        return self._enqueue(head, vector, self.history.life, reply) if conflict is None else step_conflict(conflict)
-
-    async def _ask(self, body: bytes, reply: SumReply) -> bool | Problem:
-        """As `ask_now`, waiting for the store where that is needed."""
+    async def ask(self, body: bytes, reply: SumReply) -> Literal[True] | Problem:
+        """Have the query in `body` answered in the next pass, by `reply`; or why it is refused."""
         store, history = self._store, self.history
         try:
             head = wire.decode_sum_head(body)
-            await self._refresh()
-            vector = self._read_vector(body, head)
-            if isinstance(vector, Problem):
-                return vector
+            self._keep_looking()
+            await self._shelf.refresh(store)
+            if head.epoch != self._shelf.epoch:
+                return epoch_changed(self._shelf.epoch)
+            vector = wire.decode_sum_vector(body, head, self._shelf.catalogue.n)
             if self._is_held(head) is None:
                 digest = await store.digest_of(head.edition)
                 if digest is not None:
@@ -387,12 +359,6 @@ class Sums:
         except StoreUnavailable as error:
             return unavailable(error)
         return self._enqueue(head, vector, life, reply) if conflict is None else step_conflict(conflict)
-
-    def _read_vector(self, body: bytes, head: SumHead) -> bytes | Problem:
-        shelf = self._shelf
-        if head.epoch != shelf.epoch:
-            return epoch_changed(shelf.epoch)
-        return wire.decode_sum_vector(body, head, shelf.catalogue.n)
 
     def _is_held(self, head: SumHead) -> bool | None:
         """Whether the edition is held and has the digest that the query names; None if only the store knows that."""
@@ -432,16 +398,12 @@ class Sums:
         if self._looking is None or self._looking.done():
             self._looking = loop.create_task(self._look())
 
-    async def _refresh(self) -> None:
-        if not self._shelf.refresh_sync(self._store.local):
-            await self._shelf.refresh(self._store)
-
     async def _look(self) -> None:
         loop = asyncio.get_running_loop()
         while loop.time() < self._last_query + ACTIVE_SECONDS:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._refresh()
+                await self._shelf.refresh(self._store)
             except StoreUnavailable:
                 continue  # the next request reports it
 
