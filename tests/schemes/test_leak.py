@@ -19,7 +19,7 @@ from onoff.model.checker import check_certificate
 from onoff.model.learn import learn
 from onoff.model.rows import UNIT, Rows
 from onoff.model.traces import Trace
-from onoff.schemes import design
+from onoff.schemes import design, leak
 from onoff.schemes.leak import limit_of
 from onoff.tables.files import read_table, write_table
 
@@ -327,9 +327,30 @@ def test_a_search_that_is_told_to_stop_stops():
         designed(families.sticky(6, np.random.default_rng(0)), leak=0.5, stop=lambda: True)
 
 
-def test_too_many_sources_are_named():
-    with pytest.raises(InvalidInput, match="30 sources"):
-        designed(families.ring(30), leak=0.5)
+@pytest.mark.slow(reason="a search takes seconds")
+@pytest.mark.parametrize("family", ["sticky", "ring"])
+def test_fifty_sources_are_within_five_percent(family):
+    matrices = {"sticky": families.sticky(50, np.random.default_rng(0)), "ring": families.ring(50)}
+    table = designed(matrices[family], leak=HALF, budget=5.0)
+    table.verify()
+    assert table.gap < 0.05
+    assert table.leak <= HALF
+
+
+def test_a_ratio_among_many_sources_has_a_table_and_a_bound():
+    table = designed(families.sticky(24, np.random.default_rng(0)), ratio=HALF, budget=2.0)
+    table.verify()
+    assert 1 < table.lower_bound <= table.cost
+
+
+def test_the_program_over_sizes_agrees_with_pricing_all_queries(monkeypatch):
+    matrix = families.sticky(10, np.random.default_rng(0))
+    best = designed(matrix, leak=HALF)
+    monkeypatch.setattr(leak, "MOST_PRICED", 0)
+    table = designed(matrix, leak=HALF, budget=1.0)
+    table.verify()
+    assert 0.98 * best.cost < table.lower_bound <= best.cost * (1 + 1e-6)
+    assert best.cost * (1 - 1e-6) <= table.cost < 1.02 * best.cost
 
 
 def test_little_time_gives_a_table_and_says_how_far_it_may_be_off():

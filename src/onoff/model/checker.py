@@ -60,7 +60,7 @@ FEW_SOURCES = 20
 """Sources up to which every set of them is looked at."""
 MOST_CERTIFIED_ROWS = 18
 """Rows of a RowCertificate up to which every partition of them is looked at."""
-RATIO_BITS = 24
+RATIO_BITS = 22
 """Binary digits of 1/R in the check of a certificate for a ratio R; it is rounded down, which proves less."""
 FITS = 2**62
 """Sums must stay below, to fit in 64 bits."""
@@ -418,7 +418,8 @@ def _check_leak(rows: Rows, certificate: LeakCertificate) -> None:
     if certificate.allowance < 0 or (limit.leak is None and certificate.allowance > 0):
         raise InvalidTable("the certificate's allowance is negative, or there is no leak that it could be for")
     largest = max(abs(number) for line in (*certificate.prices, *certificate.thresholds) for number in line)
-    if (largest + WEIGHTS * shape[1]) * max(shape[0] * shape[1], 2**RATIO_BITS) >= FITS:
+    factor = max(shape[0] * shape[1], 1 if limit.ratio is None else 1 << RATIO_BITS)
+    if (largest + WEIGHTS * shape[1]) * factor >= FITS:
         raise InvalidTable("the certificate's numbers are too large to be checked in 64 bits")
     prices = np.array(certificate.prices, dtype=np.int64)
     if shape[1] <= FEW_SOURCES:
