@@ -21,8 +21,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from typing import Any
 
+import httpx2
+
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feeds import AT_ONCE, Feed, fetch, poll_feeds
+from onoff.server.feeds import AT_ONCE, Feed, poll_feeds
+from onoff.server.fetch import fetch
 from onoff.server.http import Metrics
 
 ENTRY = (
@@ -61,12 +64,13 @@ def site(entries: int, ready: Connection) -> None:
 async def download(feeds: list[Feed]) -> float:
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def one(url: str) -> None:
+    async def one(client: httpx2.AsyncClient, url: str) -> None:
         async with turns:
-            assert await fetch(url, {})
+            assert await fetch(client, url, {})
 
     start = time.perf_counter()
-    await asyncio.gather(*(one(feed.url) for feed in feeds))
+    async with httpx2.AsyncClient(trust_env=False) as client:
+        await asyncio.gather(*(one(client, feed.url) for feed in feeds))
     return time.perf_counter() - start
 
 

@@ -24,9 +24,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from onoff.lab import families
 from onoff.model.rows import Rows
-from onoff.schemes.search.branching import branch
-from onoff.schemes.search.clock import SearchClock
-from onoff.schemes.search.search import MET, Search
+from onoff.schemes.optimal import default_portfolio
+from onoff.schemes.search.portfolio import Board, Clock, Problem, search
+from onoff.schemes.search.proofs import branch
 
 SUCCESSORS = 6
 MOST_DOUBLINGS, FIRST_DOUBLINGS = 11, 3
@@ -50,14 +50,15 @@ def run(sources: int, seconds: float, doublings: int = MOST_DOUBLINGS, seed: int
         Of the rows.
     """
     rows = Rows.of(families.equal_masses(sources, SUCCESSORS, np.random.default_rng(seed)))
-    search = Search(rows, SearchClock(seconds), MET, np.random.default_rng(0), None)
-    search.run()
-    if search.promising is None:
+    problem = Problem(rows, Clock(seconds))
+    board = Board(problem)
+    search(problem, board, default_portfolio())
+    duals = board.duals
+    if duals is None:
         raise RuntimeError(f"{seconds:g} s are too short for duals of {sources} sources: give more")
-    duals = search.promising[1]
     promised = duals.value(rows.probabilities())
     bounds = [promised - max(branch(duals, after(2**k - 1)).most, 0.0) for k in range(doublings + 1)]
-    cost, outer = search.cheapest.cost, search.proven.simple
+    cost, outer = board.cost, problem.lower
     first = min(FIRST_DOUBLINGS, doublings - 1)
     rise = (bounds[-1] - bounds[first]) / (doublings - first)
     needed = first + (cost / NEAR - bounds[first]) / rise if rise > 0 else float("inf")

@@ -20,7 +20,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.search.rebuild import rebuild
+from onoff.schemes.search.exact import rebuild
 from onoff.session import Session
 from onoff.session.filter import ModelFilter
 from onoff.tables.table import QueryTable

@@ -26,9 +26,7 @@ from onoff.model.certificate import (
 from onoff.model.checker import check_certificate, group_excess, row_excess
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.search.branching import branch
-from onoff.schemes.search.pricing import Duals
-from onoff.schemes.search.proofs import best, from_coupling, from_tree
+from onoff.schemes.search.proofs import Duals, best, branch, from_coupling, from_tree
 
 
 def largest_violation(certificate, n):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.typed import as_a
 
 from onoff.errors import InvalidChain, Stopped, UnknownScheme
 from onoff.lab import families
@@ -71,13 +72,20 @@ def test_the_record_of_a_scheme_says_what_its_module_does(scheme):
     assert isinstance(built, QueryTable if scheme.gives_table else QueryTable | Race)
 
 
-def test_a_search_that_is_told_to_stop_stops():
+def test_a_search_that_is_told_to_stop_gives_what_it_has():
     rows = families.grid(6, 6)
-    with pytest.raises(Stopped):
-        design(rows, "optimal", stop=lambda: True)
     asked: list[Any] = []
+    for stop in (lambda: True, lambda: len(asked) > 50 or asked.append(1)):  # type: ignore[func-returns-value]
+        table = as_a(QueryTable, design(rows, "optimal", stop=stop, budget=600.0))
+        table.verify()
+        assert table.cost <= design(rows, "greedy").cost
+    assert design(rows, "auto", stop=lambda: True).cost <= design(rows, "greedy").cost
+
+
+def test_a_process_that_shuts_down_gets_no_table(monkeypatch):
+    monkeypatch.setattr("onoff.schemes.is_shutting_down", lambda: True)
     with pytest.raises(Stopped):
-        design(rows, "auto", stop=lambda: len(asked) > 5 or asked.append(1))  # type: ignore[func-returns-value]
+        design(families.grid(6, 6), "optimal")
 
 
 def test_tables_carry_a_proven_lower_bound():

@@ -46,8 +46,7 @@ import sys, threading, time
 import numpy as np
 from onoff.system import shutdown
 from onoff.system.interrupts import is_shutting_down, uninterrupted
-from onoff.schemes.search.branching import branch
-from onoff.schemes.search.pricing import Duals
+from onoff.schemes.search.proofs import Duals, branch
 shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
 rng = np.random.default_rng(1)
 duals = Duals(6.0, rng.exponential(0.1, size=300), rng.random((300, 80)) < 0.7)

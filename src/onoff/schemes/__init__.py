@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from onoff.errors import UnknownScheme, nearest
+from onoff.errors import Stopped, UnknownScheme, nearest
 from onoff.model.bounds import simplest
 from onoff.model.rows import Rows, SparseRows
 from onoff.system.interrupts import is_shutting_down, uninterrupted
@@ -62,7 +62,7 @@ class Scheme:
                 raise UnknownScheme(f"scheme {self.name!r} has no option {option!r}", hint=hint)
 
 
-_SEARCH = ("budget", "seed", "future", "progress", "stop", "enough")
+_SEARCH = ("budget", "seed", "future", "progress", "stop", "enough", "portfolio")
 _LEAK = ("leak", "ratio", "weights")
 SCHEMES: dict[str, Scheme] = {
     scheme.name: scheme
@@ -108,8 +108,9 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         One of SCHEMES. `race`, and `auto` where no table fits, give a `Race`: it draws queries and has a cost, but no
         table. All others give a `QueryTable`.
     options
-        Those of the scheme. `stop`, where it has that, is called now and then and returns True to give up; by default,
-        when the process is shutting down. `enough` likewise, to end with the best table so far.
+        Those of the scheme. `stop`, where it has that, is called now and then; where it returns True the search ends
+        with the best table so far, and so for `enough`. `portfolio`: the strategies of the search, in their order; see
+        `onoff.schemes.optimal.default_portfolio`.
         With `optimal` and `auto` also `leak` and `ratio`: how much the queries may
         tell about u, in bits of maximal leakage and as the largest ratio between the masses of a query for two values
         of u; and `weights` of the values u, which the cost is then an average over (default: all alike).
@@ -123,7 +124,7 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
     InvalidInput
         for a leak or a ratio that is negative, infinite, or smaller than rounding.
     Stopped
-        where `stop` returned True.
+        where the process shuts down before the search is done; with a leak, also where `stop` returned True.
 
     >>> design([[0.75, 0.25], [0.25, 0.75]], "single").cost
     1.5
@@ -138,11 +139,14 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         options = {name: value for name, value in options.items() if name not in _LEAK}
     record.check_options(options)
     if "stop" in record.options:
-        options = {"stop": is_shutting_down, **options}
+        asked = options.get("stop", is_shutting_down)
+        options = {**options, "stop": lambda: asked() or is_shutting_down()}
     given = rows.possible_rows() if hasattr(rows, "possible_rows") else rows
     without_table = isinstance(given, SparseRows) and not record.gives_table
     with uninterrupted():
         built = record.build(given if without_table else Rows.of(given), **options)
+    if "stop" in record.options and is_shutting_down():
+        raise Stopped("the process is shutting down: the search was not done", hint="start it again to go on")
     if not isinstance(built, QueryTable):
         return built
     return built.labelled(

@@ -5,30 +5,33 @@
 
 "Moderate" is what the search for the optimum does within the budget on an ordinary machine: so many positive entries,
 which is what it works on (sparse rows of a thousand sources have few), in a table that fits in memory. Where it runs
-out of time its table is still exact and still carries a true lower bound. If the race is much cheaper than what was
-found by then, the race is taken: its queries are as private up to the rounding of floats that its docstring bounds.
+out of time its table is still exact and still carries a true lower bound. Wherever no optimum is proved the race is
+looked at too, and taken if it is cheaper: its queries are as private up to the rounding of floats that its docstring
+bounds.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import SCHEMES, optimal, race
 from onoff.schemes.race import Race
-from onoff.schemes.search.clock import Stop, never
-from onoff.schemes.search.search import Report
+from onoff.schemes.search.portfolio import Report, Stop, Strategy, never
 from onoff.tables.table import QueryTable
 
 NAME = "auto"
-MOST_SEARCHED_ENTRIES = 100_000
-"""Positive entries up to which the optimum is searched for: 316 full rows."""
-ENTRIES_PER_SECOND, FEW_ENTRIES = 12_000, 10_000
+MOST_SEARCHED_ENTRIES = 200_000
+"""Positive entries up to which the optimum is searched for: 447 full rows."""
+ENTRIES_PER_SECOND, FEW_ENTRIES = 20_000, 10_000
 """The same for each second of a short budget, and up to which it is searched for in any case."""
 MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 300_000
 """Rows times columns, zero or not, up to which it is searched for; and for each second of a short budget."""
-MUCH_CHEAPER = 0.8
-"""The race is preferred to an unfinished search where it costs less than this part of it."""
+FOR_THE_RACE, LEAST_WORK = 0.1, 5_000_000
+"""The part of the time in which the cost of the race is estimated, and entries that are looked at in any case."""
 
 
 def build(
@@ -40,16 +43,26 @@ def build(
     progress: Report | None = None,
     stop: Stop = never,
     enough: Stop = never,
+    portfolio: Sequence[Strategy] | None = None,
 ) -> QueryTable | Race:
-    """A table for `rows`, the optimal one if `budget` seconds find it, or a race where no table fits."""
+    """A table for `rows`, the optimal one if `budget` seconds find it; a race where no table fits, or it is cheaper."""
     if isinstance(rows, SparseRows) or not _is_moderate(rows, budget):
         return race.build(rows, seed=seed)
-    table = optimal.build(rows, budget=budget, seed=seed, future=future, progress=progress, stop=stop, enough=enough)
-    if float(table.lower_bound or 0.0) < MUCH_CHEAPER * table.cost:  # else no race can be that much cheaper
-        racing = race.build(rows, seed=seed)
-        if racing.cost < MUCH_CHEAPER * table.cost:
-            return racing
-    return table
+    table = optimal.build(
+        rows,
+        budget=(1 - FOR_THE_RACE) * budget,
+        seed=seed,
+        future=future,
+        progress=progress,
+        stop=stop,
+        enough=enough,
+        portfolio=portfolio,
+    )
+    if table.optimal:  # then no race is cheaper
+        return table
+    work = int(np.clip(race.SAMPLED_A_SECOND * FOR_THE_RACE * budget, LEAST_WORK, race.SAMPLED_WORK))
+    racing = replace(race.build(rows, seed=seed), work=work)
+    return racing if racing.cost < table.cost else table
 
 
 def _is_moderate(rows: Rows, budget: float) -> bool:

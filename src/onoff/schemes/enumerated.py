@@ -32,8 +32,8 @@ from onoff.model.bounds import simplest
 from onoff.model.certificate import SCALE
 from onoff.model.rows import UNIT, Floats, Rows
 from onoff.schemes.search import proofs
-from onoff.schemes.search.hall import NEGLIGIBLE, SOLVER_TOLERANCE, Sets
-from onoff.schemes.search.rebuild import rebuild_sets
+from onoff.schemes.search.exact import Sets, rebuild_sets
+from onoff.schemes.search.master import NEGLIGIBLE, SOLVER_TOLERANCE
 from onoff.tables.table import QueryTable
 
 NAME = "enumerated"

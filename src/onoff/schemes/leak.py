@@ -28,15 +28,15 @@ from typing import Any
 
 import numpy as np
 
-from onoff.errors import InvalidInput
+from onoff.errors import InvalidInput, Stopped
 from onoff.model.certificate import WEIGHTS, LeakCertificate, LeakLimit
 from onoff.model.checker import FEW_SOURCES, query_gains, size_gains
 from onoff.model.rows import UNIT, Floats, Integers, Rows, to_units
 from onoff.schemes import optimal
 from onoff.schemes.leak_sizes import Sizes, drawn, herd
-from onoff.schemes.search.clock import SearchClock, Stop, never
+from onoff.schemes.search.exact import Sets
 from onoff.schemes.search.flow import cheapest_flows
-from onoff.schemes.search.hall import Sets
+from onoff.schemes.search.portfolio import Clock, Stop, never
 from onoff.tables.table import QueryTable
 
 NAME = "leak"
@@ -80,7 +80,7 @@ def build(
     weights: of the values u, for the cost (default: all alike).
     """
     limit = limit_of(rows, leak, ratio, weights)
-    program, clock = LeakProgram(rows, limit), SearchClock(budget, stop, enough)
+    program, clock = LeakProgram(rows, limit), Clock(budget, stop, enough)
     few = len(rows.columns) <= FEW_SOURCES and rows.weights.size <= MOST_PRICED
     found = _solve(program, clock, progress) if few else _sampled(program, clock, progress)
     return exact_table(rows, limit, found.sets, found.masses, scheme="optimal", certificate=found.certificate)
@@ -222,13 +222,13 @@ def _tuples(lines: Integers) -> tuple[tuple[int, ...], ...]:
     return tuple(map(tuple, lines.tolist()))
 
 
-def _solve(program: LeakProgram, clock: SearchClock, progress: Callable[[str], None] | None) -> LeakProposal:
+def _solve(program: LeakProgram, clock: Clock, progress: Callable[[str], None] | None) -> LeakProposal:
     """Column generation: solve over the pool, price all queries at its duals, add those of the largest gains."""
     columns = program.p.shape[1]
     sets = np.vstack([np.eye(columns, dtype=bool), np.ones((1, columns), dtype=bool)])[: columns + (columns > 1)]
     proof, proved = program.least_proof(), 1.0
     while True:
-        clock.left()
+        _go_on(clock)
         cost, masses, prices = program.solve(sets)
         certificate, gains = program.certificate(prices)
         bound = float(certificate.bound(program.rows))
@@ -259,7 +259,7 @@ def _gaining(gains: Integers, known: Sets) -> Sets:
 # -- many sources ------------------------------------------------------------------------------------------
 
 
-def _sampled(program: LeakProgram, clock: SearchClock, progress: Callable[[str], None] | None) -> LeakProposal:
+def _sampled(program: LeakProgram, clock: Clock, progress: Callable[[str], None] | None) -> LeakProposal:
     """A bound and queries from the program over sizes; with a ratio, the queries of a table that tells nothing.
 
     Within a ratio every row must ask for every query, which the queries drawn here are not made for.
@@ -268,7 +268,7 @@ def _sampled(program: LeakProgram, clock: SearchClock, progress: Callable[[str],
     sizes = Sizes(program.p, program.w, program.most, program.share)
     proof, proved = program.least_proof(), 1.0
     for part in range(1, REFINEMENTS + 1):
-        clock.left()
+        _go_on(clock)
         relaxed = sizes.run(partial(clock.is_over, FOR_THE_BOUND * part / REFINEMENTS))
         certificate, gains = program.certificate(relaxed.prices, relaxed.thresholds(program.p.shape[1], program.share))
         bound = float(certificate.bound(rows))
@@ -324,6 +324,12 @@ def _mended(rows: Rows, sets: Sets, mass: int) -> Sets:
             room[lacking, best] -= placed[:, best]
             open_to[:, best] = 0.0
     return sets
+
+
+def _go_on(clock: Clock) -> None:
+    """Raise Stopped where the search was called off."""
+    if clock.stop():
+        raise Stopped("the search was told to stop", hint="give it time, or a smaller budget")
 
 
 # -- the table ---------------------------------------------------------------------------------------------

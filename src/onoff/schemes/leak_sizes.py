@@ -22,7 +22,7 @@ from itertools import pairwise
 import numpy as np
 
 from onoff.model.rows import Floats, Integers
-from onoff.schemes.search.hall import Sets
+from onoff.schemes.search.exact import Sets
 from onoff.system.kernels import kernel
 
 SIZES, SPREAD = 12, 4.0

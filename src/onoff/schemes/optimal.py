@@ -4,37 +4,63 @@ Setting
     p_u(x)  rows;  Y a random set with X in Y always, independent of U;  OPT the least E|Y|
     lower   max(sum of max_u p_u(x), 2 - lam_1), or a better bound from the duals
 
-Where Algorithm 1 is proved optimal it is taken: at most 3 rows, or rows of weak or strong links (see `greedy`). Few
-rows over many sources are solved outright by the program of `blocks` where that fits. Else OPT is a linear program over
-the masses of all sets with one Hall inequality for every set (see `hall`); both are far too many to write down, and few
-of either matter: `search` finds those, keeps the cheapest table met on the way, and proves what it can. The bound is
-the best one whose certificate `onoff.model.checker.check_certificate` accepts.
+OPT is a linear program over the masses of all sets with one Hall inequality for every set (see `search.master`); both
+are far too many to write down, and few of either matter. A portfolio of strategies finds those, one after the other,
+until the best table meets the best bound or the time is up; the bound is the best one whose certificate
+`onoff.model.checker.check_certificate` accepts. Rows without a source in common are solved part by part, and rows
+inside the convex hull of others are left out of the search.
 
-Dense, sticky, Zipf and ring-like chains meet the bound without a single priced set. A few hundred sources take
-seconds to a minute; the program is where the time goes. Deterministic for a given seed unless the time runs out.
+Deterministic for a given seed unless the time runs out.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
+from collections.abc import Sequence
 
-import numpy as np
-
-from onoff.model.bounds import simplest
-from onoff.model.certificate import PartsBound, SimpleBound
-from onoff.model.checker import check_certificate
+from onoff.model.certificate import Certificate, PartsBound, SimpleBound
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
-from onoff.schemes.search import ahead, blocks, proofs
-from onoff.schemes.search.cheapest import table_of
-from onoff.schemes.search.clock import SearchClock, Stop, never
-from onoff.schemes.search.parts import joined, parts_of
-from onoff.schemes.search.pricing import ALL_SETS_PRICED
-from onoff.schemes.search.search import MANY_SOURCES, MET, Report, Search
+from onoff.schemes.search.exact import components, joined
+from onoff.schemes.search.few_rows import FewRows
+from onoff.schemes.search.group_bound import GroupBound
+from onoff.schemes.search.herding import Herding
+from onoff.schemes.search.hull import extreme_rows, lifted
+from onoff.schemes.search.kinds import is_central, is_few_and_central, is_left_to_herding, is_sampled, is_solvable
+from onoff.schemes.search.lookahead import look_ahead
+from onoff.schemes.search.master import ColumnGeneration
+from onoff.schemes.search.orbits import Orbits
+from onoff.schemes.search.portfolio import MET, Board, Clock, Greedy, Problem, Report, Stop, Strategy, never, search
+from onoff.schemes.search.proofs import Supports, Tree
+from onoff.schemes.search.samples import Samples
 from onoff.tables.table import QueryTable
 
 NAME = "optimal"
+FOR_THE_HULL, FOR_THE_LIFT = 0.2, 0.15
+"""The part of the time after which rows inside the hull of others are no longer looked for; and the part that it takes
+to make the table for them."""
+
+
+def default_portfolio() -> list[Strategy]:
+    """The strategies of the search, in their order."""
+    return [
+        Greedy(proved=True),
+        FewRows(),
+        Supports(0.1, 10**6),
+        Orbits(0.5),
+        Supports(0.7),
+        Herding(0.1, steps=2000, short=True),
+        Samples(0.4),
+        Samples(0.85, is_sampled, table=True, orders=(5, 5)),
+        Herding(0.4, is_few_and_central),
+        ColumnGeneration(0.8, is_central, central=True),
+        ColumnGeneration(0.3),
+        Herding(0.55, is_solvable),
+        Herding(0.85, is_left_to_herding),
+        ColumnGeneration(0.8),
+        GroupBound(0.9),
+        Tree(1.0),
+        Greedy(),
+    ]
 
 
 def build(
@@ -47,55 +73,77 @@ def build(
     progress: Report | None = None,
     stop: Stop = never,
     enough: Stop = never,
+    portfolio: Sequence[Strategy] | None = None,
 ) -> QueryTable:
     """The cheapest table for `rows` that the budget can find, with a certificate of a lower bound on every table.
 
     future: The row P_x of every source x of the chain, to prefer among optimal tables those whose queries have cheap
     successors.
     progress: Called now and then with a line about the progress of the search.
-    enough: Asked now and then whether to end with what there is, as if the time were up.
-
-    Raises
-    ------
-    Stopped
-        where `stop` returned True.
+    stop, enough: Called now and then; where one returns True the search ends with what it has.
+    portfolio: The strategies, in their order; those of `default_portfolio` unless given.
     """
+    strategies = default_portfolio() if portfolio is None else portfolio
+    clock = Clock(budget, stop, enough)
+    parts = [] if future is not None or greedy.is_optimal(rows) else components(rows)
+    if len(parts) <= 1:
+        return _searched(rows, clock, gap, seed, future, progress, strategies)
+    alone = [rows.part(part) for part in parts]
+    cells = sum(one.weights.size for one in alone)
+    tables = []
+    for one in alone:
+        share = Clock(budget * one.weights.size / cells, stop, enough)
+        tables.append(_searched(one, share, gap, seed, None, progress, strategies))
+    proof = _together(parts, [table.certificate or SimpleBound("outer") for table in tables])
+    together = joined(rows, tables).labelled(certificate=proof)
+    if not together.optimal and greedy.fits_in_memory(rows):
+        together = min(together, greedy.build(rows), key=lambda table: table.exact_cost)
+    names = sorted({name for table in tables for name in table.details})
+    summed = {"rounds": 0, **{name: sum(table.details.get(name, 0) for table in tables) for name in names}}
+    return together.labelled(scheme=NAME, certificate=proof, details=summed)
+
+
+def _searched(
+    rows: Rows,
+    clock: Clock,
+    gap: float,
+    seed: int,
+    future: Rows | None,
+    progress: Report | None,
+    portfolio: Sequence[Strategy],
+) -> QueryTable:
+    """One run of the portfolio, on the extreme rows; the table is made for all of them."""
     if rows.distinct == 1:
         return _plain(rows)
-    clock = SearchClock(budget, stop, enough)
-    few = ALL_SETS_PRICED if future is None else MANY_SOURCES  # to look ahead, the cuts of a search are a better start
-    outright = _outright(rows, few, clock)
-    if outright is not None and future is None:
-        return outright
-    parts = parts_of(rows) if future is None else []
-    if len(parts) > 1:
-        alone = [rows.part(part) for part in parts]
-        shares = [budget * one.weights.size / sum(some.weights.size for some in alone) for one in alone]
-        options: Any = {"gap": gap, "seed": seed, "progress": progress, "stop": stop, "enough": enough}
-        tables = [build(one, budget=share, **options) for one, share in zip(alone, shares, strict=True)]
-        proof = PartsBound(tuple(parts), tuple(table.certificate or SimpleBound("outer") for table in tables))
-        together = joined(rows, tables).labelled(certificate=proof)
-        if not together.optimal and greedy.fits_in_memory(rows):
-            together = min(together, greedy.build(rows), key=lambda table: table.exact_cost)
-        return together.labelled(scheme=NAME, certificate=proof, details=_summed(tables))
-    search = Search(rows, clock, gap, np.random.default_rng(seed), progress)
-    if outright is None:
-        search.run(only_table=future is None)
-    elif search.central and rows.distinct > 2:  # few rows give few cuts a round: looking ahead would take too long
-        return outright
-    else:
-        search.adopt(outright)
-    table = search.cheapest.table
-    assert table is not None
-    if future is not None:
-        table = ahead.look_ahead(search, table, future)
-    return table.labelled(scheme=NAME, certificate=search.proven.certificate, details=search.details())
+    outright = greedy.is_optimal(rows)
+    extreme, weights = extreme_rows(rows, lambda: outright or clock.is_over(FOR_THE_HULL))
+    reduced = rows if len(extreme) == rows.distinct else rows.part(extreme.tolist())
+    inside = rows.distinct - reduced.distinct
+    if inside:
+        clock.budget *= 1 - FOR_THE_LIFT
+    problem = Problem(reduced, clock, seed=seed, looks_ahead=future is not None, inside=inside)
+    board = Board(problem, gap)
+    search(problem, board, portfolio, progress)
+    table = board.table() if future is None else look_ahead(problem, board, future)
+    certificate: Certificate = board.certificate
+    if inside:
+        table = lifted(rows, table, weights)
+        if not board.met and greedy.fits_in_memory(rows) and greedy.costs_less(rows, table.cost):
+            table = greedy.build(rows)
+        certificate = PartsBound((tuple(extreme.tolist()),), (certificate,))
+    details = board.figures | {"seconds": clock.spent}
+    return table.labelled(scheme=NAME, certificate=certificate, details=details)
 
 
-def _summed(tables: list[QueryTable]) -> dict[str, float]:
-    """The figures of the searches for the parts, added up."""
-    names = {name for table in tables for name in table.details}
-    return {name: sum(table.details.get(name, 0) for table in tables) for name in sorted(names)}
+def _together(parts: list[tuple[int, ...]], proofs: list[Certificate]) -> PartsBound:
+    """The proofs of all components: where one is of its extreme rows alone, these are the part that it is for."""
+    named = []
+    for part, proof in zip(parts, proofs, strict=True):
+        if isinstance(proof, PartsBound):
+            named.append((tuple(part[u] for u in proof.parts[0]), proof.proofs[0]))
+        else:
+            named.append((part, proof))
+    return PartsBound(tuple(part for part, _ in named), tuple(proof for _, proof in named))
 
 
 def _plain(rows: Rows) -> QueryTable:
@@ -103,19 +151,3 @@ def _plain(rows: Rows) -> QueryTable:
     cells = [(k, 0, int(x), int(rows.weights[0, k])) for k, x in enumerate(rows.columns)]
     queries = rows.columns.reshape(-1, 1).tolist()
     return QueryTable.from_cells(rows, queries, cells, scheme=NAME, certificate=SimpleBound("outer"))
-
-
-def _outright(rows: Rows, few: int, clock: SearchClock) -> QueryTable | None:
-    """The optimum without a search: Algorithm 1 where it is proved optimal; `blocks` for few rows and many sources."""
-    found = [simplest(rows)]
-    if greedy.is_optimal(rows):
-        table = greedy.build(rows)
-    elif len(rows.columns) > few and blocks.solvable_outright(rows):
-        sets, masses, phi = blocks.solve(rows)
-        table = table_of(rows, sets, masses)
-        if check_certificate(rows, found[0]) * (1 + Fraction(MET)) < table.exact_cost:
-            found.append(proofs.from_coupling(phi))
-    else:
-        return None
-    details = {"rounds": 0, "sets": len(table), "seconds": clock.spent}
-    return table.labelled(scheme=NAME, certificate=proofs.best(rows, found), details=details)

@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from onoff.session.session import Entropy
 
 NAME = "race"
-SAMPLED_WORK = 200_000_000
-"""Entries that the estimate of the cost may look at."""
+SAMPLED_WORK, SAMPLED_A_SECOND = 200_000_000, 500_000_000
+"""Entries that the estimate of the cost looks at, about; and in a second, on a slow machine."""
 MOST_SAMPLES = 2000
 FEWEST_SAMPLES = 5
 ROWS_AT_ONCE = 1024
@@ -64,6 +64,7 @@ class Race:
     slowness: 1 / p_u(x). For rows that are mostly full a matrix, one line for each column, infinite where p_u(x) = 0;
     for others one number for each positive entry, and then starts, at: the entries of row u are
     starts[u]:starts[u+1], at these columns.
+    work: entries that the estimate of the cost may look at.
     """
 
     rows: Rows | SparseRows
@@ -71,6 +72,7 @@ class Race:
     starts: Integers
     at: npt.NDArray[np.int32]
     seed: int
+    work: int = SAMPLED_WORK
     scheme: str = NAME
 
     def draw(self, u: int, x: int, entropy: Entropy) -> tuple[int, ...]:
@@ -149,7 +151,7 @@ class Race:
     def _sampled(self) -> tuple[float, float]:
         """Mean and standard error of the size of the query, over races with a seed of their own."""
         rng = np.random.default_rng(self.seed)
-        samples = int(np.clip(SAMPLED_WORK // self.slowness.size, FEWEST_SAMPLES, MOST_SAMPLES))
+        samples = int(np.clip(self.work // self.slowness.size, FEWEST_SAMPLES, MOST_SAMPLES))
         sizes = [int(self._hit(rng.exponential(size=len(self.rows.columns))).sum()) for _ in range(samples)]
         return float(np.mean(sizes)), float(np.std(sizes, ddof=1) / np.sqrt(samples))
 

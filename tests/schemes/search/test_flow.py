@@ -4,9 +4,11 @@ from typing import Any
 
 import numpy as np
 from tests.support.matrices import random_rows
+from tests.support.typed import present
 
 from onoff.model.rows import UNIT
-from onoff.schemes.search.flow import flows
+from onoff.schemes.search.flow import cells_of, fitted, short_rows
+from onoff.schemes.search.portfolio import never
 
 
 def random_sets(rng, n, count):
@@ -14,7 +16,7 @@ def random_sets(rng, n, count):
     return sorted({tuple(sorted(s)) for s in drawn})
 
 
-def as_csr(sets):
+def as_csr(sets: Any) -> tuple[Any, Any]:
     return np.cumsum([0, *map(len, sets)], dtype=np.int64), np.array([x for s in sets for x in s], dtype=np.int64)
 
 
@@ -27,7 +29,7 @@ def test_lowered_masses_are_filled_by_every_row():
         units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
         offsets, items = as_csr(sets)
         lowered = units.copy()
-        row, edge, weight, _, _ = flows(rows.weights, offsets, items, lowered, True)
+        row, edge, weight = present(cells_of(rows.weights, offsets, items, lowered, never))
         assert (lowered <= units).all()
         owner = np.searchsorted(offsets, edge, side="right") - 1
         for u in range(rows.distinct):
@@ -46,7 +48,7 @@ def test_missing_units_are_proved_by_the_violated_set():
         rows = random_rows(rng, 5, 7)
         sets = random_sets(rng, len(rows.columns), 9)
         units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
-        *_, missing, violated = flows(rows.weights, *as_csr(sets), units, False)
+        missing, violated = present(short_rows(rows.weights, *as_csr(sets), units, never))
         for row, gap, inside in zip(rows.weights, missing.tolist(), violated, strict=True):
             met = sum(int(units[k]) for k, s in enumerate(sets) if inside[list(s)].any())
             assert gap == sum(row[inside].tolist()) - met
@@ -54,20 +56,42 @@ def test_missing_units_are_proved_by_the_violated_set():
     assert short > 100
 
 
-def test_sparse_rows_are_sent_the_same_along_their_own_edges(monkeypatch):
+def test_sparse_rows_are_sent_as_much_along_their_own_edges():
+    """Rows that want few of many sources: the same sources alone, where they are not few, give the same."""
     rng = np.random.default_rng(13)
-    for lower in [True, False] * 10:
-        weights = np.zeros((5, 12), dtype=np.int64)
-        for line in weights:
-            line[rng.choice(12, size=3, replace=False)] = [UNIT // 2, UNIT // 4, UNIT // 4]
-        sets = random_sets(rng, 12, 15)
+    for _ in range(10):
+        wanted = np.sort(rng.choice(24, size=6, replace=False))
+        weights = np.zeros((5, 24), dtype=np.int64)
+        weights[:, wanted] = rng.multinomial(UNIT, np.full(6, 1 / 6), size=5)
+        sets = [s for s in random_sets(rng, 24, 30) if set(s) & set(wanted.tolist())]
         units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
-        results = []
-        plain: Any = flows.__wrapped__  # type: ignore[attr-defined]  # compiled, the constant is fixed
-        for one_in, sent in ((3, flows), (3, plain), (12, plain)):
-            monkeypatch.setattr("onoff.schemes.search.flow.SPARSE_ROW", one_in)
-            lowered = units.copy()
-            results.append((*sent(weights, *as_csr(sets), lowered, lower), lowered))
-        for others in results[1:]:
-            for one, other in zip(results[0], others, strict=True):
-                np.testing.assert_array_equal(one, other)
+        alone = [tuple(np.flatnonzero(np.isin(wanted, s)).tolist()) for s in sets]
+        missing = present(short_rows(weights, *as_csr(sets), units, never))[0]
+        assert np.array_equal(missing, present(short_rows(weights[:, wanted], *as_csr(alone), units, never))[0])
+
+
+def test_cells_that_are_nearly_a_flow_are_cut_to_one():
+    rng = np.random.default_rng(14)
+    for _ in range(10):
+        rows = random_rows(rng, 4, 6)
+        sets = random_sets(rng, len(rows.columns), 9)
+        offsets, items = as_csr(sets)
+        units = (rng.dirichlet(np.ones(len(sets))) * UNIT).astype(np.int64)
+        exact = present(cells_of(rows.weights, offsets, items, units, never))
+        shaken, lowered = exact.copy(), units.copy()
+        shaken[2] += rng.integers(-5, 6, size=shaken.shape[1])
+        row, edge, weight = fitted(rows.weights, offsets, items, lowered, shaken)
+        owner = np.searchsorted(offsets, edge, side="right") - 1
+        for u in range(rows.distinct):
+            filled = np.zeros_like(units)
+            np.add.at(filled, owner[row == u], weight[row == u])
+            assert np.array_equal(filled, lowered)
+        assert (units - lowered).sum() < 5 * shaken.shape[1]
+
+
+def test_out_of_time_there_is_nothing():
+    rows = random_rows(np.random.default_rng(15), 3, 5)
+    offsets, items = as_csr([(0,)])
+    units = np.array([UNIT])
+    assert cells_of(rows.weights, offsets, items, units, lambda: True) is None
+    assert short_rows(rows.weights, offsets, items, units, lambda: True) is None

@@ -4,13 +4,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 
 from onoff.lab import families
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
-from onoff.schemes.search.orbits import OrbitProgram, _settle
-from onoff.schemes.search.rebuild import rebuild
-from onoff.schemes.search.symmetry import symmetries
+from onoff.schemes.search.exact import rebuild
+from onoff.schemes.search.orbits import SAME, OrbitProgram, symmetries
 
 
 class Looks:
@@ -56,17 +56,6 @@ def test_each_solution_is_cheaper_and_the_last_near_the_optimum():
     follows(matrix, program, found[-1])
 
 
-def test_what_misses_equations_is_completed():
-    matrix = families.grid(5, 5)
-    program = OrbitProgram(matrix, symmetries(matrix, lambda: False), np.random.default_rng(0))
-    *_, last = program.solutions(Looks(3))
-    assert last.missed > 0.1
-    completed = program._completed(program._solve())
-    assert completed.missed <= 1e-9
-    assert completed.value < 1.5 * last.value
-    follows(matrix, program, completed)
-
-
 def follows(matrix, program, found):
     """Every row can follow the masses: a table of them costs what they say."""
     sets, masses = program.spread(found)
@@ -76,12 +65,52 @@ def follows(matrix, program, found):
     assert int(table.mass.sum()) == UNIT
 
 
-def test_annealing_leaves_sets_that_meet_every_row():
-    matrix = families.torus(4, 0.2)
-    program = OrbitProgram(matrix, symmetries(matrix, lambda: False), np.random.default_rng(0))
-    found = program.found
-    worth = np.full(len(found.row), 0.25)
-    sets, heat = np.zeros((2, 16), dtype=bool), np.array([0.3, 0.1])
-    _settle(program.first, found.column, program.start, program.edge, found.row, worth, sets, heat, 0.05, 400, 3.0, 7)
-    assert (sets.sum(axis=1) <= 6).all()
-    assert all((matrix[:, line] > 0).any(axis=1).all() for line in sets)  # every row has a source in the set
+CASES = {
+    "torus": (families.torus(5), 1, 200),
+    "torus that stays": (families.torus(5, 0.3), 2, 200),
+    "grid": (families.grid(4, 4), 9, 8),
+    "rectangle": (families.grid(3, 4), 14, 4),
+    "Paley": (families.paley(19), 1, 171),
+    "cube": (families.hypercube(3, 0.25), 1, 24),
+    "plane": (families.plane(3), 1, 13),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_orbits_of_flags_and_true_symmetries(name):
+    p, orbits, _ = CASES[name]
+    found = present(symmetries(p, lambda: False))
+    assert found.orbits == orbits
+    for rows, columns in zip(found.of_rows, found.of_columns, strict=True):
+        moved = np.empty_like(p)
+        moved[np.ix_(rows, columns)] = p
+        assert np.abs(moved - p).max() < SAME
+    assert (np.bincount(found.orbit, p[found.row, found.column] ** 2) > 0).all()
+    for orbit in range(found.orbits):  # what is in one orbit has one value
+        assert np.ptp(p[found.row, found.column][found.orbit == orbit]) < SAME
+
+
+@pytest.mark.parametrize("name", ["torus", "grid", "Paley"])
+def test_images_are_the_whole_orbit_and_each_once(name):
+    p, _, order = CASES[name]
+    found = present(symmetries(p, lambda: False))
+    chosen = np.zeros(p.shape[1], dtype=bool)
+    chosen[[0, 1, 3, 7]] = True
+    images = found.images(chosen, 10**4)
+    assert len(images) == len(np.unique(images, axis=0)) <= order
+    assert (images.sum(axis=1) == 4).all()
+    assert order % len(images) == 0
+    assert len(found.images(chosen, 3)) == 3
+
+
+def test_rows_without_symmetries_have_none():
+    assert symmetries(families.dirichlet(12, 1.0, np.random.default_rng(0)), lambda: False) is None
+    almost = families.torus(4, 0.2)
+    almost[0, 0] += 1e-3
+    almost[0, 1] -= 1e-3
+    found = symmetries(almost, lambda: False)
+    assert found is None or found.orbits > 10
+
+
+def test_out_of_time_it_gives_up():
+    assert symmetries(families.torus(5), lambda: True) is None

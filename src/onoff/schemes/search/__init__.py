@@ -1,21 +1,16 @@
-"""How the certified optimum is found.
+"""How the certified optimum is found: a portfolio of strategies.
 
-search                one run, step by step, with the best proof so far
-cheapest              tables of proposed masses; the cheapest one so far
-clock                 how long it may go on
-transport             masses for given sets, without a linear program
-breeding, descent     better sets and masses for few rows over many sources
-symmetry, orbits      rows with symmetries: one unknown for all images of a set
-swapping              sparse rows: couplings made cheaper by exchanges
-parts                 rows without a source in common, solved separately
-racing                rows too many for a program: a table from races of what races leave
-ahead                 among equally cheap tables, one with cheap successors
-horizon               what the rest of a run costs after a query, by dynamic programming over sets
-hall, flow            the master program over masses of sets, and the cuts that it must meet
-pricing, proposals    sets worth adding
-branching             the most that any set can gain, proved by a tree
-blocks                few rows over many sources
-rebuild, repair       from proposed floats to an exact table
-successors            the cost of what follows a query, for choosing among optima
-proofs                certificates from the duals
+portfolio    the problem, the board, the clock, and the loop over strategies
+kinds        kinds of rows, for which strategies are worth their time
+master       the master program over masses of sets, pricing, column generation
+flow         maximum flows: which Hall cuts are violated, and what each row takes
+exact        from proposed floats to an exact table; repair; components
+proofs       certificates: duals, trees, supports
+samples      sets to start with
+herding      sets that are best at prices that follow what was taken
+few_rows     few rows over many sources, outright
+orbits       rows with symmetries
+hull         rows inside the convex hull of others
+group_bound  a bound for many sparse rows
+lookahead    among equally cheap tables, one with cheap successors
 """

@@ -4,7 +4,7 @@ Setting
     p_u     the rows, in units; source x of row u has p_u(x) to send
     m_S     the masses of sets S, in units; x may send to every S that holds it, S takes at most m_S
 
-Row u can send all it has exactly where every set C of sources is met by enough sets (Hall, Gale):
+Row u can send all it has exactly where every set C of sources is met by enough sets (the Hall inequalities):
 
     sum of m_S over S that meet C  >=  p_u(C)                 for every C
 
@@ -13,29 +13,86 @@ that violates it most: all S that meet C are full, and p_u(C) exceeds them by ju
 
 Dinic's algorithm, one row after the other on the same arrays, int64 throughout: `_levels` looks for sets with room,
 layer by layer, `_blocking_flow` pushes along the levels until nothing fits, and again until no set with room is found.
-Both `rebuild` (flows decide the table) and `optimal` (violated sets become cuts) run on these kernels.
+Sets are given as CSR: edge e joins source items[e] to the set that holds e in offsets. A row costs a few passes over
+the edges of the sources that it can want.
 """
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable, Iterator
 
+import numpy as np
+import numpy.typing as npt
+
+from onoff.model.rows import Integers
 from onoff.system.kernels import kernel
 
 SPARSE_ROW = 3
 """Rows that can want fewer than one source in so many are sent along their own edges only."""
+EDGES_AT_A_TIME = 300_000
+"""Rows times edges between two looks at the clock: some hundredths of a second."""
+
+
+def cells_of(
+    weights: Integers, offsets: Integers, items: Integers, units: Integers, is_over: Callable[[], bool]
+) -> Integers | None:
+    """Flows of every row that all fill the sets alike, as cells (row, edge, weight); None where it `is_over` before.
+
+    units: of each set; lowered in place to what every row can fill.
+    """
+    found = []
+    for first, last in _blocks(weights, items):
+        if is_over():
+            return None
+        row, edge, weight, _, _ = _flows(weights[first:last], offsets, items, units, True)
+        found.append(np.array([row + first, edge, weight]))
+    return cut_to(np.hstack(found), offsets, units)
+
+
+def fitted(weights: Integers, offsets: Integers, items: Integers, units: Integers, cells: Integers) -> Integers:
+    """Cells that are nearly a flow of every row, cut until they are one that fills the sets alike.
+
+    units: of each set; lowered in place to what every row fills.
+    """
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    _fit(weights.copy(), owner, items, units, cells)
+    return cut_to(cells, offsets, units)
+
+
+def cut_to(cells: Integers, offsets: Integers, units: Integers) -> Integers:
+    """The cells of every row cut to the masses; those of one row and set are together."""
+    owner = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    return np.asarray(cells[:, : int(_cut_to(cells, cells.shape[1], owner, units))])
+
+
+def short_rows(
+    weights: Integers, offsets: Integers, items: Integers, units: Integers, is_over: Callable[[], bool]
+) -> tuple[Integers, npt.NDArray[np.bool_]] | None:
+    """The units that each row cannot place, and the set of columns that proves it; None where it `is_over` before."""
+    missing, violated = np.zeros(len(weights), dtype=np.int64), np.zeros(weights.shape, dtype=bool)
+    for first, last in _blocks(weights, items):
+        if is_over():
+            return None
+        *_, missing[first:last], violated[first:last] = _flows(weights[first:last], offsets, items, units, False)
+    return missing, violated
+
+
+def _blocks(weights: Integers, items: Integers) -> Iterator[tuple[int, int]]:
+    """Some rows at a time, so that the clock is looked at between them."""
+    step = max(EDGES_AT_A_TIME // (len(items) + 1), 1)
+    for first in range(0, len(weights), step):
+        yield first, min(first + step, len(weights))
 
 
 @kernel
-def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def]
+def _flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def]
     """Maximum flows of every row into the sets: (row, edge, weight of the cells, missing units, violated sets).
 
-    Edge e joins source items[e] to the set that holds e in offsets. The residual graph of a row: a source with units
-    left starts, any source may send to any set that holds it, a set may give back what a source sent, a set with
-    room ends.
+    The residual graph of a row: a source with units left starts, any source may send to any set that holds it, a set
+    may give back what a source sent, a set with room ends.
 
-    lower: lower `units` in place to what every row can fill, and give the cells that fit them. Otherwise the masses
-    stay as they are for every row and no cells are kept.
+    lower: lower `units` in place to what each row can fill, and give its cells, which are still to be cut to what the
+    rows after it can. Otherwise the masses stay as they are for every row and no cells are kept.
     """
     m, n = weights.shape
     k = len(offsets) - 1
@@ -73,7 +130,6 @@ def flows(weights, offsets, items, units, lower):  # type: ignore[no-untyped-def
                 if flow[e] > 0:
                     cells[0, kept], cells[1, kept], cells[2, kept] = r, edges[e], flow[e]
                     kept += 1
-    kept = _cut_to(cells, kept, owner, units)
     return cells[0, :kept].copy(), cells[1, :kept].copy(), cells[2, :kept].copy(), missing, violated
 
 
@@ -267,3 +323,24 @@ def _cut_to(cells, count, owner, units):  # type: ignore[no-untyped-def]
             cells[0, kept], cells[1, kept], cells[2, kept] = r, e, weight
             kept += 1
     return kept
+
+
+@kernel
+def _fit(left, owner, items, units, cells):  # type: ignore[no-untyped-def]
+    """Cut cells (row, edge, weight), row by row, to what each row has of each source, and units to what it then fills.
+
+    left: shape (rows, sources), what each row has; it is spent. O(cells + rows x sets).
+    """
+    filled = np.zeros(len(units), np.int64)
+    at = 0
+    for r in range(len(left)):
+        filled[:] = 0
+        while at < cells.shape[1] and cells[0, at] == r:
+            e = cells[1, at]
+            weight = max(min(cells[2, at], left[r, items[e]]), 0)
+            cells[2, at] = weight
+            left[r, items[e]] -= weight
+            filled[owner[e]] += weight
+            at += 1
+        for s in range(len(units)):
+            units[s] = min(units[s], filled[s])
