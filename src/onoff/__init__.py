@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from onoff.model.bounds import bounds
     from onoff.model.chain import MarkovChain
     from onoff.model.contexts import RequestModel
+    from onoff.model.people import OpenHistory, own_law
     from onoff.model.rows import UNIT, Rows
     from onoff.schemes import design
     from onoff.session import Query, Session
@@ -79,6 +80,7 @@ __all__ = [
     "MirrorError",
     "MissingExtra",
     "OnOffError",
+    "OpenHistory",
     "PrivacyBreach",
     "Query",
     "QueryTable",
@@ -94,6 +96,7 @@ __all__ = [
     "UnknownSource",
     "bounds",
     "design",
+    "own_law",
 ]
 
 _HOME = {
@@ -101,6 +104,7 @@ _HOME = {
     "Client": "client",
     "MarkovChain": "model.chain",
     "Message": "client",
+    "OpenHistory": "model.people",
     "Query": "session",
     "QueryTable": "tables.table",
     "RequestModel": "model.contexts",
@@ -109,6 +113,7 @@ _HOME = {
     "UNIT": "model.rows",
     "bounds": "model.bounds",
     "design": "schemes",
+    "own_law": "model.people",
 }
 
 

@@ -14,6 +14,14 @@ def ask(session: onoff.Session, source: str) -> tuple[int, ...]:
     return query.sources
 
 
+def made_of(chain: onoff.MarkovChain, history: onoff.OpenHistory) -> onoff.Session:
+    """A session that knows what the server knows."""
+    from onoff.session.session import SystemEntropy
+
+    model = onoff.own_law(chain, history, cap=30, weight=0.9, trust=15, entropy=SystemEntropy())
+    return onoff.Session(model, history=history)
+
+
 def exact(rows: onoff.Rows) -> int:
     return rows.n * onoff.UNIT
 

@@ -7,6 +7,7 @@ exactness; a change to `learn` or `fitting` touches which model is chosen, never
     rows         p(x|u) as exact integers, each row summing to UNIT
     chain        MarkovChain: first order, dense or sparse; templates; the names of sources
     contexts     RequestModel: contexts of any order, types of people; `context_tree` is how they follow one another
+    people       OpenHistory, what a person openly asked; own_law, the model of that person
     fitting      types and contexts fitted to requests; `choosing` compares orders and numbers of types
     traces       real requests, read; `learn` makes a model of them
     bounds       lower and upper bounds on the cost, each labelled with its side

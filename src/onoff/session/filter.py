@@ -83,9 +83,9 @@ class ModelFilter:
     blind: bool = False
 
     @classmethod
-    def start(cls, model: RequestModel, hide: int = 1) -> ModelFilter:
-        """Before the first request: nothing is hidden, types have their prior."""
-        states = np.arange(model.types, dtype=np.int64) * len(model.contexts)
+    def start(cls, model: RequestModel, hide: int = 1, context: int = 0) -> ModelFilter:
+        """Nothing is hidden: before the first request, or after open ones that led to `context`."""
+        states = np.arange(model.types, dtype=np.int64) * len(model.contexts) + context
         belief = _csr(model.weights, np.zeros(model.types, dtype=np.int64), states, 1, model)
         return cls(model, np.zeros((1, 0), dtype=np.int64), np.ones(1), belief, hide=hide)
 

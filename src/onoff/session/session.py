@@ -35,6 +35,7 @@ import numpy as np
 from onoff.errors import InvalidInput, UnknownScheme, nearest
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
+from onoff.model.people import OpenHistory
 from onoff.model.rows import Floats, Rows, SparseRows
 from onoff.schemes import design, find_scheme
 from onoff.schemes.race import Drawn, Race
@@ -354,11 +355,14 @@ class Session:
         Ask for all sources while ON, even impossible ones.
     entropy, tables
         Where randomness comes from; tables to share with other sessions of the same model.
+    history
+        What was openly asked before, which `model` was made of (`own_law`), or a history without requests. After each
+        request `session.history` is the one to keep. A longer one than the model was made of needs the memory, too.
 
     Raises
     ------
     UnknownScheme, InvalidInput
-        Where scheme, memory or tables do not fit.
+        Where scheme, memory, tables or history do not fit.
 
     >>> session = Session(MarkovChain([[0.8, 0.2], [0.2, 0.8]]), scheme="greedy")
     >>> session.request(0, private=True).sources
@@ -377,11 +381,18 @@ class Session:
         everything: bool = False,
         entropy: Entropy | None = None,
         tables: TableCache | None = None,
+        history: OpenHistory | None = None,
         **options: Any,
     ) -> None:
         check_model(model)
         self.model = model
+        named = memory is None or isinstance(memory, str)
+        if history is not None:
+            _check_history(model, history, starting=named)
+        self.history = history
         self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
+        if named and history is not None and isinstance(model, RequestModel) and isinstance(self.memory, ModelFilter):
+            self.memory = ModelFilter.start(model, hide, model.context_of(history.last))
         self.everything = everything
         if tables is None:
             tables = TableCache(model, scheme, **options)
@@ -409,7 +420,10 @@ class Session:
 
     def request(self, source: int | str, *, private: bool) -> Query:
         """The query to send for `source`; the session's state is then the one after it."""
+        before = self.memory
         query, self.memory = self.propose(source, private=private)
+        if self.history is not None:
+            self.history = history_after(self.history, before, query, self.model.index(source), private=private)
         self._private = private
         return query
 
@@ -467,6 +481,37 @@ class Session:
     def _fall_back(self, x: int) -> tuple[Query, Memory]:
         everything = tuple(range(self.model.n))
         return Query(everything, self.model.n, IMPOSSIBLE), self.memory.afresh(x)
+
+
+def history_after(history: OpenHistory, before: Memory, query: Query, wanted: int, *, private: bool) -> OpenHistory:
+    """The open history after a request, whose memory was `before`: its value where it was plain whatever its value.
+
+    A query for one source is not enough: drawn from a table it was likelier for some values of `wanted` than for
+    others, given what is hidden. It enters as every set does: through the memory, with its chances.
+    """
+    plain = not private and not before.blind and query.note is None and before.rows.distinct == 1
+    return history.after(wanted if plain else None, private=private or query.note is not None)
+
+
+def _check_history(model: Model, history: OpenHistory, *, starting: bool) -> None:
+    """Raise InvalidInput unless the model knows what the history tells, of this server."""
+    made = getattr(model, "about", {}).get("own_law", {})
+    if history.n != model.n or made.get("server", history.server) != history.server:
+        raise InvalidInput(
+            f"the history of {history.server} ({history.n} sources) for a model of another server",
+            hint="what one server saw must not show in what another is asked",
+        )
+    if starting and history.hidden:
+        raise InvalidInput(
+            "something private was asked since this history began, and the memory of it is not given",
+            hint="go on from the session's memory: Session(model, memory=..., history=...)",
+        )
+    if starting and history.open and made.get("history") != history.digest():
+        raise InvalidInput(
+            f"a model that was not made of this history of {history.open} open requests: the server would know more "
+            "than the session",
+            hint="make it of them: own_law(model, history, ...)",
+        )
 
 
 # --------------------------------------------------------------------------------------------------------------------
