@@ -21,11 +21,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.connection import Connection
 from typing import Any
 
-import httpx2
-
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feeds import AT_ONCE, Feed, poll_feeds
-from onoff.server.fetch import fetch
+from onoff.server.feeds import AT_ONCE, Feed, fetch, poll_feeds
 from onoff.server.http import Metrics
 
 ENTRY = (
@@ -64,13 +61,12 @@ def site(entries: int, ready: Connection) -> None:
 async def download(feeds: list[Feed]) -> float:
     turns = asyncio.Semaphore(AT_ONCE)
 
-    async def one(client: httpx2.AsyncClient, url: str) -> None:
+    async def one(url: str) -> None:
         async with turns:
-            assert await fetch(client, url, {})
+            assert await fetch(url, {})
 
     start = time.perf_counter()
-    async with httpx2.AsyncClient(trust_env=False) as client:
-        await asyncio.gather(*(one(client, feed.url) for feed in feeds))
+    await asyncio.gather(*(one(feed.url) for feed in feeds))
     return time.perf_counter() - start
 
 

@@ -1,7 +1,7 @@
 """Errors: one tree, each with an exit code, a message and a way to mend it."""
 
 from onoff import errors
-from onoff.gateway import engine, jobs
+from onoff.gateway import engine
 from onoff.lab import sweep
 
 
@@ -14,7 +14,7 @@ def test_every_error_belongs_to_the_tree_and_has_a_documented_exit_code():
 
 
 def test_kinds_that_parts_have_of_their_own_are_named_too():
-    for part in (engine, jobs, sweep):
+    for part in (engine, sweep):
         own = [e for e in vars(part).values() if isinstance(e, type) and issubclass(e, errors.OnOffError)]
         assert own
         assert all(kind.__name__ in errors.__doc__ for kind in own)

@@ -219,7 +219,9 @@ def test_without_the_cleaner_it_does(tmp_path, listener, monkeypatch):
 
 
 def test_what_is_not_html_would_call_too_if_it_were_shown_as_it_is(tmp_path, listener, monkeypatch):
-    monkeypatch.setattr(render, "for_browser", lambda message: (message.payload, {"content-type": message.media_type}))
+    monkeypatch.setattr(
+        render, "for_browser", lambda message, _: (message.payload, {"content-type": message.media_type})
+    )
     with reading(tmp_path, listener, {"image svg+xml", "application xhtml+xml"}.__contains__) as (local, page, netlog):
         by_address(local, page, list(local.world.messages), "sources")
     assert names_in(netlog) - {CANARY}

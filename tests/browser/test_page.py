@@ -10,8 +10,8 @@ from tests.support.ports import reserved_port
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, Failing, World
 
-from onoff.gateway.engine import snapshot
 from onoff.gateway.guard import REFUSAL
+from onoff.gateway.state import snapshot
 from onoff.model.chain import MarkovChain
 
 pytestmark = pytest.mark.browser

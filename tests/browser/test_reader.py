@@ -162,7 +162,7 @@ def test_what_never_left_is_shown_as_such(visitor, tmp_path):
         def exchange(self, request):
             if self.cut:
                 return Failure("connection refused", left=False)
-            return Http(local.engine.setup.url, timeout=60).exchange(request)
+            return Http(local.engine.urls[0], timeout=60).exchange(request)
 
     line = Line()
     with gateway(tmp_path, transport=line) as local:
@@ -238,7 +238,7 @@ def test_the_page_says_which_model_is_in_use_and_remembers_open_requests_only_if
         visit.choose("gamma")
         visit.see("#learning-text:has-text('2 requests made while OFF. Enough to learn a model from:')")
         assert visit.text("#learning-command").startswith(
-            f"onoff learn --from-gateway --server {local.engine.setup.url} "
+            f"onoff learn --from-gateway --server {local.engine.urls[0]} "
         )
         kept = (tmp_path / "journal.open.jsonl").read_text()
         assert [name for name in NAMES if name in kept] == ["beta", "gamma"]

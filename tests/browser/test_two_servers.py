@@ -8,7 +8,7 @@ from tests.support.world import NAMES
 
 from onoff.client.copies import fetch_edition_of
 from onoff.client.message_server import publish
-from onoff.gateway.engine import snapshot
+from onoff.gateway.state import snapshot
 
 from .test_axe import WIDTHS, faults
 

@@ -237,7 +237,7 @@ def test_a_log_file_gets_each_line_as_it_comes(tmp_path):
 def test_the_auditor_reads_the_log_and_finds_it_honest(tmp_path, capsys):
     path, chain = tmp_path / "seen.jsonl", tmp_path / "chain.json"
     with gateway(tmp_path, log=path) as local:
-        local.engine.setup.chain.save(chain)
+        local.engine.model.save(chain)
         ask(local, *((NAMES[i % 4], i % 3 == 0) for i in range(12)))
     assert run(["audit", "log", str(path), "--chain", str(chain), "--scheme", "single"]) == 0
     assert "All 12 queries" in capsys.readouterr().out
@@ -433,7 +433,7 @@ def test_a_closed_page_leaves_no_task_behind(local, caplog):
         line.close()
     for private in (False, True) * 5:  # news for readers that are gone
         assert local.turn(private=private).status == 200
-    while local.engine.board.watched:  # until each stream has noticed
+    while local.engine.board.watching:  # until each stream has noticed
         local.turn(private=True)
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []

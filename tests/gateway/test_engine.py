@@ -1,5 +1,6 @@
 """The engine on its own: a queue with an end, faults that stop nothing, and one state."""
 
+import asyncio
 import json
 import threading
 from pathlib import Path
@@ -12,10 +13,10 @@ from tests.support.world import NAMES, P4, Direct, World, listening
 from onoff import wire
 from onoff.client import Sent
 from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
-from onoff.gateway.engine import Changed, Engine, snapshot
+from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
 from onoff.gateway.evidence import Assessment
-from onoff.gateway.jobs import LONGEST_QUEUE, Busy
-from onoff.gateway.query_log import SeenLog, SeenStep
+from onoff.gateway.query_log import LoggedQuery, QueryLog
+from onoff.gateway.state import Board, snapshot
 from onoff.model.chain import MarkovChain
 from onoff.upstream.transport import Failure
 
@@ -88,7 +89,7 @@ def test_a_key_that_a_full_queue_refused_can_be_used_again(engine, deliver):
 
 def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(engine, monkeypatch):
     engine.turn(private=False)
-    monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(engine.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
         engine.request("alpha", key="mine").result(PATIENCE)
     monkeypatch.undo()
@@ -102,7 +103,7 @@ def test_a_key_whose_request_was_never_sent_obeys_the_switch_as_it_stands_now(en
 
 def test_a_log_that_cannot_be_written_stops_nothing_but_itself(tmp_path, world, caplog):
     with listening(world) as server:
-        chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=Path("/dev/full"))
+        chain, log = MarkovChain(P4, names=NAMES), QueryLog(path=Path("/dev/full"))
         engine = Engine(
             server.url, chain, tmp_path / "journal", log=log, heartbeat=QUIET, refresh=None, scheme="single", tick=0.0
         )
@@ -128,7 +129,7 @@ def test_the_switch_at_the_time_of_asking_decides(engine, world, deliver):
 
 
 def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkeypatch):
-    monkeypatch.setattr(engine.upstream.client, "get", lambda *a, **k: 1 / 0)
+    monkeypatch.setattr(engine.client, "get", lambda *a, **k: 1 / 0)
     with pytest.raises(OnOffError, match="ZeroDivisionError"):
         engine.request("alpha").result(PATIENCE)
     monkeypatch.undo()
@@ -136,13 +137,13 @@ def test_a_fault_of_ours_is_an_error_and_the_next_request_goes_on(engine, monkey
 
 
 def test_a_message_is_handed_over_before_it_is_weighed(engine, monkeypatch):
-    go_on, add = threading.Event(), engine.weighing.evidence.add
+    go_on, add = threading.Event(), engine.evidence.add
 
     def held(*arguments):
         assert go_on.wait(PATIENCE)
         return add(*arguments)
 
-    monkeypatch.setattr(engine.weighing.evidence, "add", held)
+    monkeypatch.setattr(engine.evidence, "add", held)
     assert engine.request("beta").result(PATIENCE).payload == b"first of beta"
     (step,) = snapshot(engine)["steps"]
     assert (step["cost"], step["weighed"], step["bits"]) == (4, False, None)
@@ -164,7 +165,7 @@ class Line:
 
 def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, world):
     line, file = Line(world), tmp_path / "seen.jsonl"
-    chain, log = MarkovChain(P4, names=NAMES), SeenLog(path=file)
+    chain, log = MarkovChain(P4, names=NAMES), QueryLog(path=file)
     with listening(world) as server:
         options = {
             "heartbeat": QUIET,
@@ -215,7 +216,7 @@ def test_what_never_left_is_shown_as_such_and_counted_nowhere_as_sent(tmp_path, 
 
 
 def test_a_step_that_cannot_be_weighed_is_answered_and_counted(engine, monkeypatch, caplog):
-    monkeypatch.setattr(engine.weighing.evidence, "add", lambda *a: 1 / 0)
+    monkeypatch.setattr(engine.evidence, "add", lambda *a: 1 / 0)
     assert engine.request("beta").result(PATIENCE).payload == b"first of beta"
     assert engine.request("gamma").result(PATIENCE).payload == b"first of gamma"
     until(lambda: snapshot(engine)["totals"]["unweighed"] == 2)
@@ -237,16 +238,33 @@ def test_what_is_refused_sends_nothing(engine, world):
     assert world.queries == []
 
 
-def test_every_change_has_a_new_revision_and_watchers_hear_of_it(engine):
-    heard, me = [], threading.current_thread()  # other threads report the server, at their own time
-    stop = engine.board.watch(lambda: heard.append(engine.board.revision) if threading.current_thread() is me else None)
-    engine.turn(private=False)
-    engine.turn(private=True)
-    assert len(heard) == len(set(heard)) == 2
-    stop()
-    engine.turn(private=False)
-    assert len(heard) == 2
+def test_every_change_has_a_new_revision(engine):
+    revisions = [engine.board.revision]
+    for private in (False, True, False):
+        engine.turn(private=private)
+        revisions.append(engine.board.revision)
+    assert revisions == sorted(set(revisions))
     assert snapshot(engine)["privacy"]["private"] is False
+
+
+def test_a_change_of_any_thread_wakes_the_streams_that_wait_for_it():
+    board = Board()
+    told: list[int] = []
+
+    async def stream():
+        with board.watched():
+            while len(told) < 2:
+                news = board.news
+                threading.Thread(target=board.changed).start()
+                async with asyncio.timeout(PATIENCE):
+                    await news.wait()
+                told.append(board.revision)
+            assert board.watching == 1
+
+    asyncio.run(stream())
+    assert (told, board.watching) == ([1, 2], 0)
+    board.changed()  # nobody listens any more
+    assert board.revision == 3
 
 
 def test_after_closing_nothing_is_accepted(engine, world):
@@ -263,7 +281,7 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
     class Late(type(engine.board)):  # type: ignore[misc]
         @property
         def revision(self):
-            engine.upstream.building = (4, 0.0)  # a table begins to be built just before the count is read
+            engine.building = (4, 0.0)  # a table begins to be built just before the count is read
             return revision + 1
 
         @revision.setter
@@ -277,13 +295,13 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
 
 def test_a_step_that_is_weighed_while_it_is_shown_is_shown_whole(monkeypatch):
     """Weighing is another thread's: here it comes right in the middle."""
-    step, line = SeenStep(0.0, Sent("s", 0, (0,), 4, private=False), left=True, wanted=0), SeenStep.line
+    step, line = LoggedQuery(0.0, Sent("s", 0, (0,), 4, private=False), 0, left=True), LoggedQuery.line
 
     def weighed_meanwhile(self, level):
-        self.weighed = Assessment(1.0, 1.0, 0.0, 0.5)
+        self.assessment = Assessment(1.0, 1.0, 0.0, 0.5)
         return line(self, level)
 
-    monkeypatch.setattr(SeenStep, "line", weighed_meanwhile)
+    monkeypatch.setattr(LoggedQuery, "line", weighed_meanwhile)
     for weighed in (False, True):
         shown = step.shown("full")
         assert (shown["weighed"], shown["naive"] is not None) == (weighed, weighed)

@@ -231,7 +231,7 @@ def test_the_page_without_a_token_holds_nothing(tmp_path):
             answer = local.send("GET", path)
             assert answer.status == 200
             said = answer.body.decode()
-            assert not any(secret in said for secret in (local.token, local.app_token, local.engine.setup.url, "alpha"))
+            assert not any(secret in said for secret in (local.token, local.app_token, *local.engine.urls, "alpha"))
 
 
 def test_each_status_is_what_is_meant(tmp_path):

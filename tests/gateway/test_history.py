@@ -3,6 +3,7 @@
 import json
 
 from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
 from tests.support.world import World
 
 from onoff.client import Copy
@@ -76,8 +77,8 @@ def test_a_copy_is_made_into_entries_when_it_arrives_and_not_when_it_is_opened(t
     for turn in range(2):
         with gateway(tmp_path, world=world, refresh=3600.0) as local:
             if turn == 0:
-                local.engine.upstream.refresher.wait(1)
-            local.engine.upstream.refresher.wait_for_first()
+                local.engine.refresher.first.result(PATIENCE)
+            local.engine.refresher.wait_for_first()
             with monkeypatch.context() as patched:
                 patched.setattr(module, "entries_of", made.append)
                 told = local.get("/v1/entries/beta").json["entries"]
@@ -93,12 +94,12 @@ def test_the_gateway_keeps_it_from_refreshes_whatever_is_read(tmp_path):
     world = World(frame_size=2048)
     world.messages["beta"] = feed(2, 1)
     with gateway(tmp_path, world=world, refresh=3600.0) as local:
-        refresher = local.engine.upstream.refresher
-        refresher.wait(1)
+        refresher = local.engine.refresher
+        refresher.first.result(PATIENCE)
         for version, numbers in ((2, (3,)), (3, (4,))):
             world.publish("beta", b"")
             world.messages["beta"] = feed(*numbers, version=version + 1)
-            refresher.wait(refresher.refresh_soon())
+            refresher.wait(refresher.soon())
         told = local.get("/v1/entries/beta").json["entries"]
         assert [entry["title"] for entry in told] == ["entry 4", "entry 3", "entry 2", "entry 1"]
         assert [entry["title"] for entry in local.get("/v1/entries/alpha").json["entries"]] == ["first of alpha"]

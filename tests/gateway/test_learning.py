@@ -64,11 +64,11 @@ def test_a_record_that_tells_of_private_requests_is_caught(tmp_path, monkeypatch
 
     def remember(engine, job, outcome):
         if not job.private or fault == "names them":
-            engine.record.opened(engine.upstream.names[job.wanted])
+            engine.record.opened(engine.names[job.wanted])
         else:
             engine.record._append({"user": "me", "private": True})
 
-    monkeypatch.setattr(Engine, "_remember", remember)
+    monkeypatch.setattr(Engine, "remember", remember)
     assert not says_nothing_of_private_requests(tmp_path)
 
 

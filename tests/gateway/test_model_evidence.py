@@ -117,7 +117,7 @@ def test_an_engine_takes_a_model(tmp_path):
         with ended(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as engine:
             assert engine.request("beta").result(timeout=PATIENCE) == b"first of beta"
             assert engine.request("gamma").result(timeout=PATIENCE) == b"first of gamma"
-            assert isinstance(engine.weighing.evidence, ModelEvidence)
+            assert isinstance(engine.evidence, ModelEvidence)
         with ended(Engine(server.url, MODEL, tmp_path / "journal", scheme="greedy", tick=0)) as again:
             assert again.request("delta").result(timeout=PATIENCE) == b"first of delta"
 

@@ -21,7 +21,7 @@ from tests.support.world import NAMES, P4, Failing, World
 from onoff import wire
 from onoff.client import Mirror
 from onoff.errors import MirrorError, OnOffError, ServerUnreachable
-from onoff.gateway import upstream
+from onoff.gateway import engine as module
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
@@ -40,7 +40,7 @@ def refreshes(world):
 @pytest.fixture
 def local(tmp_path):
     with gateway(tmp_path, refresh=SELDOM) as running_gateway:
-        running_gateway.engine.upstream.refresher.wait(1)
+        running_gateway.engine.refresher.first.result(PATIENCE)
         yield running_gateway
 
 
@@ -91,17 +91,17 @@ class Mended:
 
 
 def test_it_can_be_looked_at_while_its_thread_goes_on():
-    assert upstream.Refresher.as_dict(Mended())["problem"] == "gone"
+    assert module.Refresher.as_dict(Mended())["problem"] == "gone"
 
 
 def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):
-    read = local.engine.upstream._read_mirror
+    read = local.engine.read
 
     def refresh_and_read(job):
-        local.engine.upstream.refresher.mirror.refresh()
+        local.engine.refresher.mirror.refresh()
         return read(job)
 
-    monkeypatch.setattr(local.engine.upstream, "_read_mirror", refresh_and_read)
+    monkeypatch.setattr(local.engine, "read", refresh_and_read)
     assert read_all(local) != []
 
 
@@ -127,7 +127,7 @@ def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
     with gateway(tmp_path, refresh=0.05) as local:
         until(lambda: refreshes(local.world) >= 3)
         local.turn(private=False)
-        until(lambda: not local.engine.upstream.refresher._wanted())
+        until(lambda: not local.engine.refresher.wanted())
         before = refreshes(local.world)
         local.get("/v1/sources/alpha")
         local.get("/v1/sources/beta")
@@ -136,19 +136,19 @@ def test_it_is_refreshed_at_every_interval_while_on_and_not_while_off(tmp_path):
 
 def test_a_button_pressed_while_a_refresh_ends_brings_what_was_published_since(local, monkeypatch):
     fetched, go_on = threading.Event(), threading.Event()
-    keeper = local.engine.upstream.refresher
-    changed_per_hour = keeper.mirror.changed_per_hour
+    keeper = local.engine.refresher
+    refresh = keeper._refresh
 
     def slowly():
+        refresh()
         fetched.set()
         assert go_on.wait(PATIENCE)
-        return changed_per_hour()
 
-    monkeypatch.setattr(keeper.mirror, "changed_per_hour", slowly)
-    keeper.refresh_soon()
+    monkeypatch.setattr(keeper, "_refresh", slowly)
+    keeper.soon()
     assert fetched.wait(PATIENCE)
     local.world.publish("beta", b"second of beta")
-    attempt = keeper.refresh_soon()  # as the button does
+    attempt = keeper.soon()  # as the button does
     go_on.set()
     keeper.wait(attempt)
     assert refreshes(local.world) == 3
@@ -156,26 +156,26 @@ def test_a_button_pressed_while_a_refresh_ends_brings_what_was_published_since(l
 
 
 def test_a_server_that_is_still_fetching_its_feeds_is_looked_at_more_often_until_it_has_them(tmp_path, monkeypatch):
-    monkeypatch.setattr(upstream, "FILLING_SECONDS", 0.02)
+    monkeypatch.setattr(module, "FILLING_SECONDS", 0.02)
     world = World()
     world.forget("beta")
     with gateway(tmp_path, refresh=3600.0, world=world) as local:
         until(lambda: refreshes(world) >= 3)
         world.publish("beta", b"here now")
         until(lambda: local.get("/v1/sources/beta").body == b"here now")
-        until(lambda: local.engine.upstream.refresher._pause == 3600.0)
+        until(lambda: local.engine.refresher.pause == 3600.0)
         world.forget("beta")
-        local.engine.upstream.refresher._filled_by = 0.0  # two minutes later nobody is waited for
-        local.engine.upstream.refresher.wait(local.engine.upstream.refresher.refresh_soon())
-        assert local.engine.upstream.refresher._pause == 3600.0
+        local.engine.refresher._filled_by = 0.0  # two minutes later nobody is waited for
+        local.engine.refresher.wait(local.engine.refresher.soon())
+        assert local.engine.refresher.pause == 3600.0
 
 
 def test_a_refresh_that_ends_when_the_gateway_has_stopped_leaves_the_mirror_closed(tmp_path):
     """Else the file would be opened and locked again, and the next gateway could not start."""
     fetched, stopped = threading.Event(), threading.Event()
     with gateway(tmp_path, refresh=SELDOM) as local:
-        keeper, worker = local.engine.upstream.refresher, local.engine.jobs._worker
-        keeper.wait(1)
+        keeper, worker = local.engine.refresher, local.engine.session
+        keeper.first.result(PATIENCE)
         refresh = keeper._refresh
 
         def slowly():
@@ -185,12 +185,12 @@ def test_a_refresh_that_ends_when_the_gateway_has_stopped_leaves_the_mirror_clos
             return outcome
 
         keeper._refresh = slowly
-        keeper.refresh_soon()
+        keeper.soon()
         assert fetched.wait(PATIENCE)
     worker.join(PATIENCE)
     stopped.set()
-    keeper._thread.join(PATIENCE)
-    Mirror(local.engine.setup.mirror_path).close()
+    local.engine.deadlines.thread.join(PATIENCE)
+    Mirror(local.engine.mirror_path).close()
     assert keeper.problem.message == "this mirror is closed"
 
 
@@ -272,7 +272,7 @@ def test_without_a_model_the_mirror_serves_both_positions(tmp_path):
 def test_without_the_server_what_was_fetched_is_still_read(tmp_path):
     world = Failing()
     with gateway(tmp_path, world=world, refresh=SELDOM) as local:
-        local.engine.upstream.refresher.wait(1)
+        local.engine.refresher.first.result(PATIENCE)
         world.down = True
         headers = {"Authorization": f"Bearer {local.token}", "Content-Type": "application/json"}
         assert local.send("PUT", "/v1/refresh", headers, b"{}").status == 504
@@ -336,14 +336,14 @@ def test_no_message_ends_the_refreshing(tmp_path, kind, body):
     """One message of 35 kB did, for every reader, for good, and without a word."""
     world = World(frame_size=64 * 1024)
     with gateway(tmp_path, refresh=SELDOM, world=world) as local:
-        keeper = local.engine.upstream.refresher
-        keeper.wait(1)
+        keeper = local.engine.refresher
+        keeper.first.result(PATIENCE)
         world.publish("beta", b"")
         world.messages["beta"] = wire.WireMessage(2, 1000, kind, body)
         world.publish("alpha", b"second of alpha")
-        keeper.wait(keeper.refresh_soon())
+        keeper.wait(keeper.soon())
         world.publish("alpha", b"third of alpha")
-        keeper.wait(keeper.refresh_soon())
+        keeper.wait(keeper.soon())
         assert local.get("/v1/entries/alpha").json["entries"][0]["text"] == "third of alpha"
         assert local.get("/v1/entries/beta").status == 200
         assert local.send("GET", f"/t/{local.app_token}/v1/feeds").status == 200
@@ -352,37 +352,40 @@ def test_no_message_ends_the_refreshing(tmp_path, kind, body):
 
 def test_a_thread_survives_what_nobody_expected_and_the_page_says_so(local, monkeypatch, caplog):
     engine = local.engine
-    keeper = engine.upstream.refresher
+    keeper = engine.refresher
 
-    def fail(about):
+    def fail(*about):
         raise KeyError("a private word")
+
+    def fail_otherwise(*about):
+        raise TypeError("another private word")
 
     with monkeypatch.context() as broken:
         broken.setattr(keeper.mirror, "arrived", fail)
-        broken.setattr(engine.weighing, "note", fail)
-        broken.setattr(engine.upstream.presence, "names", 3)
+        broken.setattr(engine.log, "append", fail)
+        broken.setattr(module, "require_sources", fail_otherwise)
         with pytest.raises(OnOffError, match="KeyError in the gateway"):
-            keeper.wait(keeper.refresh_soon())
+            keeper.wait(keeper.soon())
         state = local.get("/v1/state").json
         assert state["mirror"]["problem"] == state["note"] == "KeyError in the gateway"
         assert local.get("/v1/sources/beta").body == b"first of beta"  # although it could not be noted
-        engine.upstream.presence._wake.set()
-        until(lambda: engine.upstream.presence.problem == "TypeError in the gateway")
+        engine.deadlines.after(0, engine.beat)
+        until(lambda: engine.servers[0].problem == "TypeError in the gateway")
     assert "KeyError in the gateway at " in caplog.text
     assert "a private word" not in caplog.text
-    engine.upstream.presence._wake.set()
-    until(lambda: engine.upstream.presence.problem is None)
+    engine.deadlines.after(0, engine.beat)
+    until(lambda: engine.servers[0].problem is None)
     local.world.publish("beta", b"second of beta")
-    keeper.wait(keeper.refresh_soon())
+    keeper.wait(keeper.soon())
     assert local.get("/v1/sources/beta").body == b"second of beta"
     assert local.get("/v1/state").json["mirror"]["problem"] is None
-    assert {thread.name for thread in threading.enumerate()} >= {"onoff-refresh", "onoff-gateway", "onoff-heartbeat"}
+    assert {thread.name for thread in threading.enumerate()} >= {"onoff-session", "onoff-schedule"}
 
 
 def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch):
-    keeper = local.engine.upstream.refresher
-    monkeypatch.setattr(upstream, "REFRESH_RETRY_SECONDS", 0.02)
-    monkeypatch.setattr(upstream, "REFRESHER_LOOK_SECONDS", 0.02)
+    keeper = local.engine.refresher
+    monkeypatch.setattr(module, "REFRESH_RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(module, "SWITCH_LOOK_SECONDS", 0.02)
     with monkeypatch.context() as broken:
 
         def no_room():
@@ -391,7 +394,7 @@ def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch)
         broken.setattr(keeper, "_due", no_room)
         until(lambda: local.get("/v1/state").json["mirror"]["problem"] == "no room")
     local.world.publish("beta", b"second of beta")
-    keeper.wait(keeper.refresh_soon())
+    keeper.wait(keeper.soon())
     assert local.get("/v1/sources/beta").body == b"second of beta"
 
 
@@ -410,20 +413,20 @@ def test_a_source_that_the_server_gets_while_the_gateway_runs_is_shown_and_reada
         running(sources, frame_size=512, store=store) as server,
         gateway(tmp_path, url=server.url, chain=chain, refresh=SELDOM) as local,
     ):
-        keeper = local.engine.upstream.refresher
+        keeper = local.engine.refresher
         assert local.get("/v1/sources/beta").body == b"first of beta"
         assert local.get("/v1/sources/epsilon").status == 404
         asyncio.run(grow(store))
         server.publish("epsilon", b"first of epsilon")
-        keeper.wait(keeper.refresh_soon())
+        keeper.wait(keeper.soon())
         assert local.get("/v1/sources").json["sources"] == [*NAMES, "epsilon"]
         assert [one["modelled"] for one in local.get("/v1/reading").json["sources"]] == [True] * 4 + [False]
         state = local.get("/v1/state").json
         assert (state["n"], state["names"], state["unmodelled"]) == (4, list(NAMES), 1)
-        before = local.engine.upstream.client.core.session.memory
+        before = local.engine.client.core.session.memory
         answer = local.get("/v1/entries/epsilon")
         assert (answer.json["entries"][0]["text"], answer.headers["x-mirror"]) == ("first of epsilon", "yes")
-        assert local.engine.upstream.client.core.session.memory == before
+        assert local.engine.client.core.session.memory == before
         assert b"first of epsilon" in local.send("GET", f"/t/{local.app_token}/v1/feeds/epsilon").body
         local.turn(private=False)
         refused = local.get("/v1/sources/epsilon")

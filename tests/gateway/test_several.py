@@ -16,9 +16,10 @@ from onoff import wire
 from onoff.audit.logs import audit_log, parse_line
 from onoff.client import Sent
 from onoff.client.forecast import cost_of_set
-from onoff.gateway.engine import Engine, snapshot
+from onoff.gateway.engine import Engine
 from onoff.gateway.evidence import assess_sums, views_of
 from onoff.gateway.query_log import told_together
+from onoff.gateway.state import snapshot
 from onoff.model.chain import MarkovChain
 
 SELDOM = 3600.0
@@ -89,9 +90,7 @@ def test_every_request_asks_both_and_the_state_shows_what_each_saw(tmp_path, two
         assert all(line["servers"] == 2 and "views" not in line and "wanted" not in line for line in lines)
         assert "vectors" not in local.get("/v1/log").body.decode()
         assert two.refreshes() == [0, 0]  # nothing polls feeds, so nothing is mirrored
-        audited = audit_log(
-            (parse_line(line, 1) for line in local.engine.log.lines()), local.engine.setup.chain, "single"
-        )
+        audited = audit_log((parse_line(line, 1) for line in local.engine.log.lines()), local.engine.model, "single")
         assert (audited.queries, audited.faults) == (4, [])
 
 
@@ -100,7 +99,7 @@ def test_three_servers_and_many_sources_are_shown_in_bands(tmp_path):
     with contextlib.ExitStack() as stack:
         three = Two(stack, 3, names)
         local = stack.enter_context(gateway(tmp_path, url=three.urls, chain=False, refresh=SELDOM, **OPTIONS))
-        until(lambda: local.engine.upstream.names == names)
+        until(lambda: local.engine.names == names)
         for name in ("source 7", "source 99"):
             assert local.get(f"/v1/sources/{name.replace(' ', '%20')}").body == f"first of {name}".encode()
         steps = local.get("/v1/state").json["steps"]
@@ -111,7 +110,7 @@ def test_three_servers_and_many_sources_are_shown_in_bands(tmp_path):
 
 def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_path, two):
     with gateway(tmp_path, url=two.urls, chain=False, refresh=SELDOM, **OPTIONS) as local:
-        until(lambda: local.engine.upstream.names == NAMES)
+        until(lambda: local.engine.names == NAMES)
         local.turn(private=False)
         answer = local.get("/v1/sources/delta", X_Privacy_Expected="off")
         assert (answer.body, answer.headers["x-privacy-mode"]) == (b"first of delta", "on")
@@ -129,20 +128,20 @@ def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_pat
 def test_a_server_that_is_down_is_named_and_the_same_request_works_when_it_is_back(tmp_path, two, chain, down):
     options = {} if chain is None else OPTIONS
     with gateway(tmp_path, url=two.urls, chain=chain, refresh=SELDOM, heartbeat=0.05, **options) as local:
-        until(lambda: local.engine.upstream.presence.connected)
+        until(lambda: local.engine.connected)
         assert local.get("/v1/sources/alpha").status == 200
         two.down = {down}
         failed = local.get("/v1/sources/beta", Idempotency_Key="mine")
         assert failed.status == 504
         assert two.urls[down] in failed.json["title"]
         assert "all servers are needed" in failed.json["hint"]
-        until(lambda: local.engine.upstream.presence.connected is False)
+        until(lambda: local.engine.connected is False)
         state = local.get("/v1/state").json
         assert [server["connected"] for server in state["servers"]] == [place != down for place in range(2)]
         assert two.urls[down] in state["problem"]
         two.down = set()
         assert local.get("/v1/sources/beta", Idempotency_Key="mine").body == b"first of beta"
-        until(lambda: local.engine.upstream.presence.connected)
+        until(lambda: local.engine.connected)
 
 
 class Liar(World):
@@ -165,6 +164,21 @@ class Liar(World):
         return replace(reply, body=bytes(a ^ b ^ c for a, b, c in zip(*parts, strict=True)))
 
 
+@contextlib.contextmanager
+def beats_set(engine):
+    """The times that were set for a heartbeat inside the block."""
+    found: list[float] = []
+    after = engine.deadlines.after
+
+    def noted(seconds, work):
+        if work == engine.beat:
+            found.append(seconds)
+        after(seconds, work)
+
+    with patch.object(engine.deadlines, "after", noted):
+        yield found
+
+
 @pytest.mark.parametrize("liar", [0, 1])
 def test_what_leaves_after_a_lie_does_not_depend_on_what_was_wanted(tmp_path, liar):
     """One server lies about a source. Both see the same whether that was wanted or another."""
@@ -176,10 +190,8 @@ def test_what_leaves_after_a_lie_does_not_depend_on_what_was_wanted(tmp_path, li
             folder = tmp_path / wanted
             folder.mkdir()
             local = stack.enter_context(gateway(folder, url=two.urls, refresh=SELDOM, heartbeat=SELDOM))
-            presence = local.engine.upstream.presence
-            until(partial(getattr, presence, "connected"))
-            woken: list[str] = []
-            stack.enter_context(patch.object(presence._wake, "set", partial(woken.append, "heartbeat")))
+            until(partial(getattr, local.engine, "connected"))
+            woken = stack.enter_context(beats_set(local.engine))
             before = [len(world.requests) for world in two.worlds]
             statuses = []
             while 502 not in statuses:  # nothing is added to an empty answer
@@ -221,10 +233,10 @@ def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
     two.down = {0, 1}
     engine = Engine(two.urls, None, tmp_path / "journal", heartbeat=QUIET, refresh=SELDOM, **OPTIONS)
     try:
-        assert engine.upstream.names == ()
-        until(lambda: engine.upstream.presence.connected is False)
+        assert engine.names == ()
+        until(lambda: engine.connected is False)
         two.down = set()
-        until(lambda: engine.upstream.names == NAMES)
+        until(lambda: engine.names == NAMES)
         assert engine.request("beta").result(PATIENCE) == b"first of beta"
     finally:
         engine.close()

@@ -1,4 +1,4 @@
-"""Batches: the law of what is downloaded is that of sessions one by one, for chains and for models."""
+"""Paths and batches of users: the law of what is downloaded is that of sessions one by one, chains and models alike."""
 
 from typing import Any
 
@@ -7,10 +7,9 @@ import pytest
 from tests.support.chains import request_model
 from tests.support.typed import present
 
-from onoff.lab.batches import walk
 from onoff.lab.families import sparse_out_degree
 from onoff.lab.simulate import SHARED_FROM, shares, simulate
-from onoff.lab.walk import Pattern, RandomSwitching, States, expected_costs
+from onoff.lab.walk import Pattern, RandomSwitching, States, expected_costs, sampled_paths
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.session import SeededEntropy
@@ -25,7 +24,7 @@ PATTERN = Pattern.parse("ON OFF OFF ON OFF")
 
 def test_a_chain_costs_what_its_states_say():
     exact = [step.cost for step in present(expected_costs(States(CHAIN, "greedy"), PATTERN))]
-    paths = walk(CHAIN, "greedy", PATTERN, 600, np.random.default_rng(0))
+    paths = sampled_paths(States(CHAIN, "greedy"), PATTERN, 600, np.random.default_rng(0))
     apart = np.abs(paths.sizes.mean(axis=0) - exact)
     assert (apart <= 5 * paths.sizes.std(axis=0) / np.sqrt(600) + 1e-9).all()
     assert paths.expected.mean(axis=0) == pytest.approx(exact, abs=0.05)
@@ -40,21 +39,23 @@ def test_a_model_costs_what_sessions_of_it_cost(scheme):
         session = Session(MODEL, scheme, entropy=SeededEntropy(rng))
         sizes.append([len(session.request(x, private=on)) for x, on in zip(path, PATTERN.statuses, strict=True)])
     one_by_one = np.array(sizes)
-    paths = walk(MODEL, scheme, PATTERN, 400, rng)
+    paths = sampled_paths(States(MODEL, scheme), PATTERN, 400, rng)
     error = np.sqrt((one_by_one.var(axis=0) + paths.sizes.var(axis=0)) / 400)
     assert (np.abs(one_by_one.mean(axis=0) - paths.sizes.mean(axis=0)) <= 5 * error + 1e-9).all()
 
 
 def test_every_step_is_reported_and_the_seed_decides():
     made: list[Any] = []
-    one = walk(MODEL, "greedy", PATTERN, 4, np.random.default_rng(3), progress=made.append)
+    one = sampled_paths(States(MODEL, "greedy"), PATTERN, 4, np.random.default_rng(3), made.append)
     assert made == list(range(1, 21))
-    assert (one.sizes == walk(MODEL, "greedy", PATTERN, 4, np.random.default_rng(3)).sizes).all()
+    again = sampled_paths(States(MODEL, "greedy"), PATTERN, 4, np.random.default_rng(3))
+    assert (one.sizes == again.sizes).all()
     assert 1 <= one.tables <= 12
 
 
 def test_random_switching_is_drawn_for_each_batch():
-    paths = walk(CHAIN, "single", RandomSwitching(6, 0.5, 0.5), 30, np.random.default_rng(0), everything=True)
+    states = States(CHAIN, "single", everything=True)
+    paths = sampled_paths(states, RandomSwitching(6, 0.5, 0.5), 30, np.random.default_rng(0))
     assert paths.private[:, 0].all()
     assert 0 < paths.private[:, 1:].mean() < 1
     assert (paths.sizes[paths.private == 1] == 3).all()

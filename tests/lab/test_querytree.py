@@ -1,4 +1,4 @@
-"""The bounds along the tree of queries: both theorems, for whatever scheme and memory, exactly or by samples."""
+"""The bounds along the tree of queries: both theorems, for whatever scheme and memory."""
 
 from collections import defaultdict
 from fractions import Fraction
@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact, enumerate_branches
-from onoff.errors import InvalidInput
 from onoff.lab.querytree import bounds_along, query_law
 from onoff.model.bounds import outer_bound_2, symmetric_cost, two_source_cost
 from onoff.model.chain import MarkovChain
@@ -46,7 +45,6 @@ def test_every_bound_is_on_its_side(chain, memory):
         assert step.outer2 <= step.outer + ROUNDING
         assert step.outer <= step.inner + ROUNDING
         assert step.outer <= step.cost + ROUNDING
-        assert step.stderr == 0
         if memory == "bayes-filter":  # Algorithm 1 for the very rows of Theorem 2
             assert step.cost <= step.inner + ROUNDING
 
@@ -81,23 +79,6 @@ def test_only_what_is_possible_counts():
     forced = bounds_along(chain, parse("ON OFF"), "greedy", everything=True)
     assert (forced[0].cost, forced[0].outer) == (3, 1)
     assert forced[1].outer2 == 1
-
-
-@pytest.mark.parametrize("memory", MEMORIES)
-def test_samples_estimate_the_tree_within_their_standard_error(memory):
-    """Seeded, so it cannot flake; five standard errors would fail one seed in a million."""
-    pattern, chain = parse("ON OFF*3 ON OFF*2"), sparse_chain()
-    exact = bounds_along(chain, pattern, "greedy", memory)
-    sampled = bounds_along(chain, pattern, "greedy", memory, samples=2000, rng=np.random.default_rng(5))
-    assert any(step.stderr > 0 for step in sampled)
-    for true, estimate in zip(exact, sampled, strict=True):
-        for name in ("cost", "inner", "outer", "outer2", "lower"):
-            assert abs(getattr(true, name) - getattr(estimate, name)) <= 5 * estimate.stderr + 1e-9
-
-
-def test_samples_need_a_generator():
-    with pytest.raises(InvalidInput, match="no generator"):
-        bounds_along(MarkovChain(PAPER), parse("ON OFF"), samples=10)
 
 
 @pytest.mark.parametrize("memory", MEMORIES)

@@ -29,7 +29,7 @@ def small(tmp_path, monkeypatch):
         packed.writestr("x.seq", head + lines)
     (tmp_path / "families.toml").write_text(SPEC)
     monkeypatch.setenv("ONOFF_DATA", str(tmp_path))
-    monkeypatch.setattr(traces, "FEWEST_READERS", 50)  # what is found here is not judged
+    monkeypatch.setattr(traces, "FEWEST_CASES", 50)  # what is found here is not judged
     places = [
         "--docs",
         str(tmp_path / "docs"),

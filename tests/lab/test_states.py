@@ -50,8 +50,8 @@ def test_the_same_state_has_one_number():
     states = States(CHAIN, "greedy")
     private = states[0].after_private
     assert states[private].after_private == private
-    again = states.after(states[private], (0, 1), private=False)
-    assert again == states.after(states[again], (0, 1), private=False)
+    again = states.number(states[private].then((0, 1), private=False))
+    assert again == states.number(states[again].then((0, 1), private=False))
     filtered = States(CHAIN, "greedy", "bayes-filter")
     first = filtered[0].after_private
     assert filtered[first].after_private == first
@@ -60,7 +60,7 @@ def test_the_same_state_has_one_number():
 def test_what_cannot_be_is_nowhere():
     chain = MarkovChain(out_degree(5, 2, np.random.default_rng(0)))
     states = States(chain, "greedy")
-    state = states[states.after(states[0], (1, 3), private=False)]
+    state = states[0].then((1, 3), private=False)
     reached = chain.successors([1, 3]).tolist()
     assert state.possible == tuple(reached)
     assert [x for x in range(5) if state.column_of[x] != NOWHERE] == reached
@@ -95,8 +95,7 @@ def test_draws_follow_the_masses(without, monkeypatch):
         private = fresh[fresh[0].after_private]
         table = private.source
         monkeypatch.setattr(fresh.tables, "of", lambda memory: WithoutTable(table))
-    drawn = private.draws(5000, np.random.default_rng(3))
-    sets = Counter({private._states[number].anchor: count for number, count in drawn.items()})
+    sets = Counter(query for query, _ in private.draws(5000, np.random.default_rng(3)))
     expected = [states[number].anchor for number in following.tolist()]
     assert set(sets) <= set(expected)
     assert chisquare([sets[query] for query in expected], 5000 * chances).pvalue > 1e-9

@@ -127,14 +127,6 @@ def test_it_is_optimal_where_that_is_proven():
     assert proven > 300
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 4), (5, 1), (5, 4)])
-def test_equal_rows_ask_for_the_wanted_source_alone(m, n):
-    row = np.random.default_rng(0).dirichlet(np.ones(n))
-    table = design([row] * m, "greedy")
-    assert table.queries == [(x,) for x in range(n)]
-    assert table.cost == 1
-
-
 def test_different_certain_sources_are_all_asked_for():
     table = design(np.eye(5)[[3, 1, 4]], "greedy")
     assert table.queries == [(1, 3, 4)]

@@ -119,12 +119,6 @@ def test_algorithm_1_where_it_is_proved_optimal():
     assert found > 20
 
 
-def test_one_row_asks_for_what_is_wanted():
-    table = design([[0.25, 0.75], [0.25, 0.75]], "optimal")
-    proven_optimal(table)
-    assert table.queries == [(0,), (1,)]
-
-
 def test_the_same_seed_gives_the_same_table():
     matrix = FAMILIES["dirichlet 1"](12, np.random.default_rng(4))
     assert design(matrix, "optimal").as_dict() == design(matrix, "optimal").as_dict()

@@ -244,11 +244,11 @@ def test_a_redis_of_version_0_1_becomes_the_first_edition_of_a_life():
             assert first.catalogue == known
             assert first.messages == {"a": WireMessage(4, 5, "a/b", b"old")}
             assert (first.edition.number, first.changed) == (9, {"a": 9})
-            assert present((await store.admit(b"s" * 16, 6, b"x" * 32)).conflict).step == 7
+            assert present((await store.admit(b"s" * 16, 6, b"x" * 32))[1]).step == 7
             assert present(await store.last_step(b"s" * 16)).step == 7
             assert (await store.publish("a", "a/b", b"new", 0)).version == 5
             assert (await edition(store)).number == 10
-            assert (await store.admit(b"s" * 16, 8, b"x" * 32)).conflict is None
+            assert (await store.admit(b"s" * 16, 8, b"x" * 32))[1] is None
             assert present(await store.last_step(b"s" * 16)).step == 8
 
     with redis_server() as redis:

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 from tests.support.feeds import RSS
 
-from onoff.server.entries import MAX_ENTRIES, OLDER_BYTES, encode_entries, read_entries
-from onoff.server.fetch import BadFeed
+from onoff.server.feed_reader import MAX_ENTRIES, OLDER_BYTES, BadFeed, encode_entries, read_entries
 
 ATOM = """<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><id>i</id><updated>2024-01-02T03:04:05Z</updated>
 <entry><title>Plain</title><id>1</id><updated>2024-01-02T03:04:05Z</updated><link href="ftp://x/"/>

@@ -10,9 +10,7 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff.server import feed_reader
-from onoff.server.entries import MAX_DEPTH, check_depth
-from onoff.server.feed_reader import FeedReader
-from onoff.server.fetch import BadFeed
+from onoff.server.feed_reader import MAX_DEPTH, BadFeed, FeedReader, check_depth
 
 ROOM = 100_000
 GOOD = b"<rss version='2.0'><channel><item><title>Good</title><description>x</description></item></channel></rss>"

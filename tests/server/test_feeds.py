@@ -1,10 +1,12 @@
 """Feeds: polled with conditions; what fails is told and tried again."""
 
 import asyncio
+import base64
 import contextlib
 import gzip
 import json
 import logging
+import socket
 from typing import Any
 
 import pytest
@@ -13,14 +15,14 @@ from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, metrics, query
 from tests.support.site import Site, serving
 from tests.support.typed import present
-from tests.support.waiting import PATIENCE, until
+from tests.support.waiting import until
 
 from onoff import wire
 from onoff.errors import StoreUnavailable
-from onoff.server import feeds, fetch, running
+from onoff.server import feeds, running
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.feeds import Feed
-from onoff.server.fetch import BadFeed, is_open
+from onoff.server.feed_reader import BadFeed
+from onoff.server.feeds import Feed, is_open
 from onoff.server.store import Stamp
 
 NEWEST = 1_704_153_600_000  # 2024-01-02
@@ -80,7 +82,7 @@ def test_an_entry_is_not_published_again_after_a_restart(site, tmp_path):
 
 
 def test_bad_feeds_are_told_retried_and_never_fatal(site, closed, caplog, monkeypatch):
-    monkeypatch.setattr(fetch, "MAX_FEED_BYTES", 100_000)
+    monkeypatch.setattr(feeds, "MAX_FEED_BYTES", 100_000)
     rss = RSS.format(n=1).encode()
     site.pages = {
         "/good": (200, {}, rss),
@@ -150,22 +152,31 @@ def test_a_store_that_is_away_at_the_start_is_waited_for(site, tmp_path, monkeyp
 
 def fetched(url):
     """The body that a fetch brings, or why there is none."""
+    try:
+        return present(asyncio.run(feeds.fetch(url, {})))[0]
+    except BadFeed as error:
+        return str(error)
 
-    async def go():
-        import httpx2
 
-        async with httpx2.AsyncClient(trust_env=False, timeout=PATIENCE) as client:
-            try:
-                return present(await fetch.fetch(client, url, {}))[0]
-            except BadFeed as error:
-                return str(error)
+def test_an_address_is_asked_for_as_browsers_do(site):
+    """Letters beyond ASCII are encoded, what is encoded stays; a user and a password go into a header."""
+    site.pages = {"/n%C3%A9ws%20/%41?q=%C3%A9&r=a+b": (200, {}, b"feed"), "/": (200, {}, b"root")}
+    assert fetched(site.url + "/n\u00e9ws%20/%41?q=\u00e9&r=a+b#part") == b"feed"
+    assert fetched(site.url.replace("//", "//me:a%40b@")) == b"root"
+    assert site.seen[-1][1]["authorization"] == f"Basic {base64.b64encode(b'me:a@b').decode()}"
+    assert "authorization" not in site.seen[-2][1]
+    assert fetched("http://[") == "it leads to what is not an address"
 
-    return asyncio.run(go())
+
+def test_a_feed_that_never_ends_its_answer_is_given_up(monkeypatch):
+    monkeypatch.setattr(feeds, "FETCH_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        assert "0.2 s" in fetched(f"http://127.0.0.1:{silent.getsockname()[1]}/")
 
 
 def test_a_redirect_from_the_open_internet_does_not_lead_inside(site, monkeypatch):
     """Here 127.0.0.2 stands for the open internet and 127.0.0.1 for what only this machine may reach."""
-    monkeypatch.setattr(fetch, "is_open", lambda address: address == "127.0.0.2")
+    monkeypatch.setattr(feeds, "is_open", lambda address: address == "127.0.0.2")
     inside = site
     inside.pages["/secret"] = (200, {}, b"secret")
     port = inside.url.rpartition(":")[2]

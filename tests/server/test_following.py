@@ -15,19 +15,19 @@ import threading
 from functools import partial
 from pathlib import Path
 
-import httpx2
 import pytest
 from tests.support.logs import LOG_LINE
 from tests.support.ports import reserved_port
 from tests.support.raw import Line, catalogue, get_json, metrics, query
+from tests.support.site import Site, serving
 from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.errors import InvalidInput, InvalidWire
-from onoff.server import running
-from onoff.server.admin import edit_catalogue, opened
-from onoff.server.following import MAX_ORDERS, BrokenHistory, Follower, check_address, check_goes_on
+from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable
+from onoff.server import following, running
+from onoff.server.admin import edit_catalogue, opened, prepare_to_follow
+from onoff.server.following import MAX_ORDERS, BrokenHistory, Follower, check_goes_on
 from onoff.server.http import Metrics
 from onoff.server.store import Adoption, Stamp
 from onoff.wire import Catalogue, Edition, WireMessage, next_digest
@@ -165,7 +165,7 @@ def test_many_changes_at_once_are_checked_by_their_numbers():
 @pytest.mark.parametrize("leader", ["http://[", "ftp://x", "leader", "", "http://", "http://h/?q", "http://h:99999"])
 def test_what_is_no_address_is_refused(leader):
     with pytest.raises(InvalidInput, match="address"):
-        check_address(leader)
+        asyncio.run(prepare_to_follow("unused", leader))
 
 
 # What a leader may not send.
@@ -178,64 +178,72 @@ def changes_of(known, message):
     return b"".join([wire.encode_changes_head(end, 0), *frames, wire.encode_changes_trailer(end, 0, frames)])
 
 
-class Sent(httpx2.AsyncByteStream):
-    """A body that counts how many of its pieces were asked for."""
+class Leader(Site):
+    """A leader that sends this packed reply to every request for changes, and this catalogue."""
 
-    def __init__(self, pieces):
-        self.pieces, self.taken = pieces, 0
+    def __init__(self, known, packed):
+        super().__init__()
+        self.known, self.packed = known, packed
 
-    async def __aiter__(self):
-        for piece in self.pieces:
-            self.taken += 1
-            yield piece
+    def page(self, path):
+        if path == wire.CATALOGUE_PATH:
+            return 200, {}, wire.encode_catalogue(self.known)
+        return 200, {"content-encoding": "gzip"}, self.packed
 
 
-def from_leader(known, body):
-    """A line to a leader that sends this packed reply to a request for changes."""
+def caught_up(where, known, packed):
+    """What a follower has taken over from such a leader."""
 
-    def leader(request):
-        if request.url.path == wire.CATALOGUE_PATH:
-            return httpx2.Response(200, stream=Sent([wire.encode_catalogue(known)]))
-        return httpx2.Response(200, headers={"content-encoding": "gzip"}, stream=body)
+    async def body(url):
+        async with opened(where) as store:
+            follower = Follower(store, url, Metrics())
+            try:
+                await follower.catch_up()
+            finally:
+                follower.close()
+            return (await store.latest(Stamp())).messages
 
-    return httpx2.AsyncClient(transport=httpx2.MockTransport(leader))
+    with serving(Leader(known, packed)) as leader:
+        return asyncio.run(body(leader.url))
 
 
 def test_a_follower_takes_nothing_after_the_end_of_the_packed_reply(tmp_path):
     packed = gzip.compress(changes_of(KNOWN, WireMessage(1, 1, "a/b", b"A")))
+    with pytest.raises(InvalidWire, match="after their end"):
+        caught_up(str(tmp_path / "f.db"), KNOWN, packed + bytes(1000))
+    assert caught_up(str(tmp_path / "f.db"), KNOWN, packed)["a"].body == b"A"
 
-    async def caught_up(body):
-        async with from_leader(KNOWN, body) as http, opened(str(tmp_path / "f.db")) as store:
-            await Follower(store, "http://leader", Metrics()).catch_up(http)
+
+def test_a_follower_reads_no_more_than_changes_may_have(tmp_path, monkeypatch):
+    packed = gzip.compress(changes_of(KNOWN, WireMessage(1, 1, "a/b", b"A")))
+    monkeypatch.setattr(following, "MAX_CHANGES", len(packed) - 1)
+    with pytest.raises(ServerUnreachable, match="too long"):
+        caught_up(str(tmp_path / "f.db"), KNOWN, packed)
+
+
+def test_others_have_their_turn_while_a_leader_is_asked(tmp_path):
+    """Nothing of an exchange is done by the event loop: it goes on though the leader says nothing."""
+    asked, turn = threading.Event(), threading.Event()
+
+    class Slow(Leader):
+        def page(self, path):
+            asked.set()
+            assert turn.wait(PATIENCE)
+            return super().page(path)
+
+    async def body(url):
+        async with opened(str(tmp_path / "f.db")) as store:
+            follower = Follower(store, url, Metrics())
+            catching_up = asyncio.create_task(follower.catch_up())
+            while not asked.is_set():
+                await asyncio.sleep(0)
+            turn.set()
+            await catching_up
+            follower.close()
             return (await store.latest(Stamp())).messages["a"].body
 
-    more = Sent([packed, *[bytes(1000)] * 500])
-    with pytest.raises(InvalidWire, match="after their end"):
-        asyncio.run(caught_up(more))
-    assert more.taken == 1 + 2  # one to see that the catalogue is another one
-    assert asyncio.run(caught_up(Sent([packed]))) == b"A"
-
-
-def test_others_have_their_turn_while_a_small_reply_is_unpacked_into_much():
-    known = Catalogue(("a",), None, 4_000_000)
-    plain = changes_of(known, WireMessage(1, 1, "a/b", bytes(4_000_000)))
-    turns = 0
-
-    async def count():
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    async def ask():
-        async with from_leader(known, Sent([gzip.compress(plain)])) as http:
-            other = asyncio.create_task(count())
-            step = await Follower(None, "http://leader", Metrics())._ask(http, known, None)
-            other.cancel()
-            return step
-
-    assert len(asyncio.run(ask()).messages["a"].body) == 4_000_000
-    assert turns > len(plain) // wire.UNPACKED_PIECE
+    with serving(Slow(KNOWN, gzip.compress(changes_of(KNOWN, WireMessage(1, 1, "a/b", b"A"))))) as leader:
+        assert asyncio.run(body(leader.url)) == b"A"
 
 
 # Servers.

@@ -8,7 +8,7 @@ from tests.support.raw import query
 
 from onoff import wire
 from onoff.server.answers import Answerer, now
-from onoff.server.store import Admission, LastStep, Latest, Stamp
+from onoff.server.store import LastStep, Latest, Stamp
 from onoff.wire import Problem
 
 KNOWN = wire.Catalogue(("a", "b", "c"), 512)
@@ -28,7 +28,7 @@ class Counting:
 
     async def admit(self, *step):
         self.asked.append(step)
-        return Admission(Stamp(bytes(16), 1), self.conflict)
+        return Stamp(bytes(16), 1), self.conflict
 
 
 def judge(body, store):

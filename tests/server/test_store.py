@@ -146,7 +146,7 @@ async def test_a_step_is_admitted_once_or_again_with_the_same_bytes(store, where
         session, step = rng.choice([b"s" * 16, bytes(16), b"\xff" * 16]), rng.choice([0, 1, 2, 300, 2**53 - 1])
         digest = rng.choice(digests)
         held = last.get(session)
-        admitted = (await store.admit(session, step, digest)).conflict
+        admitted = (await store.admit(session, step, digest))[1]
         if admissible(held, step, digest):
             assert admitted is None
             last[session] = LastStep(step, digest)
@@ -172,7 +172,7 @@ async def test_of_many_processes_with_different_bytes_one_wins(store, where):
         "    async with opened(sys.argv[1]) as store:\n"
         "        for step in range(200):\n"
         "            verdict = await store.admit(bytes(16), step, sys.argv[2].encode() * 32)\n"
-        "            print(step, int(verdict.conflict is None))\n"
+        "            print(step, int(verdict[1] is None))\n"
         "            await asyncio.sleep(0)\n"  # a turn of the event loop ends
         "asyncio.run(main())\n"
     )
@@ -367,7 +367,7 @@ def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path, monke
             with held(where) as other:
                 publishing = asyncio.create_task(store.publish("a", "a/b", b"x", 0))
                 for step in range(20):
-                    assert (await store.admit(SESSION, step, bytes(32))).conflict is None
+                    assert (await store.admit(SESSION, step, bytes(32)))[1] is None
                     await asyncio.sleep(0.005)
                 assert not publishing.done()
                 other.execute("ROLLBACK")

@@ -51,7 +51,7 @@ def test_strangers_cannot_fill_the_store_with_sessions(redis):
                 keys = inside.dbsize() + 1
                 for k in range(300):
                     session = secrets.token_bytes(16)
-                    assert (await store.admit(session, k, bytes(32))).conflict is None
+                    assert (await store.admit(session, k, bytes(32)))[1] is None
                     assert await store.last_step(session) == LastStep(k, bytes(32))
                 assert inside.dbsize() == keys
                 held = inside.hgetall("{onoff}:steps")
@@ -75,8 +75,8 @@ def test_the_session_seen_longest_ago_is_forgotten_first_and_starts_afresh(redis
             await store.admit(b"newcomer" * 2, 0, bytes(32))
             found = [await store.last_step(session) for session in sessions]
             assert found == [LastStep(6, bytes(32)), None, *[LastStep(5, bytes(32))] * 6]
-            assert (await store.admit(sessions[1], 0, b"x" * 32)).conflict is None
-            assert (await store.admit(sessions[0], 0, b"x" * 32)).conflict == LastStep(6, bytes(32))
+            assert (await store.admit(sessions[1], 0, b"x" * 32))[1] is None
+            assert (await store.admit(sessions[0], 0, b"x" * 32))[1] == LastStep(6, bytes(32))
 
     asyncio.run(body())
 

@@ -10,7 +10,7 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.gateway.engine import Engine
-from onoff.gateway.query_log import SeenLog
+from onoff.gateway.query_log import QueryLog
 from onoff.gateway.run import running_gateway
 from onoff.model.chain import MarkovChain
 
@@ -80,11 +80,11 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
             server,
             chain or None,
             folder / "journal",
-            log=SeenLog(level, log),
+            log=QueryLog(level, log),
             heartbeat=heartbeat,
             **{**defaults, **options},
         )
-        stack.callback(engine.jobs._worker.join, PATIENCE)  # so that another gateway may open the same files
+        stack.callback(engine.session.join, PATIENCE)  # so that another gateway may open the same files
         address = stack.enter_context(running_gateway(engine, port=port))
-        assert engine.upstream.presence.looked.wait(PATIENCE)  # from here on the server hears of requests only
+        assert engine.looked.wait(PATIENCE)  # from here on the server hears of requests only
         yield Local(address, engine, world)

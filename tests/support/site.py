@@ -17,13 +17,17 @@ class Site(ThreadingHTTPServer):
         self.seen = []
         self.url = f"http://{host}:{self.server_address[1]}"
 
+    def page(self, path):
+        """Status, headers and body of what is at a path."""
+        return self.pages[path]
+
 
 class Page(BaseHTTPRequestHandler):
     server: Site
 
     def do_GET(self):
         self.server.seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}))
-        status, headers, body = self.server.pages[self.path]
+        status, headers, body = self.server.page(self.path)
         if headers.get("etag") and self.headers.get("if-none-match") == headers["etag"]:
             status, body = 304, b""
         self.send_response(status)

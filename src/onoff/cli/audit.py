@@ -218,10 +218,6 @@ def _met(met: IdentitiesAudit) -> str:
     )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff audit chain`: what leaks when requests do not follow the chain.
-
-
 WHAT_IS_PROVED = (
     "The bounds on guessing and on telling apart are proved; the one in bits is the continuity of equivocation "
     "(Alhejji and Smith, 1909.00787), cited and held against exact values in our tests. They hold at every step, for "
@@ -383,10 +379,6 @@ def _show(console: Console, data: dict[str, Any]) -> None:
     console.print(WHAT_IS_PROVED)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff audit log`: recompute every line of a log of queries.
-
-
 SHOWN = 20
 UNLIKELY = 1e-6
 
@@ -482,10 +474,6 @@ def _audit_log_write(path: Path, audit: LogAudit, name: str) -> None:
     write(path, page("Audit of a log", _audit_log_verdict(audit), audit.sound, [part]))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff audit explain`: what the server could guess, for a person.
-
-
 BAR = 40
 JOINT = (
     "What is promised: from a private request on, no query of yours makes any guess about it better. What cannot be "
@@ -553,10 +541,6 @@ def _audit_explain_write(path: Path, found: Explanation, what: str) -> None:
     words = [guess.in_words() for guess in found.guesses]
     part = Part(what, [*words, JOINT, _how(found)], columns, lines, plot_explanation(found))
     write(path, page("What the server could guess", verdict, same, [part]))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff audit run`: many sessions against a real server, judged by statistics.
 
 
 LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")

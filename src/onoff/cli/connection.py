@@ -108,18 +108,9 @@ def size_text(count: float | None) -> str:
     return f"{count:.1f} GiB"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Environment variables for options, the same for every command that has the option.
-#
-#     ONOFF_SERVER      --server         ONOFF_CHAIN       the chain, whether it is an option or an argument
-#     ONOFF_JOURNAL     --journal        ONOFF_MIRROR      --mirror
-#     ONOFF_STORE       --store          ONOFF_SCHEME      --scheme
-#     ONOFF_TOKEN       --token          ONOFF_TOKEN_FILE  --token-file
-#
-# What is given on the command line comes first. Options that change what a command does, such as --open, have none:
-# a
-# forgotten variable must not switch privacy.
-
+# An option that is left out takes the value of its variable, such as ONOFF_SERVER for --server, in every command that
+# has it. Options that change what a command does, such as --open, have none: a forgotten variable must not switch
+# privacy.
 
 VARIABLE_PREFIX = "ONOFF_"
 OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "token-file")
@@ -135,10 +126,6 @@ def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) 
             variable = VARIABLE_PREFIX + option.upper().replace("-", "_")
             if value := os.environ.get(variable):
                 argument.append(Token(keyword=variable, value=value, source="environment"))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Files of names: one source a line, for the commands that take the sources from a file.
 
 
 def read_names(path: Path) -> list[str]:

@@ -155,9 +155,8 @@ def everything_running(
     mirror: Whether the gateway has a mirror; without one every request is a query to look at.
     """
     try:
-        from onoff.gateway.engine import Engine
+        from onoff.gateway.engine import INTERVAL, Engine
         from onoff.gateway.run import running_gateway
-        from onoff.gateway.upstream import INTERVAL
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None

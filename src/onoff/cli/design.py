@@ -329,10 +329,6 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
         console.print(f"... and {len(built) - len(shown)} more, less likely; --table shows all.")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff bounds`: what hiding must cost, and what it need not exceed.
-
-
 MOST_STEPS = 10_000
 
 
@@ -371,10 +367,6 @@ def _bounds_show(console: Console, n: int, found: list[StepBounds]) -> None:
     console.print(
         "t = 0 is the private request itself. At least: no scheme needs fewer, if it may have been for any source."
     )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff plot`: figures of a result file.
 
 
 def plot_command(

@@ -93,7 +93,7 @@ def gateway_command(
     try:
         from onoff.gateway import run
         from onoff.gateway.engine import Engine
-        from onoff.gateway.query_log import SeenLog
+        from onoff.gateway.query_log import QueryLog
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.model.contexts import load_model
@@ -117,7 +117,7 @@ def gateway_command(
                 server,
                 loaded,
                 journal,
-                log=SeenLog(keep, log),
+                log=QueryLog(keep, log),
                 heartbeat=heartbeat,
                 refresh=refresh,
                 about=about,

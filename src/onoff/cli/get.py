@@ -32,10 +32,6 @@ from onoff.client.journal import Journal, remove
 from onoff.errors import InvalidInput, JournalUnusable, MirrorError
 from onoff.wire import ENTRY_TYPE
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff mirror`: show, refresh, verify or forget the copy of all messages that private requests read.
-
-
 mirror_app = App(
     name="mirror", help="Show, refresh, verify or forget the copy of all messages that private requests read."
 )
@@ -296,10 +292,6 @@ def _get_show(console: Console, message: Message, entries: str | None) -> None:
     """Print the message: on a terminal without control characters; entries of a feed as text in any case."""
     shown = printable(message.decode(errors="replace")) if entries is None else entries
     console.print(shown, markup=False, highlight=False, emoji=False)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff state`: show, verify or reset the journal. What was wanted is never shown.
 
 
 state_app = App(name="state", help="Show, verify or reset the journal in which a client remembers its last request.")

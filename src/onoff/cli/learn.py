@@ -202,10 +202,6 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
         console.print(f"Written to {output}")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff model`: a first model of requests, where there is no trace to learn one from.
-
-
 GUESS = (
     "This model is a guess, not learnt from anybody's requests. Where people read otherwise than it says, requests "
     "while OFF tell something about the private ones before. `onoff learn` makes a model from real requests."

@@ -153,11 +153,7 @@ def _show_bar(work: Work, console: Console, over: threading.Event, late: float) 
             bar.update(task, description=work.label, total=work.total, completed=work.done)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Entries of a feed as text for people: title, link, time, and what they say.
-#
-# Control characters are removed, so that a publisher cannot send commands to the terminal.
-
+# Control characters are removed from what is printed, so that a publisher cannot send commands to the terminal.
 
 VISIBLE_CONTROLS: Final = "\n\t"
 BLOCKS: Final = frozenset({"p", "div", "br", "li", "ul", "ol", "tr", "table", "pre", "blockquote", "hr", "dt", "dd"})
@@ -247,10 +243,6 @@ class _Lines(HTMLParser):
         if self.parts:
             tail = "".join(self.parts[-2:])
             self.parts.append("\n" * max(0, lines - (len(tail) - len(tail.rstrip("\n")))))
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Ctrl-C for commands that spend their time in compiled code.
 
 
 @contextmanager

@@ -231,10 +231,6 @@ def _print(value: object) -> None:
     print(value if isinstance(value, str) else json_text(value), flush=True)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff publish`: make a file the latest message of a source.
-
-
 def publish_command(
     name: str,
     file: Annotated[Path, Parameter(allow_leading_hyphen=True)],
@@ -293,10 +289,6 @@ def _read(path: Path) -> bytes:
         raise InvalidInput(
             f"cannot read {path}: {error.strerror}", hint="give a file, or - for standard input"
         ) from None
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff catalogue`: the sources of a server, or a change to those of a store.
 
 
 def catalogue_command(

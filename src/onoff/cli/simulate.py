@@ -108,10 +108,6 @@ def _show(console: Console, data: dict[str, Any]) -> None:
         console.print(f"{data['impossible']} requests were impossible under the chain and sent as everything.")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff sweep`: many chains, schemes and horizons at once.
-
-
 def sweep_command(
     spec: Path,
     /,
@@ -139,10 +135,6 @@ def sweep_command(
     text = f"{found.rows} rows in {found.path}; {found.computed} computed now, {found.failed} with an error"
     emit(data, json, lambda console: console.print(text, markup=False))
     return 1 if found.failed else 0
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# `onoff reproduce`: the paper, item by item.
 
 
 LONGEST_CELL = 100

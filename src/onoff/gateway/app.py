@@ -28,7 +28,7 @@ import asyncio
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from pathlib import Path
@@ -49,10 +49,10 @@ import onoff
 from onoff.client import Copy, Message
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway import render
-from onoff.gateway.engine import Changed, Engine, reading, snapshot
+from onoff.gateway.engine import Busy, Changed, Engine, Superseded
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, Guard, guarded
-from onoff.gateway.jobs import Busy, Superseded
 from onoff.gateway.render import EntryStore
+from onoff.gateway.state import reading, snapshot
 from onoff.gateway.switch import Position
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -226,68 +226,34 @@ async def http_error(_: Request, error: Exception) -> Response:
 STREAM_BEAT_SECONDS: Final = 15.0
 
 
-class Streams:
-    """The open event streams, so that all of them can be ended at shutdown. For one event loop."""
-
-    def __init__(self) -> None:
-        self.closing = False
-        self._waiting: set[asyncio.Event] = set()
-
-    @contextlib.contextmanager
-    def open(self) -> Iterator[asyncio.Event]:
-        """An event that wakes a new stream; also set by `close`."""
-        news = asyncio.Event()
-        self._waiting.add(news)
-        try:
-            yield news
-        finally:
-            self._waiting.discard(news)
-
-    def close(self) -> None:
-        """End all streams."""
-        self.closing = True
-        for news in self._waiting:
-            news.set()
-
-
-async def stream(engine: Engine, streams: Streams) -> AsyncIterator[str]:
+async def stream(engine: Engine) -> AsyncIterator[str]:
     """The state now and after every change; a comment every 15 seconds, so that a closed connection is noticed."""
-    loop = asyncio.get_running_loop()
-    with streams.open() as news:
-
-        def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # the event loop has ended
-                loop.call_soon_threadsafe(news.set)
-
-        stop = engine.board.watch(tell)
-        shown = -1
-        try:
-            while not streams.closing:
-                news.clear()
-                position = engine.switch.position  # a timer that ran out counts as a change
-                if engine.board.revision == shown:
-                    yield ":\n\n"
-                else:
-                    state = snapshot(engine)
-                    shown = state["revision"]
-                    yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
-                patience = STREAM_BEAT_SECONDS
-                if position.until is not None:
-                    patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
-                # No task is made here: closing the page cancels this coroutine, and nothing is left behind.
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(patience):
-                        await news.wait()
-        finally:
-            stop()
+    board, shown = engine.board, -1
+    with board.watched():
+        while not board.closed:
+            news = board.news  # before the state is read: what changes meanwhile sets it
+            position = engine.switch.position  # a timer that ran out counts as a change
+            if board.revision == shown:
+                yield ":\n\n"
+            else:
+                state = snapshot(engine)
+                shown = state["revision"]
+                yield f"id: {state['start']}-{shown}\nevent: state\ndata: {json.dumps(state)}\n\n"
+            patience = STREAM_BEAT_SECONDS
+            if position.until is not None:
+                patience = min(patience, max(0.0, position.until - engine.now()) + 0.01)
+            # No task is made here: closing the page cancels this coroutine, and nothing is left behind.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await news.wait()
 
 
 HERE: Final = Path(__file__).parent
 
 
-def build_app(engine: Engine, guard: Guard, streams: Streams) -> ASGIApp:
+def build_app(engine: Engine, guard: Guard) -> ASGIApp:
     """The application behind its guard."""
-    messages, controls, pages = ForApps(engine), Controls(engine), ForThePage(engine, streams)
+    messages, controls, pages = ForApps(engine), Controls(engine), ForThePage(engine)
     routes = [
         Route("/", pages.home),
         Route("/limits", pages.limits),
@@ -322,21 +288,21 @@ class ForApps:
     """Downloads and feeds, for apps and the page."""
 
     def __init__(self, engine: Engine) -> None:
-        self.engine, self.upstream = engine, engine.upstream
+        self.engine = engine
 
     async def sources(self, _: Request) -> Response:
-        return JSONResponse({"sources": list(self.upstream.all_names)})
+        return JSONResponse({"sources": list(self.engine.all_names)})
 
     async def message(self, request: Request) -> Response:
         browser = request.headers.get("sec-fetch-dest") is not None
         found = await self.fetch(request)
-        return await asyncio.to_thread(message_response, found, self.upstream.entries if browser else None)
+        return await asyncio.to_thread(message_response, found, self.engine.entries if browser else None)
 
     async def entries(self, request: Request) -> Response:
         found = await self.fetch(request)
         self.engine.marks.opened(found.source, found.version, self.engine.now())
         self.engine.board.changed()
-        listed = await asyncio.to_thread(self.upstream.entries.with_earlier, found)
+        listed = await asyncio.to_thread(self.engine.entries.with_earlier, found)
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 
@@ -354,27 +320,25 @@ class ForApps:
 
     async def message_feed(self, request: Request) -> Response:
         name = request.path_params["name"]
-        found: Copy | None = await asyncio.to_thread(self.upstream.copy, name)
+        found: Copy | None = await asyncio.to_thread(self.engine.copy, name)
         if found is None:
             found = await self.fetch(request)  # without a mirror each look is a request
         address = f"{feeds_address(request)}/{quote(name)}"
-        entries = await asyncio.to_thread(self.upstream.entries.latest, found)
+        entries = await asyncio.to_thread(self.engine.entries.latest, found)
         body = await asyncio.to_thread(render.atom, found, entries, address)
         return feed_response(request, body, render.ATOM_TYPE, message_headers(found))
 
     async def all_feeds(self, request: Request) -> Response:
         def build_feed() -> bytes:
-            copies = [copy for name in self.upstream.all_names if (copy := self.upstream.copy(name)) is not None]
+            copies = [copy for name in self.engine.all_names if (copy := self.engine.copy(name)) is not None]
             return render.combined(
-                [(copy, self.upstream.entries.latest(copy)) for copy in copies], feeds_address(request)
+                [(copy, self.engine.entries.latest(copy)) for copy in copies], feeds_address(request)
             )
 
         return feed_response(request, await asyncio.to_thread(build_feed), render.ATOM_TYPE, {})
 
     async def opml(self, request: Request) -> Response:
-        return feed_response(
-            request, render.opml(self.upstream.all_names, feeds_address(request)), render.OPML_TYPE, {}
-        )
+        return feed_response(request, render.opml(self.engine.all_names, feeds_address(request)), render.OPML_TYPE, {})
 
 
 class Controls:
@@ -398,10 +362,10 @@ class Controls:
 
     async def refresh(self, request: Request) -> Response:
         await read_json(request)
-        refresher = self.engine.upstream.refresher
+        refresher = self.engine.refresher
         if refresher is None or not refresher.supported:
             raise InvalidInput("there is no mirror", hint="this server does not tell what changed")
-        await asyncio.to_thread(refresher.wait, refresher.refresh_soon())
+        await asyncio.to_thread(refresher.wait, refresher.soon())
         return JSONResponse(refresher.as_dict())
 
     async def learn(self, request: Request) -> Response:
@@ -416,7 +380,7 @@ class Controls:
 
     async def mark_all(self, request: Request) -> Response:
         await read_json(request)
-        refresher = self.engine.upstream.refresher
+        refresher = self.engine.refresher
         if refresher is not None:
             self.engine.marks.opened_all(refresher.mirror.sources(), self.engine.now())
             self.engine.board.changed()
@@ -426,8 +390,8 @@ class Controls:
 class ForThePage:
     """What the page shows, and its own files."""
 
-    def __init__(self, engine: Engine, streams: Streams) -> None:
-        self.engine, self.streams = engine, streams
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
         self._templates = Environment(
             loader=FileSystemLoader(HERE / "templates"), autoescape=True, undefined=StrictUndefined
         )
@@ -463,4 +427,4 @@ class ForThePage:
         return JSONResponse(snapshot(self.engine))
 
     async def events(self, _: Request) -> Response:
-        return StreamingResponse(stream(self.engine, self.streams), media_type="text/event-stream")
+        return StreamingResponse(stream(self.engine), media_type="text/event-stream")

@@ -1,43 +1,352 @@
-"""The engine: a queue of requests, the switch that decides how each is asked, and the state that pages show.
+"""The engine: what the gateway does, without HTTP, in two threads beside the event loop.
 
-    request(source) -> Future[Message]    joins the queue; a thread of its own takes one after the other
-    turn(...)                             the switch
-    upstream                              the servers: names, messages, the mirror
-    board                                 `revision` grows with every change of what `snapshot` shows
+    session     requests, one after the other, each exactly once: steps of the session while OFF, reads of the mirror
+                while ON. A message is delivered as soon as it arrives; what its request told the server, and what the
+                next one will cost, is computed after that.
+    schedule    what leaves by the clock and the switch alone: refreshes of the mirror, and heartbeats
 
-A request is asked as the switch says when it is accepted. A caller may say which position it saw; if it is another now,
-nothing happens. A repeated request: see `jobs`.
+They cannot be one: a refresh may wait for a server for half a minute, and a click while ON must not. The client has a
+thread of its own for tables: to build one may take as long as its budget, and how long must not show in when a
+heartbeat leaves, since of several servers none is to learn the set that a table is for.
 
-A message is delivered as soon as it arrives. What the request told the server is computed afterwards (`weighing`).
+One server: while ON a message is read from the mirror, which causes no traffic; while OFF it is one step of the
+session. Without a model there is no client, and the mirror serves both positions. From a server without `/v1/changes`
+everything is asked for while ON.
+
+Several servers: a request is a sum from each of them, ON and OFF, and the mirror, which is refreshed from the first
+server, is for programs that poll feeds. Without a model every request is private.
 """
 
 from __future__ import annotations
 
+import logging
 import secrets
+import shlex
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from dataclasses import asdict
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, Final
 
-from onoff.audit.measured import measured_of, zero_in_words
-from onoff.client import Message, Sent
+from onoff import wire
+from onoff.client import BuildProgress, Client, Copy, Message, MirrorClient, Refresh, Sent, SourceState, default_journal
+from onoff.client.client import transports
 from onoff.client.consent import OpenRecord
-from onoff.client.forecast import frame_sizes
-from onoff.errors import OnOffError
-from onoff.gateway.evidence import views_of
-from onoff.gateway.jobs import Board, Job, JobQueue, Marks
-from onoff.gateway.query_log import MOST_DRAWN_SOURCES, SeenLog, Weighing
+from onoff.client.message_server import NOT_A_SERVER, NoChanges, fetch_catalogue, require_sources
+from onoff.errors import BadAnswer, InvalidInput, MirrorError, OnOffError, ServerUnreachable, UnknownSource
+from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess_sums, evidence_for
+from onoff.gateway.query_log import LoggedQuery, QueryLog
+from onoff.gateway.render import EntryStore
+from onoff.gateway.state import Board, Marks
 from onoff.gateway.switch import Position, Switch
-from onoff.gateway.upstream import HEARTBEAT, INTERVAL, GatewaySetup, Upstream
 from onoff.model.contexts import Model
-from onoff.model.origin import origin_in_words
-from onoff.upstream.transport import TIMEOUT, Transport
+from onoff.system.logs import Condition
+from onoff.upstream.transport import TIMEOUT, Failure, Http, Reply, Request, Transport, check_url
+from onoff.wire import WireMessage
+
+_logger = logging.getLogger("onoff.gateway")
+
+HEARTBEAT: Final = 20.0
+HEARTBEAT_WHILE_GONE: Final = 2.0
+PROBE_TIMEOUT: Final = 5.0
+INTERVAL: Final = 300.0
+REFRESH_RETRY_SECONDS: Final = 5.0
+SWITCH_LOOK_SECONDS: Final = 1.0
+"""How often the switch is looked at, which a timer or its schedule may turn."""
+FILLING_SECONDS: Final = 5.0
+FILLING_FOR: Final = 120.0
+"""Seconds from the start for which a server may be taken to be filling its store."""
+PATIENCE: Final = 60.0
+"""Seconds that a reader waits for the first refresh, or a feed reader for one that is due."""
+KEPT_KEYS: Final = 128
+LONGEST_KEY: Final = 128
+LONGEST_QUEUE: Final = 64
+QUERY_PATHS: Final = (wire.QUERY_PATH, wire.SUM_PATH)
+EDITION_REQUEST: Final = Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", 64 * 1024)
 
 
 class Changed(OnOffError):
     """The position of the switch is not the one that the caller saw; nothing was sent."""
+
+
+class Busy(OnOffError):
+    """Too many requests are waiting; nothing was sent."""
+
+
+class Superseded(OnOffError):
+    """The key belongs to a request that was not answered, and others were made since."""
+
+
+@dataclass(eq=False)
+class Job:
+    """One request. `stored`: the client has stored it, so that it counts as made whatever became of it."""
+
+    wanted: int
+    private: bool
+    key: str | None
+    again: bool = False
+    stored: bool = False
+    done: Future[Message] = field(default_factory=Future)
+
+    @property
+    def void(self) -> bool:
+        """Whether it failed before anything was stored: repeating its key makes a new request."""
+        return not self.stored and self.done.done() and self.done.exception() is not None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerState:
+    """What the last heartbeat found. connected: None before the first one; report: None of an older server."""
+
+    connected: bool | None = None
+    problem: str | None = None
+    catalogue: wire.Catalogue | None = None
+    report: wire.EditionReport | None = None
+
+
+class CountedTransport:
+    """A transport that counts the bytes of bodies, and says of each query whether it left."""
+
+    def __init__(self, inner: Transport, answered: Callable[[bool], None]) -> None:
+        self._inner, self._answered = inner, answered
+        self._lock = threading.Lock()
+        self.counted = {"sent": 0, "received": 0, "queries": 0}
+
+    def exchange(self, request: Request) -> Reply | Failure:
+        reply = self._inner.exchange(request)
+        left, query = isinstance(reply, Reply) or reply.left, request.path in QUERY_PATHS
+        with self._lock:
+            self.counted["sent"] += len(request.body) if left else 0
+            self.counted["received"] += len(reply.body) if isinstance(reply, Reply) else 0
+            self.counted["queries"] += left and query
+        if query:
+            self._answered(left)
+        return reply
+
+
+class Deadlines:
+    """Does work at its time, one piece after the other, in a thread of its own. A bug in one does not end it."""
+
+    def __init__(self, bug: Callable[[Exception], object]) -> None:
+        self._bug = bug
+        self._due: dict[Callable[[], None], float] = {}
+        self._news = threading.Condition()
+        self._closed = False
+        self.thread = threading.Thread(target=self._run, name="onoff-schedule", daemon=True)
+
+    def after(self, seconds: float, work: Callable[[], None]) -> None:
+        """Do `work` once, so many seconds from now, or earlier where an earlier time was set for it."""
+        with self._news:
+            due = time.monotonic() + seconds
+            self._due[work] = min(due, self._due.get(work, due))
+            self._news.notify()
+
+    def close(self) -> None:
+        """Begin nothing more; what is under way goes on."""
+        with self._news:
+            self._closed = True
+            self._news.notify()
+
+    def _run(self) -> None:
+        while (work := self._next()) is not None:
+            try:
+                work()
+            except Exception as error:
+                self._bug(error)
+
+    def _next(self) -> Callable[[], None] | None:
+        with self._news:
+            while not self._closed:
+                work = min(self._due, key=self._due.__getitem__, default=None)
+                patience = None if work is None else self._due[work] - time.monotonic()
+                if work is not None and patience is not None and patience <= 0:
+                    del self._due[work]
+                    return work
+                self._news.wait(patience)
+            return None
+
+
+class Refresher:
+    """Keeps the mirror up to date by the clock and the switch, never because of what is read.
+
+    ON      when it is switched on, then every `interval` seconds; every `FILLING_SECONDS` in the first two minutes
+            while there are sources without a message, as before a server that is fetching its feeds
+    OFF     only when a program polls feed addresses and the mirror is older than that
+    always  when the button is pressed
+
+    Nothing here depends on what is opened, in what order or how often, so the server learns when the mirror is
+    refreshed and nothing else. While the server does not answer, it is asked again every `REFRESH_RETRY_SECONDS`.
+
+    refresh    brings the mirror up to date
+    private    whether clicks are served from the mirror now
+    before     called before each refresh
+    """
+
+    def __init__(
+        self,
+        refresh: Callable[[], Refresh],
+        mirror: MirrorClient,
+        interval: float,
+        private: Callable[[], bool],
+        before: Callable[[], None],
+        deadlines: Deadlines,
+        board: Board,
+    ) -> None:
+        self.mirror, self.interval = mirror, interval
+        self.supported = True
+        self.problem: OnOffError | None = None
+        self._refresh, self._private, self._before = refresh, private, before
+        self._deadlines, self._board = deadlines, board
+        self._lock = threading.RLock()
+        self.first: Future[None] = Future()
+        """The first attempt."""
+        self._next = self.first  # of the attempt that begins next
+        self._under_way: Future[None] | None = None
+        self._retry_at = 0.0
+        self._prepared = threading.Event()
+        self._incomplete = False  # sources without a message
+        self._filled_by = time.monotonic() + FILLING_FOR
+        deadlines.after(0, self._prepare)
+        deadlines.after(0, self.look)
+
+    # -- for other threads ----------------------------------------------------------------------------------
+
+    def soon(self) -> Future[None]:
+        """Refresh as soon as possible, also if a refresh is under way: it may miss what was published meanwhile."""
+        with self._lock:
+            self._deadlines.after(0, self._attempt)
+            return self._next
+
+    def wait(self, attempt: Future[None]) -> None:
+        """Wait until that attempt was made. Raises its error, or ServerUnreachable after `PATIENCE` seconds."""
+        try:
+            attempt.result(PATIENCE)
+        except TimeoutError:
+            raise ServerUnreachable("the mirror was not refreshed in time", hint="try again later") from None
+
+    def wait_for_first(self) -> None:
+        """Wait until there is something to read. Causes no refresh: the schedule does. Raises as `wait` does."""
+        self._prepared.wait(PATIENCE)
+        if self.mirror.mirror.edition is not None:
+            return
+        with self._lock:
+            problem, attempt = self.problem, self._under_way or self._next
+        if problem is not None:
+            raise problem
+        self.wait(attempt)
+
+    def wait_until_fresh(self) -> None:
+        """For programs that poll whatever the person wants: refresh if the mirror is older than the interval.
+
+        If that fails, an older copy is better than none; raises where there is none.
+        """
+        with self._lock:  # else a refresh that ends between look and question would be followed by another
+            if not self._due():
+                return
+            attempt = self._under_way or self.soon()
+        try:
+            self.wait(attempt)
+        except OnOffError:
+            if self.mirror.mirror.edition is None:
+                raise
+
+    def as_dict(self) -> dict[str, Any]:
+        """What the page shows of it."""
+        mirror = self.mirror.mirror
+        edition, problem = mirror.edition, self.problem  # once: the thread that refreshes sets them
+        return {
+            "supported": self.supported,
+            "edition": None if edition is None else edition.number,
+            "refreshed": mirror.refreshed,
+            "interval": self.interval,
+            "bytes": mirror.size,
+            "used_today": self.mirror.used_today,
+            "problem": None if problem is None else problem.message,
+        }
+
+    def close(self) -> None:
+        """Nobody need wait any longer."""
+        with self._lock:
+            _settle(self._next, ServerUnreachable("the gateway is stopping", hint="try again when it runs"))
+
+    # -- by the schedule -----------------------------------------------------------------------------------
+
+    @property
+    def pause(self) -> float:
+        """Seconds between two refreshes now."""
+        filling = self._incomplete and time.monotonic() < self._filled_by
+        return min(self.interval, FILLING_SECONDS) if filling else self.interval
+
+    def look(self) -> None:
+        """Refresh if the switch is ON and the interval is over; look again in time."""
+        try:
+            if self.wanted():
+                self._attempt()
+            age = self.mirror.age
+            patience = SWITCH_LOOK_SECONDS if age is None else max(0.01, min(SWITCH_LOOK_SECONDS, self.pause - age))
+        except Exception as error:  # such as a mirror that cannot be opened again, on a full disk
+            self.problem, patience = self._shown(error), REFRESH_RETRY_SECONDS
+        self._deadlines.after(patience, self.look)
+
+    def wanted(self) -> bool:
+        """Whether it is time."""
+        if not (self.supported and self._private()):
+            return False
+        return self._due() if self.problem is None else time.monotonic() >= self._retry_at
+
+    def _due(self) -> bool:
+        age = self.mirror.age
+        return age is None or age >= self.pause
+
+    def _attempt(self) -> None:
+        with self._lock:
+            attempt = self._under_way = self._next
+            self._next = Future()
+        problem: OnOffError | None = None
+        try:
+            self._before()
+            self._refresh()
+            self._incomplete = not all(state.version for state in self.mirror.sources())
+        except NoChanges as error:
+            problem = error
+            self.supported = False
+        except Exception as error:  # else the mirror would stay as it is for good, and nobody would know
+            problem = self._shown(error)
+        with self._lock:
+            self.problem, self._under_way = problem, None
+            self._retry_at = time.monotonic() + REFRESH_RETRY_SECONDS
+        _settle(attempt, problem)
+        self._board.changed()
+
+    def _prepare(self) -> None:
+        """Hand over the copies of the last run, as if they had arrived now."""
+        try:
+            if self.mirror.arrived is not None:
+                self.mirror.arrived(list(self._copies()))
+        except Exception as error:
+            self.problem = self._shown(error)
+        self._prepared.set()
+
+    def _copies(self) -> Iterator[tuple[str, WireMessage]]:
+        mirror = self.mirror.mirror
+        for name in tuple(mirror.entries):
+            with suppress(MirrorError):  # one that is damaged does not touch the others
+                yield name, mirror.message(name)[0]
+
+    def _shown(self, error: Exception) -> OnOffError:
+        """The error as the page shows it."""
+        return error if isinstance(error, OnOffError) else self._board.bug(error)
+
+
+def _settle(attempt: Future[None], problem: OnOffError | None) -> None:
+    with suppress(InvalidStateError):  # the gateway is stopping, and said so
+        attempt.set_result(None) if problem is None else attempt.set_exception(problem)
 
 
 class Engine:
@@ -47,7 +356,7 @@ class Engine:
     ----------
     url
         The address of the message server, or the addresses of several that hold the same messages.
-    chain
+    model
         How requests follow one another; its names are the sources. None: no model. One server: everything is read from
         the mirror. Several: every request is private.
     journal
@@ -69,10 +378,10 @@ class Engine:
     def __init__(
         self,
         url: str | Sequence[str],
-        chain: Model | None,
+        model: Model | None,
         journal: Path | None = None,
         *,
-        log: SeenLog | None = None,
+        log: QueryLog | None = None,
         heartbeat: float = HEARTBEAT,
         refresh: float | None = INTERVAL,
         about: Mapping[str, Any] | None = None,
@@ -81,183 +390,432 @@ class Engine:
         timeout: float = TIMEOUT,
         **client_options: Any,
     ) -> None:
-        self.setup = GatewaySetup.of(url, chain, journal, about, client_options.get("on_missing", "error"))
+        self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
+        self.several = len(self.urls) > 1
+        self.model, self.always_private = model, model is None
+        self.journal = default_journal(" ".join(self.urls)) if journal is None else Path(journal)
+        place = "" if journal is None else f" --journal {shlex.quote(str(self.journal))}"
+        servers = " ".join(f"--server {shlex.quote(each)}" for each in self.urls)
+        self.learn_command = f"onoff learn --from-gateway {servers}{place} -o model.json"
+        self.about: Mapping[str, Any] = getattr(model, "about", {}) if about is None else about
+        self.on_missing: str = client_options.get("on_missing", "error")
         self.start = secrets.token_hex(4)
         """A random id of this start of the gateway; revisions begin again with each."""
         self.now = clock
         self.board = Board()
-        self.switch = Switch(self.setup.switch_path, clock, self.board.changed)
-        self.log = SeenLog() if log is None else log
+        self.switch = Switch(self._beside(".switch.json"), clock, self.board.changed)
+        self.log = QueryLog() if log is None else log
         self.marks = Marks()
-        self.record = OpenRecord(self.setup.journal, clock)
-        self.upstream = Upstream(
-            self.setup,
-            self.board,
-            clock,
-            lambda: self.switch.position.private,
-            heartbeat=heartbeat,
-            refresh=refresh,
-            transport=transport,
-            timeout=timeout,
-            client_options=client_options,
+        self.record = OpenRecord(self.journal, clock)
+        self.entries = EntryStore()
+        self.building: tuple[int, float] | None = None
+        """Rows of the table that is being built, and since when."""
+        self.expected: dict[str, float | None] = {"on": None, "off": None}
+        """Messages that the next request will download, under the model."""
+        self._unmodelled: list[str] = []  # in the order in which they were found, for their numbers
+
+        self._lock = threading.Lock()
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._keys: OrderedDict[str, Job] = OrderedDict()
+        self._last: Job | None = None
+        self._job: Job | None = None
+        self._fresh: list[tuple[Sent, LoggedQuery | None]] = []  # stored for the job under way
+        self._closed = False
+        self.waiting = 0
+
+        self.lines = tuple(
+            CountedTransport(line, lambda left: self.log.answered(left=left))
+            for line in transports(self.urls, transport, timeout)
         )
-        self.weighing = Weighing(self.log, None if chain is None else self.upstream.client)
-        self.jobs = JobQueue(self.upstream.run, self._settled, self._after, self._ended, self.board)
+        by_mirror_alone = model is None and not self.several
+        self.client = None if by_mirror_alone else self._new_client(refresh, client_options)
+        self.evidence = self._new_evidence(client_options.get("hide", 1))
+
+        self.servers = [ServerState() for _ in self.urls]
+        self.looked = threading.Event()  # set after the first heartbeat
+        self._heartbeat = heartbeat
+        self._probes = [Http(each, timeout=PROBE_TIMEOUT) for each in self.urls]
+        self._answering = [Condition(_logger) for _ in self.urls]
+        self.deadlines = Deadlines(self.board.bug)
+        self.deadlines.after(0, self.beat)
+        self.refresher = self._new_refresher(refresh)
+        self.deadlines.thread.start()
+        self.session = threading.Thread(target=self._run, name="onoff-session", daemon=True)
+        self.session.start()
+
+    def _beside(self, suffix: str) -> Path:
+        return self.journal.with_name(self.journal.name + suffix)
+
+    @property
+    def mirror_path(self) -> Path:
+        return self._beside(".mirror")
+
+    def _new_client(self, refresh: float | None, options: dict[str, Any]) -> Client:
+        client = Client(
+            self.urls,
+            self.model,
+            journal=self.journal,
+            observe=self._stored,
+            progress=self._progressed,
+            transport=self.lines,
+            mirror=False if refresh is None else self.mirror_path,
+            **options,
+        )
+        if self.model is not None:  # without a model that takes names from a server, which may be down now
+            client.status()  # opens the journal, so that a second gateway fails here
+        return client
+
+    def _new_evidence(self, hide: int) -> Evidence | ModelEvidence | None:
+        """What follows the session, from the last query of its journal on."""
+        if self.client is None or self.model is None:
+            return None
+        last = self.client.status()["last"]
+        self.log.reading = last is not None and bool(last["mirror"])
+        before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
+        return evidence_for(self.model, self.client.tables, before, hide)
+
+    def _new_refresher(self, interval: float | None) -> Refresher | None:
+        if self.client is None:
+            mirror = MirrorClient(self.urls[0], self.mirror_path, transport=self.lines[0])
+            refresh = mirror.refresh
+        elif self.client.mirror is not None and interval is not None:
+            refresh, mirror = self.client.refresh, self.client.mirror
+        else:
+            return None
+
+        def mirror_serves() -> bool:
+            return not self.several and (self.always_private or self.switch.position.private)
+
+        mirror.arrived = self.entries.arrived
+        mirror.sources()  # opens the file, so that a second gateway fails here
+        before = partial(self._check, 0)
+        return Refresher(refresh, mirror, interval or INTERVAL, mirror_serves, before, self.deadlines, self.board)
+
+    # -- sources -------------------------------------------------------------------------------------------
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources: the model's, or the catalogue's where there is no model; none before that is known."""
+        if self.model is not None:
+            return self.model.names
+        known = None if self.refresher is None else self.refresher.mirror.mirror.catalogue
+        catalogue = known or self.catalogue
+        return () if catalogue is None else catalogue.names
+
+    @property
+    def unmodelled(self) -> tuple[str, ...]:
+        """Sources that the server has by now and the model does not: read from the mirror, which needs one server."""
+        if self.model is None or self.several or self.refresher is None:
+            return ()
+        catalogue = self.refresher.mirror.mirror.catalogue
+        found = () if catalogue is None else catalogue.names
+        modelled = set(self.model.names)
+        self._unmodelled += [name for name in found if name not in modelled and name not in self._unmodelled]
+        return tuple(name for name in self._unmodelled if name in found)
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """All that can be read."""
+        return (*self.names, *self.unmodelled)
+
+    def index(self, source: str) -> int:
+        """The number of a source, the same for as long as the gateway runs. Raises UnknownSource."""
+        if source in self.names:
+            return self.names.index(source)
+        if source in self.unmodelled:
+            return len(self.names) + self._unmodelled.index(source)
+        raise UnknownSource("no such source", hint="GET /v1/sources lists them")
+
+    def copy(self, source: str) -> Copy | None:
+        """The message of `source` as the mirror has it, which may be refreshed first; None where there is no mirror.
+
+        Not a request: for programs that poll every source whatever the person wants.
+        """
+        self.index(source)
+        if self.refresher is None or not self.refresher.supported:
+            return None
+        try:
+            self.refresher.wait_until_fresh()
+        except NoChanges:
+            return None
+        return self.refresher.mirror.copy(source)
+
+    def states(self) -> dict[str, SourceState]:
+        """What the mirror knows of each source."""
+        return {} if self.refresher is None else {state.name: state for state in self.refresher.mirror.sources()}
+
+    # -- requests ------------------------------------------------------------------------------------------
 
     def request(self, source: str, *, key: str | None = None, expected: bool | None = None) -> Future[Message]:
         """The latest message of `source`, when its turn comes. Where it raises, nothing will be sent.
 
-        key: The caller's name for this request: the same key gives the same request.
+        It is asked as the switch says now. A **key** that a caller repeats gives the same request back: its answer, if
+        there was one; otherwise its stored bytes are sent again, unless another request was made since. A request for
+        which nothing was stored is a new one when it is repeated.
+
         expected: The position of the switch that the caller saw; Changed is raised if it is another now.
+
+        Raises
+        ------
+        UnknownSource, InvalidInput
+            There is no such source, it cannot be asked for openly, or the key is malformed or another source's.
+        Changed, Superseded, Busy
+            See there.
         """
-
-        def private() -> bool:
-            found = self.switch.position.private
-            if expected is not None and expected != found:
-                word = "ON" if found else "OFF"
-                raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
-            if not found:
-                self.upstream.require_modelled(wanted)
-            return found
-
-        wanted = self.upstream.index(source)
-        return self.jobs.submit(wanted, key, private)
+        wanted = self.index(source)
+        if key is not None and not (0 < len(key) <= LONGEST_KEY and key.isascii() and key.isprintable()):
+            raise InvalidInput("not an idempotency key", hint=f"use 1 to {LONGEST_KEY} printable ASCII characters")
+        with self._lock:
+            known = self._keys.get(key) if key is not None else None
+            if known is not None and known.wanted != wanted:
+                raise InvalidInput("this idempotency key was used for another source", hint="use a new key")
+            if known is not None and not known.void:
+                job = self._repeated(known)
+            else:
+                job = self._accept(Job(wanted, self._decided(wanted, expected), key))
+        self.board.changed()
+        return job.done
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn the switch, and refresh the mirror where it was turned ON."""
+        """Turn the switch, and refresh the mirror where it was turned ON and clicks are served from it."""
         was_private = self.switch.position.private
         position = self.switch.turn(private=private, seconds=seconds, until=until)
-        if private and not was_private:
-            self.upstream.refresh_soon()
+        if private and not was_private and not self.several and self.refresher is not None and self.refresher.supported:
+            self.refresher.soon()
         return position
 
     def close(self, seconds: float = 1.0) -> None:
         """Stop. A request under way may take `seconds` more; after that it counts as sent, as after a crash."""
-        self.upstream.stop()
-        self.jobs.close(seconds)
+        self.deadlines.close()
+        if self.refresher is not None:
+            self.refresher.close()
+        with self._lock:
+            self._closed = True
+        self._work.put(None)
+        self.session.join(seconds)
 
-    # -- called by the queue -------------------------------------------------------------------------------
+    def _decided(self, wanted: int, expected: bool | None) -> bool:
+        """Whether a new request is private."""
+        found = self.switch.position.private
+        if expected is not None and expected != found:
+            word = "ON" if found else "OFF"
+            raise Changed(f"the switch is {word}", hint="look at it and ask again; nothing was sent")
+        if not found and self.model is not None and wanted >= self.model.n:
+            raise InvalidInput(
+                "the model does not know this source, so OFF cannot ask for it; nothing was sent",
+                hint="turn privacy ON to read it, or learn a model that knows it",
+            )
+        return found
 
-    def _settled(self, job: Job, outcome: Message | OnOffError) -> None:
-        self.weighing.note(job)
-        self._remember(job, outcome)
-        self.upstream.presence.report(outcome)
+    def _repeated(self, known: Job) -> Job:
+        if not known.done.done() or known.done.exception() is None:
+            return known
+        if known is not self._last:
+            raise Superseded("this request was not answered, and others were made since", hint="make a new request")
+        return self._accept(Job(known.wanted, known.private, known.key, again=True, stored=True))
+
+    def _accept(self, job: Job) -> Job:
+        if self._closed:
+            raise Busy("the gateway is stopping", hint="ask again when it runs; nothing was sent")
+        if self.waiting >= LONGEST_QUEUE:
+            raise Busy("too many requests are waiting", hint="ask again later; nothing was sent")
+        if job.key is not None:  # only now: a refused request must not occupy its key
+            self._keys[job.key] = job
+            self._keys.move_to_end(job.key)
+            while len(self._keys) > KEPT_KEYS:
+                self._keys.popitem(last=False)
+        self.waiting += 1
+        self._work.put(partial(self._do, job))
+        return job
+
+    # -- the session's thread ------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        self._survive(self._estimate)
+        while (work := self._work.get()) is not None:
+            self._survive(work)
+        with suppress(OnOffError):
+            if self.client is not None:
+                self.client.close()
+            elif self.refresher is not None:
+                self.refresher.mirror.close()
+        self.log.close()
+
+    def _survive(self, work: Callable[..., None], *about: object) -> None:
+        """Nothing that is noted about a request may cost its answer, or those of the requests after it."""
+        try:
+            work(*about)
+        except Exception as error:
+            self.board.bug(error)
+
+    def _do(self, job: Job) -> None:
+        """Everything that one job takes."""
+        job.done.set_running_or_notify_cancel()
+        self._job, self._fresh = job, []
+        outcome: Message | OnOffError
+        try:
+            outcome = self.fetch(job)
+        except OnOffError as error:
+            outcome = error
+        except Exception as error:  # a bug in one request must not stop the gateway
+            outcome = self.board.bug(error)
+        self.log.settle()
+        with self._lock:
+            if job.stored:
+                self._last = job
+            self.waiting -= 1
+        self._survive(self.remember, job, outcome)
+        if not self.several and (isinstance(outcome, OnOffError) or self.connected is False):
+            # Of several servers none may learn from a heartbeat that the answers did not fit, or did not all come.
+            self.deadlines.after(0, self.beat)
+        self.board.changed()
+        if isinstance(outcome, OnOffError):
+            job.done.set_exception(outcome)
+        else:
+            job.done.set_result(outcome)
+        for sent, query in self._fresh:
+            assessment = self._assess(sent, job.wanted)
+            if query is not None:
+                query.assessment = assessment
+        self._estimate()
         self.board.changed()
 
-    def _remember(self, job: Job, outcome: Message | OnOffError) -> None:
+    def fetch(self, job: Job) -> Message:
+        """The message that a job asks for: from the mirror, or by a request of the client."""
+        by_mirror = not self.several and (job.private or self.client is None)
+        if by_mirror and self.refresher is not None and self.refresher.supported:
+            try:
+                self.refresher.wait_for_first()
+            except NoChanges:
+                if self.client is None:
+                    raise
+            else:
+                return self.read(job)
+        assert self.client is not None
+        if job.again:
+            return self.client.retry()
+        return self.client.get(self.names[job.wanted], private=job.private or self.always_private)
+
+    def read(self, job: Job) -> Message:
+        """The message as the mirror has it: no traffic."""
+        assert self.refresher is not None
+        if self.client is not None and job.wanted >= len(self.names):
+            return self.client.read_unmodelled(self._unmodelled[job.wanted - len(self.names)])
+        if self.client is not None:
+            return self.client.read(job.wanted)
+        names = self.names
+        message = self.refresher.mirror.copy_as(Message, names[job.wanted])
+        return message.after(Sent("", -1, (), len(names), job.private, mirror=True), messages=0, received=0)
+
+    def remember(self, job: Job, outcome: Message | OnOffError) -> None:
         """Record what was opened while OFF, with consent; of private requests only that there was one."""
         if job.private or isinstance(outcome, OnOffError):
             self.record.interrupted()
         else:
             self.record.opened(outcome.source)
 
-    def _after(self, job: Job) -> None:
-        self.weighing.weigh(job)
-        self.upstream.wake_estimate()
+    def _stored(self, sent: Sent) -> None:
+        """The client has stored a query, or that the mirror is read, for the job under way."""
+        assert self._job is not None
+        self._job.stored = True
+        self._survive(self._note, sent, self._job.wanted)
+
+    def _note(self, sent: Sent, wanted: int) -> None:
+        self._fresh.append((sent, self.log.append(self.now(), sent, wanted)))
+
+    def _assess(self, sent: Sent, wanted: int) -> Assessment:
+        """What a query told the server; what is read from the mirror moves what it can believe as well."""
+        if wanted >= sent.n and isinstance(self.evidence, ModelEvidence):
+            return Assessment()  # read outside the model, whose filter stays as it was
+        try:
+            if sent.vectors:
+                return assess_sums(sent, wanted, self.evidence)
+            return Assessment() if self.evidence is None else self.evidence.add(sent, wanted)
+        except Exception as error:  # an error in what is only displayed must not stop requests
+            _logger.warning("a step could not be weighed: %s", type(error).__name__)
+            return Assessment()
+
+    @property
+    def posterior(self) -> dict[str, Any] | None:
+        """What the server can believe now, for the page; None where the log keeps less than everything."""
+        return self.evidence.posterior if self.evidence is not None and self.log.level == "full" else None
+
+    def _estimate(self) -> None:
+        """What the next request will cost under the model; not known while that takes building a table."""
+        if self.client is None or self.model is None:
+            return
+        found: dict[str, float | None] = {"on": None, "off": None}
+        for mode in found:
+            with suppress(OnOffError):
+                found[mode] = self.client.expected_cost(private=mode == "on", wait=False)
+        if found != self.expected:
+            self.expected = found
+            self.board.changed()
+
+    def _progressed(self, progress: BuildProgress) -> None:
+        """A table is being built, or is ready, which the session's thread takes into account when it comes to it."""
+        self.building = (progress.sources, self.now()) if progress.state == "building" else None
+        self._work.put(self._estimate)
         self.board.changed()
 
-    def _ended(self) -> None:
-        self.upstream.close()
-        self.log.close()
+    # -- the schedule's thread -----------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool | None:
+        """Whether all servers answer; None: not known yet."""
+        found = {server.connected for server in self.servers}
+        return False if False in found else None if None in found else True
+
+    @property
+    def catalogue(self) -> wire.Catalogue | None:
+        """The last catalogue of the first server that has answered."""
+        return next((server.catalogue for server in self.servers if server.catalogue is not None), None)
+
+    def servers_as_list(self) -> list[dict[str, Any]]:
+        """Each server: whether it answers, and the bytes sent to it and received from it."""
+        return [
+            {"url": url, "connected": server.connected, "problem": server.problem, **line.counted}
+            for url, server, line in zip(self.urls, self.servers, self.lines, strict=True)
+        ]
+
+    def beat(self) -> None:
+        """Check every server, and again after `heartbeat` seconds, or sooner while one does not answer."""
+        for place in range(len(self.urls)):
+            self._check(place)
+        self.looked.set()
+        pause = self._heartbeat if self.connected else min(self._heartbeat, HEARTBEAT_WHILE_GONE)
+        self.deadlines.after(pause, self.beat)
+
+    def _check(self, place: int) -> None:
+        """Ask a server for its newest edition, and for its catalogue where that is another one; never raises."""
+        url, known = self.urls[place], self.servers[place]
+        problem, catalogue, report = None, known.catalogue, known.report
+        try:
+            report = _edition(url, self._probes[place])
+            if catalogue is None or report is None or report.edition.epoch != catalogue.epoch:
+                catalogue = fetch_catalogue(url, self._probes[place])
+            if self.model is not None:
+                require_sources(self.model.names, catalogue)
+        except OnOffError as error:
+            problem = error.message
+        except Exception as error:
+            problem = self.board.bug(error).message
+        if problem is None:
+            self._answering[place].works("%s answers again", url)
+        else:
+            self._answering[place].fails("%s; the gateway runs and goes on looking", problem)
+        self.servers[place] = ServerState(problem is None, problem, catalogue, report)
+        if self.servers[place] != known:
+            self.board.changed()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What the page shows of an engine, as JSON: its state, and its sources as a reader sees them.
-
-
-SHOWN_STEPS: Final = 48
-
-
-def snapshot(engine: Engine) -> dict[str, Any]:
-    """All that the page shows. It holds what was wanted, at log level "full": for the page alone."""
-    revision = engine.board.revision  # first: a change while the rest is read gets a later revision
-    position = engine.switch.position
-    setup, upstream = engine.setup, engine.upstream
-    building, names, refresher = upstream.building, upstream.names, upstream.refresher
-
-    def views(sent: Sent) -> list[list[int]]:
-        """What each server saw of a step."""
-        catalogue = upstream.presence.catalogue
-        return [] if catalogue is None else views_of(sent, names, catalogue)
-
-    return {
-        "start": engine.start,
-        "revision": revision,
-        "now": engine.now(),
-        "privacy": {**position.as_dict(), "always": setup.always_private},
-        "schedule": engine.switch.schedule_as_dict(),
-        "note": engine.switch.note or engine.board.fault,
-        "server": setup.url,
-        "servers": _servers(upstream),
-        "on_missing": setup.on_missing,
-        "connected": upstream.presence.connected,
-        "problem": upstream.presence.problem,
-        "n": len(names),
-        "unmodelled": len(upstream.unmodelled),
-        "model": _model(setup),
-        "learning": {**engine.record.as_dict(), "command": setup.learn_command},
-        "mirror": None if refresher is None else refresher.as_dict(),
-        "bytes": {key: sum(meter.as_dict()[key] for meter in upstream.meters) for key in ("sent", "received")},
-        "next": None if upstream.estimate is None else upstream.estimate.as_dict(),
-        "building": building and {"sources": building[0], "since": building[1]},
-        "waiting": engine.jobs.waiting,
-        "level": engine.log.level,
-        "steps": engine.log.latest(SHOWN_STEPS, views if setup.several else None),
-        "totals": asdict(engine.log.totals),
-        "posterior": engine.weighing.posterior,
-        "names": list(names) if len(names) <= MOST_DRAWN_SOURCES else None,
-        "reading": _reading_key(engine),
-        "forecast": _forecast(upstream),
-    }
-
-
-def reading(engine: Engine) -> dict[str, Any]:
-    """The sources as a reader sees them: what is new, when it was published. For the page alone."""
-    upstream = engine.upstream
-    listed = engine.marks.listed(upstream.all_names, upstream.states())
-    modelled = set(upstream.names)
-    return {
-        "revision": engine.board.revision,
-        "sources": [{**source, "modelled": source["name"] in modelled} for source in listed],
-    }
-
-
-def _reading_key(engine: Engine) -> str:
-    """Changes whenever `reading` does."""
-    refresher = engine.upstream.refresher
-    edition = None if refresher is None else refresher.mirror.mirror.edition
-    digest = edition and edition.digest.hex()[:12]
-    return f"{engine.start}-{len(engine.upstream.all_names)}-{digest}-{engine.marks.revision}"
-
-
-def _servers(upstream: Upstream) -> list[dict[str, Any]]:
-    """Each server: whether it answers, and the bytes sent to it and received from it."""
-    looks = upstream.presence.as_list()
-    return [{**look, **meter.as_dict()} for look, meter in zip(looks, upstream.meters, strict=True)]
-
-
-def _forecast(upstream: Upstream) -> dict[str, Any] | None:
-    """Bytes that an hour of ON takes, and of a message on average; worked out when the mirror is refreshed.
-
-    With several servers also those of the next request, ON and OFF.
-    """
-    if upstream.refresher is None:
+def _edition(url: str, transport: Transport) -> wire.EditionReport | None:
+    """The newest edition of a server; None where it is of a version that has none."""
+    reply = transport.exchange(EDITION_REQUEST)
+    if not isinstance(reply, Reply):
+        raise ServerUnreachable(f"{url}: {reply.reason}", hint="is the server running?")
+    if reply.status in {404, 405}:
         return None
-    sizes = frame_sizes(upstream.refresher.mirror.mirror, upstream.names)
-    request = None if upstream.estimate is None else upstream.estimate.bytes
-    message = sum(sizes) / len(sizes) if sizes else None
-    return {"hour": upstream.refresher.per_hour, "message": message, "request": request}
-
-
-def _model(setup: GatewaySetup) -> dict[str, Any] | None:
-    """The model, with what was measured on real readers beside the zero that is proved."""
-    model, about = setup.chain, setup.about
-    if model is None:
-        return None
-    return {
-        "kind": type(model).__name__,
-        "sources": model.n,
-        "origin": origin_in_words(about),
-        "guess": "guess" in about,
-        "zero": zero_in_words(about.get("measured") if about else measured_of(model)),
-    }
+    if reply.status != 200:
+        raise BadAnswer(f"{url}: no edition, but HTTP {reply.status}", hint=NOT_A_SERVER)
+    return wire.decode_edition(reply.body)

@@ -39,7 +39,7 @@ from onoff.information import (
 )
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import RequestModel
+from onoff.model.contexts import Model, RequestModel
 from onoff.model.rows import UNIT, Floats
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import LastQuery
@@ -244,6 +244,13 @@ class ModelEvidence:
 # an upper bound: what a server would learn if it saw the set. All servers together see where their vectors differ:
 # at the
 # wanted source.
+
+
+def evidence_for(
+    model: Model, tables: TableCache, last: tuple[str, int, tuple[int, ...]] | None, hide: int
+) -> Evidence | ModelEvidence:
+    """Evidence for a model, which goes on from the last query of a journal."""
+    return Evidence(model, tables, last) if isinstance(model, MarkovChain) else ModelEvidence(model, tables, hide)
 
 
 def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> list[list[int]]:

@@ -1,17 +1,20 @@
-"""What the server saw, kept at the level of detail that the user chose; in memory, unless a file is named.
+"""The query log: what the server was asked, in the detail that the user chose; in memory, unless a file is named.
 
     full      every step: when, ON or OFF, which set, its cost. Only the page shows the wanted source.
     costs     the same without sets, and without what was wanted
     counters  totals only
 
+One record, `LoggedQuery`, is appended when the client stores a query. What the page draws, JSON lines and totals are
+functions of the list of these.
+
 As JSON lines: {"step", "private", "sources", "cost", "time", "session"}, sources as numbers of the chain; `onoff audit
-log` reads them. What was wanted is in no line. A step that could not be sent, because no server answered, has `"sent":
-false` and counts in no total; its line is written together with that of the next step, unless it is sent before.
+log` reads them. What was wanted is in no line. A query that could not be sent, because no server answered, has `"sent":
+false` and counts in no total; its line is written together with that of the next one, unless it is sent before.
 
 With several servers `"servers"` says how many, and `"sources"` is the set that the request was hidden in, which none of
 them sees. What each of them saw is on the page only: all of it together tells what was wanted.
 
-`"mirror": true`: since the step before something was read from the mirror, so the step was drawn as after everything.
+`"mirror": true`: since the query before something was read from the mirror, so it was drawn as after everything.
 
 Each line is appended to the file, if there is one, at once; only its owner may read it. If a write fails, the log ends
 there with a warning, and requests go on. Totals count everything that was sent since the gateway was started.
@@ -22,9 +25,8 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -33,49 +35,40 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from onoff.client import Client, Sent
+from onoff.client import Sent
 from onoff.errors import InvalidInput
-from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess_sums
-from onoff.gateway.jobs import Job, Step
-from onoff.model.chain import MarkovChain
-from onoff.session.filter import ModelFilter
+from onoff.gateway.evidence import Assessment
 
 log = logging.getLogger("onoff.gateway")
 
 Level = Literal["full", "costs", "counters"]
 LEVELS: Final[tuple[str, ...]] = get_args(Level)
-MOST_KEPT_STEPS: Final = 10_000
+MOST_KEPT_QUERIES: Final = 10_000
+MOST_UNSETTLED: Final = 8
+"""Queries that one request may store, with some to spare: so many are kept where only totals are wanted."""
 MOST_DRAWN_SOURCES: Final = 64
 """Sources that the page draws one by one; of more, it draws bands."""
 BANDS: Final = 24
 
-
-@dataclass
-class Totals:
-    """Sums over all steps that were sent. everything: the cost of always asking for everything."""
-
-    requests: int = 0
-    private: int = 0
-    messages: float = 0
-    everything: int = 0
-    lower: float = 0.0
-    bits: float = 0.0
-    naive: float = 0.0
-    unweighed: int = 0
-    unsent: int = 0
+Views = Callable[[Sent], list[list[int]]]
 
 
 @dataclass(slots=True)
-class SeenStep:
-    """One step: what the server saw of it, and what it did not see. `wanted` is secret; `weighed` comes later."""
+class LoggedQuery:
+    """One query: what the server saw of it, and what it did not see.
+
+    wanted         secret; None where the log keeps less than everything
+    after_reading  something was read from the mirror since the query before
+    left           whether any byte of it was sent, by the transport's own answer; None: not known yet
+    assessment     what it cost and told; None: not computed yet
+    """
 
     time: float
     sent: Sent
-    left: bool
     wanted: int | None
     after_reading: bool = False
-    weighed: Assessment | None = None
-    written: bool = False
+    left: bool | None = None
+    assessment: Assessment | None = None
 
     def line(self, level: str) -> dict[str, Any]:
         """What the server saw."""
@@ -96,15 +89,15 @@ class SeenStep:
         `views` gives what each of several servers saw: lists of entries, or bands of what is not 0; `together` is the
         source that all of it together points to.
         """
-        weighed = self.weighed  # once: another thread weighs
+        assessment = self.assessment  # once: another thread sets it
         line = {
             **self.line(level),
-            **asdict(weighed or Assessment()),
+            **asdict(assessment or Assessment()),
             "time": self.time,
             "left": self.left,
-            "weighed": weighed is not None,
+            "weighed": assessment is not None,
+            "note": self.sent.note,
         }
-        line["note"] = self.sent.note
         if level != "full":
             return line
         if views is not None and self.sent.vectors:
@@ -117,7 +110,36 @@ class SeenStep:
         return {**line, "wanted": self.wanted}
 
 
-Views = Callable[[Sent], list[list[int]]]
+@dataclass(frozen=True)
+class Totals:
+    """Sums over all queries that were sent. everything: the cost of always asking for everything."""
+
+    requests: int = 0
+    private: int = 0
+    messages: float = 0
+    everything: int = 0
+    lower: float = 0.0
+    bits: float = 0.0
+    naive: float = 0.0
+    unweighed: int = 0
+    unsent: int = 0
+
+    def after(self, queries: Iterable[LoggedQuery]) -> Totals:
+        """These totals with further queries; those of which it is not known yet whether they were sent do not count."""
+        listed = [query for query in queries if query.left is not None]
+        left = [query for query in listed if query.left]
+        assessed = [query.assessment for query in left if query.assessment is not None]
+        return Totals(
+            self.requests + len(left),
+            self.private + sum(query.sent.private for query in left),
+            self.messages + sum(query.sent.cost for query in left),
+            self.everything + sum(query.sent.n for query in left),
+            self.lower + sum(each.lower or 0.0 for each in assessed),
+            self.bits + sum(each.bits or 0.0 for each in assessed),
+            self.naive + sum(each.naive or 0.0 for each in assessed),
+            self.unweighed + sum(each.bits is None for each in assessed),
+            self.unsent + len(listed) - len(left),
+        )
 
 
 def told_together(seen: list[list[int]]) -> int | None:
@@ -140,16 +162,19 @@ def bands(sources: tuple[int, ...], n: int) -> list[float]:
     return shares
 
 
-class SeenLog:
-    """The steps of one gateway. Threads may share it."""
+class QueryLog:
+    """The queries of one gateway. One thread writes, any may read."""
 
     def __init__(self, level: str = "full", path: Path | None = None) -> None:
         if level not in LEVELS:
             raise InvalidInput(f"no log level {level!r}", hint=f"use {', '.join(LEVELS)}")
         self.level = level
-        self.totals = Totals()
-        self._lock = threading.Lock()
-        self._steps: deque[SeenStep] = deque(maxlen=MOST_KEPT_STEPS if level != "counters" else 1)
+        self.reading = False
+        """Whether something was read from the mirror since the last query."""
+        self._queries: deque[LoggedQuery] = deque()
+        self._most = MOST_UNSETTLED if level == "counters" else MOST_KEPT_QUERIES
+        self._earlier = Totals()  # of what is no longer kept
+        self._written: LoggedQuery | None = None  # the last one whose line is in the file
         self._file = None
         if path is not None:
             try:
@@ -158,94 +183,51 @@ class SeenLog:
             except OSError as error:
                 raise InvalidInput(f"{path}: {error.strerror}", hint="give the path of a file") from None
 
-    def add(self, step: Step, wanted: int, *, after_reading: bool = False) -> bool:
-        """Log a step, or that a step logged before was sent. Returns whether it has still to be weighed.
+    # -- written once --------------------------------------------------------------------------------------
 
-        step, wanted: The step, and the number of the source that was wanted, which is secret.
-        """
-        with self._lock:
-            known = self._find(step.sent)
-            if known is None:
-                if self._steps:
-                    self._settle(self._steps[-1])
-                kept = wanted if self.level == "full" else None
-                known = SeenStep(step.time, step.sent, step.left, kept, after_reading)
-                self._steps.append(known)
-                self.totals.unsent += not step.left
-                if step.left:
-                    self._count(known)
-            elif step.left and not known.left:
-                known.left = True
-                self.totals.unsent -= 1
-                self._count(known)
-                self._sum(known)
-            return known.weighed is None
+    def append(self, time: float, sent: Sent, wanted: int) -> LoggedQuery | None:
+        """The client has stored a query, for `wanted`, which is secret; None for what was read from the mirror."""
+        if sent.mirror:
+            self.reading = True
+            return None
+        self.settle()
+        if self._queries:
+            self._write(self._queries[-1])
+        while len(self._queries) >= self._most:
+            self._earlier = self._earlier.after([self._queries.popleft()])
+        query = LoggedQuery(time, sent, wanted if self.level == "full" else None, self.reading)
+        self.reading = False
+        self._queries.append(query)
+        return query
 
-    def weigh(self, sent: Sent, weighed: Assessment) -> None:
-        """Add what a step told the server."""
-        with self._lock:
-            known = self._find(sent)
-            if known is not None:
-                known.weighed = weighed
-                self._sum(known)
+    def answered(self, *, left: bool) -> None:
+        """The transport says whether the bytes of a query left: always of the last one, which alone can be sent."""
+        if self._queries and not self._queries[-1].left:
+            self._queries[-1].left = left
+            if left:
+                self._write(self._queries[-1])
 
-    def _find(self, sent: Sent) -> SeenStep | None:
-        for step in reversed(self._steps):
-            if (step.sent.session, step.sent.step) == (sent.session, sent.step):
-                return step
-        return None
+    def settle(self) -> None:
+        """The request is over: what has not left by now did not."""
+        if self._queries and self._queries[-1].left is None:
+            self._queries[-1].left = False
 
-    def _count(self, step: SeenStep) -> None:
-        totals, sent = self.totals, step.sent
-        totals.requests += 1
-        totals.private += sent.private
-        totals.messages += sent.cost
-        totals.everything += sent.n
-        self._settle(step)
+    def close(self) -> None:
+        self.settle()
+        if self._queries:
+            self._write(self._queries[-1])
+        self._end_file()
 
-    def _sum(self, step: SeenStep) -> None:
-        totals, weighed = self.totals, step.weighed
-        if weighed is None or not step.left:
+    def _write(self, query: LoggedQuery) -> None:
+        """Write the line of a query, once."""
+        if query is self._written or self.level == "counters" or self._file is None:
             return
-        totals.lower += weighed.lower or 0.0
-        totals.bits += weighed.bits or 0.0
-        totals.naive += weighed.naive or 0.0
-        totals.unweighed += weighed.bits is None
-
-    def _settle(self, step: SeenStep) -> None:
-        """Write the line of a step, once."""
-        if not step.written and self.level != "counters":
-            step.written = True
-            self._write(json.dumps(step.line(self.level)) + "\n")
-
-    def _write(self, line: str) -> None:
-        if self._file is None:
-            return
+        self._written = query
         try:
-            self._file.write(line)
+            self._file.write(json.dumps(query.line(self.level)) + "\n")
             self._file.flush()
         except OSError as error:  # such as a full disk; better end the log than leave a gap in it
             log.warning("the log of what the server saw ends here: %s", error.strerror)
-            self._end_file()
-
-    def lines(self) -> Iterator[str]:
-        """The log as JSON lines; at the level of counters, one line of totals."""
-        if self.level == "counters":
-            yield json.dumps(asdict(self.totals)) + "\n"
-            return
-        for step in list(self._steps):
-            yield json.dumps(step.line(self.level)) + "\n"
-
-    def latest(self, count: int, views: Views | None = None) -> list[dict[str, Any]]:
-        """The last steps, for the page; see `SeenStep.shown`."""
-        if self.level == "counters":
-            return []
-        return [step.shown(self.level, views) for step in list(self._steps)[-count:]]
-
-    def close(self) -> None:
-        with self._lock:
-            if self._steps:
-                self._settle(self._steps[-1])
             self._end_file()
 
     def _end_file(self) -> None:
@@ -254,70 +236,27 @@ class SeenLog:
                 self._file.close()
             self._file = None
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Weighing: what each step told the server, computed after the message was delivered, and the log of steps.
-
-
-class Weighing:
-    """Logs the steps of each job at once, and weighs them later.
-
-    Parameters
-    ----------
-    seen
-        The log.
-    client
-        Whose steps these are; None where there is no model, by which they could be weighed.
-    """
-
-    def __init__(self, seen: SeenLog, client: Client | None) -> None:
-        self._seen = seen
-        last = None if client is None else client.status()["last"]
-        self.evidence = None if client is None else _evidence_for(client, last)
-        self._read_here = last is not None and bool(last["mirror"])
-        self._unweighed: list[Sent] = []
-
-    def note(self, job: Job) -> None:
-        """Log the steps of a job. Called before its message is delivered."""
-        self._unweighed = [step.sent for step in job.steps if self._note(step, job.wanted)]
-
-    def weigh(self, job: Job) -> None:
-        """Compute what the steps noted last told the server."""
-        for sent in self._unweighed:
-            weighed = self._assess(sent, job.wanted)
-            if not sent.mirror:
-                self._seen.weigh(sent, weighed)
-        self._unweighed = []
+    # -- drawn from ----------------------------------------------------------------------------------------
 
     @property
-    def posterior(self) -> dict[str, Any] | None:
-        """What the server can believe now, for the page; None where the log keeps less than everything."""
-        return self.evidence.posterior if self.evidence is not None and self._seen.level == "full" else None
+    def queries(self) -> list[LoggedQuery]:
+        """Those that are kept and of which it is known whether they left."""
+        return [query for query in list(self._queries) if query.left is not None]
 
-    def _note(self, step: Step, wanted: int) -> bool:
-        """Log a step that the server sees, and remember that the mirror was read. Returns whether to weigh it."""
-        if step.sent.mirror:
-            self._read_here = True
-            return True
-        after, self._read_here = self._read_here, False
-        return self._seen.add(step, wanted, after_reading=after)
+    @property
+    def totals(self) -> Totals:
+        return self._earlier.after(list(self._queries))
 
-    def _assess(self, sent: Sent, wanted: int) -> Assessment:
-        if wanted >= sent.n and isinstance(self.evidence, ModelEvidence):
-            return Assessment()  # read outside the model, whose filter stays as it was
-        try:
-            if sent.vectors:
-                return assess_sums(sent, wanted, self.evidence)
-            return Assessment() if self.evidence is None else self.evidence.add(sent, wanted)
-        except Exception as error:  # an error in what is only displayed must not stop requests
-            log.warning("a step could not be weighed: %s", type(error).__name__)
-            return Assessment()
+    def lines(self) -> Iterator[str]:
+        """The log as JSON lines; at the level of counters, one line of totals."""
+        if self.level == "counters":
+            yield json.dumps(asdict(self.totals)) + "\n"
+            return
+        for query in self.queries:
+            yield json.dumps(query.line(self.level)) + "\n"
 
-
-def _evidence_for(client: Client, last: dict[str, Any] | None) -> Evidence | ModelEvidence:
-    """Evidence for the client's model, which goes on from the last step of its journal."""
-    before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
-    if isinstance(client.chain, MarkovChain):
-        return Evidence(client.chain, client.tables, before)
-    memory = client.core.session.memory
-    return ModelEvidence(client.chain, client.tables, memory.hide if isinstance(memory, ModelFilter) else 1)
+    def latest(self, count: int, views: Views | None = None) -> list[dict[str, Any]]:
+        """The last queries, for the page; see `LoggedQuery.shown`."""
+        if self.level == "counters":
+            return []
+        return [query.shown(self.level, views) for query in self.queries[-count:]]

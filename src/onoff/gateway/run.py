@@ -19,7 +19,7 @@ from typing import Final
 import uvicorn
 
 from onoff.errors import InvalidInput, OnOffError
-from onoff.gateway.app import Streams, build_app
+from onoff.gateway.app import build_app
 from onoff.gateway.engine import Engine
 from onoff.gateway.guard import PATH_PREFIX, Guard
 from onoff.system import sockets
@@ -72,10 +72,10 @@ class GatewayServer(OrderlyServer):
     """uvicorn that ends the event streams before it waits for connections to end."""
 
     def __init__(self, engine: Engine, address: Address) -> None:
-        self.streams = Streams()
+        self.board = engine.board
         self.up = threading.Event()
         config = uvicorn.Config(
-            build_app(engine, address.guard, self.streams),
+            build_app(engine, address.guard),
             http="h11",
             ws="none",
             lifespan="off",
@@ -93,7 +93,7 @@ class GatewayServer(OrderlyServer):
         self.up.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self.streams.close()
+        self.board.close()
         await super().shutdown(sockets)
 
 

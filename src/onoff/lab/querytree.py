@@ -11,9 +11,8 @@ are possible given q_[t-1] count. Beside them stand what no choice can move,
     outer2  E over q_[tau-1] of  sum over x_t of max over possible x_tau of P**(t-tau)        a lower bound
     lower   the same with the best proven bound instead of the sum of maxima                  a lower bound
 
-and the scheme's own `cost`. A node of the tree is a history of queries with the belief p(x_tau, x_t | q_[t]). The whole
-tree is walked in exact fractions, nodes with the same belief merged; or random descents, each query drawn with its
-probability, estimate the same averages in floats, with their standard error; descents that meet go on together.
+and the scheme's own `cost`. A node of the tree is a history of queries with the belief p(x_tau, x_t | q_[t]), in exact
+fractions; nodes with the same belief in the same public state (`walk`) are merged.
 """
 
 from __future__ import annotations
@@ -25,17 +24,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onoff.errors import InvalidInput
 from onoff.information import EVERYTHING, Belief, Law, plain_chances, query_chances
-from onoff.lab.walk import Set
+from onoff.lab.walk import Set, States
 from onoff.model.bounds import StepBounds, bounds, step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
-from onoff.session.memories import LastQuery
-from onoff.session.session import Memory, TableCache, start
-from onoff.tables.table import QueryTable
 
 MOST_NODES = 200_000
 """Nodes of one level of the tree at most."""
@@ -43,7 +38,7 @@ MOST_NODES = 200_000
 
 @dataclass(frozen=True)
 class TreeStep:
-    """The averages at one time; `stderr` is 0 for the whole tree, the largest standard error for samples."""
+    """The averages at one time."""
 
     t: int
     private: bool
@@ -52,7 +47,6 @@ class TreeStep:
     outer: float
     outer2: float
     lower: float
-    stderr: float
 
     def as_dict(self) -> dict[str, Any]:
         """The same as plain numbers."""
@@ -61,97 +55,72 @@ class TreeStep:
 
 @dataclass(frozen=True)
 class _Node:
-    """A history of queries: what it tells, and the public part of the session's memory.
+    """A history of queries: its probability, what it tells, and the public state of the session.
 
-    weight: its probability; with samples, how many descents came here.
     belief: p(x_tau, x_t | q_[t]), a row for each source x_tau (a single one before the first ON).
-    asked: the query of time tau; its order numbers the hidden values of the paper's filter.
-    possible: the values of x_tau given q_[tau-1]; elapsed: t - tau.
+    possible: the values of x_tau given q_[tau-1]; none before the first ON. elapsed: t - tau.
     """
 
-    weight: Any
+    weight: Fraction
     belief: Belief
-    memory: Memory
-    asked: Set = ()
+    state: int
     possible: Set = ()
     elapsed: int = 0
 
 
 class _Tree:
-    def __init__(self, chain: MarkovChain, scheme: str, memory: str, exact: bool, everything: bool) -> None:
+    def __init__(self, chain: MarkovChain, scheme: str, memory: str, everything: bool = False) -> None:
         self.chain = chain
-        self.tables = TableCache(chain, scheme)
-        self.everything = everything
-        self.number = Fraction if exact else float
-        self.transition = self._matrix([chain.row_units(x) for x in range(chain.n)])
+        self.states = States(chain, scheme, memory, everything=everything, look_ahead=True)
+        self.transition = self._exact([chain.row_units(x) for x in range(chain.n)])
         first = chain.initial_rows()
-        initial = self._matrix([(first.columns, first.weights[0])])
-        self.root = _Node(self.number(1), Belief(initial), start(memory, chain))
+        self.root = _Node(Fraction(1), Belief(self._exact([(first.columns, first.weights[0])])), 0)
         self._later: dict[tuple[Set, int], StepBounds] = {}
 
-    def _matrix(self, rows: Sequence[tuple[Any, Any]]) -> npt.NDArray[Any]:
-        matrix = np.full((len(rows), self.chain.n), self.number(0), dtype=object if self.number is Fraction else float)
+    def _exact(self, rows: Sequence[tuple[Any, Any]]) -> Law:
+        matrix = np.full((len(rows), self.chain.n), Fraction(0), dtype=object)
         for u, (sources, units) in enumerate(rows):
-            for x, unit in zip(sources.tolist(), units.tolist(), strict=True):
-                matrix[u, x] = self.number(Fraction(unit, UNIT))
+            matrix[u, sources] = [Fraction(unit, UNIT) for unit in units.tolist()]
         return matrix
 
-    def move(self, node: _Node) -> npt.NDArray[Any] | None:
+    def move(self, node: _Node) -> Law | None:
         """How the belief moves on to the request of time t; at the root it is the initial law already."""
-        return None if node.memory is self.root.memory else self.transition
+        return self.transition if node.possible or node.elapsed else None
 
-    def predicted(self, node: _Node) -> npt.NDArray[Any]:
+    def predicted(self, node: _Node) -> Law:
         """p(x_tau, x_t | q_[t-1]) before the request of time t."""
         return node.belief.after(self.move(node), EVERYTHING)[1].law
 
     def measure(self, node: _Node, private: bool) -> tuple[float, float, float, float, float]:
         """cost, inner, outer, outer2 and lower of the next request."""
-        predicted = self.predicted(node)
+        predicted, state = self.predicted(node), self.states[node.state]
         if private:
             support = int((predicted.sum(axis=0) > 0).sum())
-            asked = self.chain.n if self.everything else len(node.memory.rows.columns)
-            return asked, support, support, support, support
-        if not node.asked:
+            return len(state.possible), support, support, support, support
+        if not node.possible:
             return 1, 1, 1, 1, 1
         totals = predicted.sum(axis=1)
         given = bounds(Rows.of(predicted[totals > 0] / totals[totals > 0][:, None]))
         later = self._bounds_later(node.possible, node.elapsed + 1)
-        cost = self._table(node).cost if node.memory.rows.distinct > 1 else 1
-        return cost, given.inner, given.outer, later.outer, later.lower
+        return 1 if state.plain else state.table.cost, given.inner, given.outer, later.outer, later.lower
 
     def children(self, node: _Node, private: bool) -> Iterator[tuple[Set, _Node]]:
-        """Each query that may be sent, and the node after it, its weight the probability of that query."""
+        """Each query that may be sent, and the node after it."""
+        state = self.states[node.state]
         if private:
             law = self.predicted(node).sum(axis=0)
             possible = tuple(np.flatnonzero(law > 0).tolist())
-            asked = tuple(range(self.chain.n)) if self.everything else tuple(node.memory.rows.columns.tolist())
-            memory = node.memory.after(asked, possible[0], private=True, table=None)
-            yield asked, _Node(self.number(1), Belief.of_present(law), memory, asked, possible)
+            yield state.possible, _Node(node.weight, Belief.of_present(law), state.after_private, possible)
             return
-        by_value = not isinstance(node.memory, LastQuery)
-        for query, chances, table in self._queries(node):
-            chance, belief = node.belief.after(self.move(node), chances, hides_value=by_value)
+        for (query, table), after in zip(state.queries, state.following[2].tolist(), strict=True):
+            chances = plain_chances(query[0], self.chain.n)
+            if table is not None:
+                chances = query_chances(table, query, state.anchor, exact=True)
+            hides_value = not self.states.keeps_query
+            chance, belief = node.belief.after(self.move(node), chances, hides_value=hides_value)
             if chance > 0:
-                memory = node.memory.after(query, query[0], private=False, table=table)
-                yield query, replace(node, weight=chance, belief=belief, memory=memory, elapsed=node.elapsed + 1)
-
-    def _queries(self, node: _Node) -> Iterator[tuple[Set, Law, QueryTable | None]]:
-        """Every query that may be sent while OFF, with p(q | u, x), and its table if it has one."""
-        rows, exact = node.memory.rows, self.number is Fraction
-        if rows.distinct == 1:
-            for x in rows.columns.tolist():
-                yield (x,), plain_chances(x, self.chain.n), None
-            return
-        table = self._table(node)
-        hidden = node.memory.last if isinstance(node.memory, LastQuery) and node.memory.last else node.asked
-        for query in table.queries:
-            yield query, query_chances(table, query, hidden, exact=exact), table
-
-    def _table(self, node: _Node) -> QueryTable:
-        table = self.tables.of(node.memory)
-        if not isinstance(table, QueryTable):
-            raise InvalidInput(f"scheme {self.tables.scheme!r} makes no table to walk", hint="use e.g. greedy")
-        return table
+                weight = node.weight * chance
+                yield query, replace(node, weight=weight, belief=belief, state=after, elapsed=node.elapsed + 1)
 
     def _bounds_later(self, possible: Set, k: int) -> StepBounds:
         if (possible, k) not in self._later:
@@ -166,30 +135,16 @@ def bounds_along(
     scheme: str = "greedy",
     memory: str = "bayes-filter",
     *,
-    samples: int | None = None,
-    rng: np.random.Generator | None = None,
     everything: bool = False,
 ) -> list[TreeStep]:
-    """The bounds of Theorems 1 and 2 for every time of `pattern`, for this scheme and memory.
-
-    By the whole tree, or with `samples` random descents drawn from `rng`.
-
-    samples: Random descents where the tree is too large; None follows all of it.
-    """
-    if samples is not None and (samples < 2 or rng is None):
-        raise InvalidInput("too few samples, or no generator", hint="give samples from 2 up, and rng")
-    tree = _Tree(chain, scheme, memory, exact=samples is None, everything=everything)
-    level = [tree.root if samples is None else replace(tree.root, weight=samples)]
+    """The bounds of Theorems 1 and 2 for every time of `pattern`, for this scheme and memory, by the whole tree."""
+    tree = _Tree(chain, scheme, memory, everything)
+    level = [tree.root]
     steps = []
     for t, private in enumerate(pattern):
-        means, stderr = _average(level, [tree.measure(node, private) for node in level], samples)
-        cost, inner, outer, outer2, lower = means
-        steps.append(TreeStep(t, private, cost, inner, outer, outer2, lower, stderr))
-        level = _merged(
-            after
-            for node in level
-            for after in _spread(node, [child for _, child in tree.children(node, private)], rng)
-        )
+        measured = [(float(node.weight), tree.measure(node, private)) for node in level]
+        steps.append(TreeStep(t, private, *(math.fsum(w * five[i] for w, five in measured) for i in range(5))))
+        level = _merged(child for node in level for _, child in tree.children(node, private))
     return steps
 
 
@@ -197,49 +152,21 @@ def query_law(
     chain: MarkovChain, pattern: Sequence[bool], scheme: str = "greedy", memory: str = "bayes-filter"
 ) -> dict[tuple[Set, ...], Fraction]:
     """The exact law of the queries q_0, q_1, ... that the server sees."""
-    tree = _Tree(chain, scheme, memory, exact=True, everything=False)
+    tree = _Tree(chain, scheme, memory)
     level: dict[tuple[Set, ...], _Node] = {(): tree.root}
     for private in pattern:
         level = {
-            (*history, query): replace(child, weight=node.weight * child.weight)
-            for history, node in level.items()
-            for query, child in tree.children(node, private)
+            (*history, query): child for history, node in level.items() for query, child in tree.children(node, private)
         }
     return {history: node.weight for history, node in level.items()}
-
-
-def _average(level: list[_Node], measured: list[tuple[float, ...]], samples: int | None) -> tuple[list[float], float]:
-    """The weighted means, and their largest standard error."""
-    weights = [float(node.weight) / (samples or 1) for node in level]
-    columns = list(zip(*measured, strict=True))
-    means = [math.fsum(w * value for w, value in zip(weights, column, strict=True)) for column in columns]
-    if samples is None:
-        return means, 0.0
-    variances = [
-        math.fsum(w * (value - mean) ** 2 for w, value in zip(weights, column, strict=True))
-        for mean, column in zip(means, columns, strict=True)
-    ]
-    return means, math.sqrt(max(variances) / (samples - 1))
-
-
-def _spread(node: _Node, children: list[_Node], rng: np.random.Generator | None) -> Iterator[_Node]:
-    """The children with the node's weight shared out among them: by probability, or by as many draws."""
-    if rng is None:
-        yield from (replace(child, weight=node.weight * child.weight) for child in children)
-        return
-    chances = np.array([child.weight for child in children])
-    for child, count in zip(children, rng.multinomial(node.weight, chances / chances.sum()), strict=True):
-        if count:
-            yield replace(child, weight=int(count))
 
 
 def _merged(nodes: Iterator[_Node]) -> list[_Node]:
     """Nodes that know the same and remember the same go on alike."""
     kept: dict[Any, _Node] = {}
     for node in nodes:
-        key = (node.memory.key, node.asked, node.possible, node.elapsed, tuple(node.belief.law.reshape(-1).tolist()))
-        known = kept[key].weight if key in kept else 0
-        kept[key] = replace(node, weight=node.weight + known)
+        key = (node.state, node.possible, node.elapsed, tuple(node.belief.law.reshape(-1).tolist()))
+        kept[key] = replace(node, weight=node.weight + (kept[key].weight if key in kept else 0))
         if len(kept) > MOST_NODES:
-            raise InvalidInput(f"more than {MOST_NODES} histories of queries", hint="give `samples`")
+            raise InvalidInput(f"more than {MOST_NODES} histories of queries", hint="take a shorter pattern")
     return list(kept.values())

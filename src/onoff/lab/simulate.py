@@ -1,6 +1,6 @@
 """Many users at once: requests drawn from the chain (or given), queries drawn exactly as `Session` draws them.
 
-Users are grouped by public state (see `states`). A group shares one table, whose cells (row, source, query) are laid
+Users are grouped by public state (see `walk`). A group shares one table, whose cells (row, source, query) are laid
 out once as cumulative integer weights; then the query of every user of the group is one uniform integer below
 p(x | u) and one binary search. The draws follow the same integers as `Session`, so the two agree in law exactly; a
 plain loop over `Session` is the executable specification that the tests compare with.
@@ -8,8 +8,10 @@ plain loop over `Session` is the executable specification that the tests compare
 Only sums are kept (sizes by step, totals by user), and users go through in blocks, so memory does not grow with
 their number.
 
-Models, and chains of more than SHARED_FROM sources under a scheme that searches, go through in batches that share their
-queries instead: see `batches`. Real requests of people cannot share, and go through one by one.
+Models, and chains of more than SHARED_FROM sources under a scheme that searches, hardly ever meet a public state twice.
+The law of a query is the same whatever is hidden, so users are shared out over batches there: a batch is one path
+through the public states, and its users download the same. Costs keep their law, and standard errors are those between
+batches. Real requests of people cannot share, and go through one by one.
 """
 
 from __future__ import annotations
@@ -18,15 +20,14 @@ import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 import numpy as np
 
 from onoff.errors import InvalidInput
-from onoff.lab.batches import BATCHES, walk
 from onoff.lab.walk import (
     NOWHERE,
+    PATH_BUDGETS,
     Booleans,
     ExpectedCost,
     State,
@@ -37,6 +38,7 @@ from onoff.lab.walk import (
     lower_bounds,
     naive_leaks,
     sampled_costs,
+    sampled_paths,
     standard_error,
 )
 from onoff.model.chain import MarkovChain
@@ -54,6 +56,8 @@ ROWS_PER_SEARCH = 15
 MOST_USERS = 10**9
 SHARED_FROM = 24
 """Sources of a chain above which users share queries in batches, where a table takes a search."""
+BATCHES = 40
+"""Paths that users are shared out over."""
 SAMPLER_BYTES = 256 * 2**20
 """Memory for the tables laid out for drawing."""
 
@@ -143,25 +147,22 @@ def simulate(
     if not isinstance(chain, MarkovChain) and requests is not None:
         return _one_by_one(chain, scheme, switching, requests, seed, memory, hide, everything, progress, options)
     if not isinstance(chain, MarkovChain) or (observe is None and requests is None and shares(chain, scheme, users)):
-        settings = {"memory": memory, "hide": hide, "everything": everything, **options}
-        return _in_batches(chain, scheme, switching, users, seed, progress, settings)
+        settings = {"hide": hide, "everything": everything, "budgets": PATH_BUDGETS, **options}
+        return _in_batches(States(chain, scheme, memory, **settings), switching, users, seed, progress)
     if states is None:
         states = States(chain, scheme, memory, everything=everything, **options)
-    crowd = _Crowd(states, np.random.default_rng(seed), observe)
-    sizes = np.zeros((switching.steps, chain.n + 1), dtype=np.int64)
-    private = np.zeros(switching.steps, dtype=np.int64)
+    crowd = _Crowd(chain, states, switching, np.random.default_rng(seed), observe, progress)
     total = squares = 0
     for first in range(0, users, BLOCK):
         count = min(BLOCK, users - first)
-        given = None if requests is None else requests[first : first + count]
-        totals = crowd.run(count, switching, given, sizes, private, _moved(progress, first, switching.steps))
+        totals = crowd.run(count, None if requests is None else requests[first : first + count])
         total += int(totals.sum())
         squares += sum(exact_sum(totals**2, axis=0))
     spread = None
     if users > 1:
         # The sums are whole numbers, however large: their difference is exact, and not negative.
         spread = math.sqrt((users * squares - total * total) / (users * users * (users - 1)))
-    return Simulation(users, sizes, private, crowd.impossible, spread, len(states))
+    return Simulation(users, crowd.sizes, crowd.private, crowd.impossible, spread, len(states))
 
 
 def shares(chain: Model, scheme: str, users: int) -> bool:
@@ -171,27 +172,16 @@ def shares(chain: Model, scheme: str, users: int) -> bool:
     )
 
 
-def _moved(progress: Callable[[int], None] | None, first: int, steps: int) -> Callable[[int], None] | None:
-    """Steps made in a block of users that begins at `first`, as users who are through."""
-    return None if progress is None else lambda made: progress(first + made // steps)
-
-
 def _in_batches(
-    model: Model,
-    scheme: str,
-    switching: Switching,
-    users: int,
-    seed: int,
-    progress: Callable[[int], None] | None,
-    settings: dict[str, Any],
+    states: States, switching: Switching, users: int, seed: int, progress: Callable[[int], None] | None
 ) -> Simulation:
     batches = min(users, BATCHES)
-    share = _moved(progress, 0, switching.steps)
-    per_batch = users / batches
-    counted = None if share is None else lambda made: share(int(made * per_batch))
-    paths = walk(model, scheme, switching, batches, np.random.default_rng(seed), progress=counted, **settings)
+    tell = progress or (lambda done: None)
+    steps = batches * switching.steps
+    rng = np.random.default_rng(seed)
+    paths = sampled_paths(states, switching, batches, rng, lambda made: tell(users * made // steps))
     crowd = np.full(batches, users // batches) + (np.arange(batches) < users % batches)
-    sizes = np.zeros((switching.steps, model.n + 1), dtype=np.int64)
+    sizes = np.zeros((switching.steps, states.model.n + 1), dtype=np.int64)
     for t in range(switching.steps):
         np.add.at(sizes[t], paths.sizes[:, t], crowd)
     downloaded = paths.sizes.astype(np.float64)
@@ -243,53 +233,45 @@ def _one_by_one(
     return Simulation(len(requests), sizes, private.sum(axis=0), impossible, spread, len(tables))
 
 
-def _add_to(tell: Callable[[int], None], before: int, made: int) -> None:
-    tell(before + made)
-
-
 class _Crowd:
-    """A block of users on their way through the steps."""
+    """Users on their way through the steps, block by block, and the sums of what they downloaded."""
 
     def __init__(
         self,
+        chain: MarkovChain,
         states: States,
+        switching: Switching,
         rng: np.random.Generator,
         observe: Callable[[int, Integers, Integers, Integers], None] | None = None,
+        progress: Callable[[int], None] | None = None,
     ) -> None:
+        self.chain = chain
         self.states = states
-        self.chain = states.chain
+        self.switching = switching
         self.rng = rng
         self.observe = observe
+        self.progress = progress or (lambda done: None)
+        self.sizes = np.zeros((switching.steps, chain.n + 1), dtype=np.int64)
+        self.private = np.zeros(switching.steps, dtype=np.int64)
         self.impossible = 0
+        self._made = 0
         self._samplers: OrderedDict[int, _Sampler] = OrderedDict()
         self._held = 0
 
-    def run(
-        self,
-        count: int,
-        switching: Switching,
-        given: Integers | None,
-        sizes: Integers,
-        private: Integers,
-        moved: Callable[[int], None] | None = None,
-    ) -> Integers:
-        """Take `count` users through every step, adding to the sums; the total of each user is returned.
-
-        moved: called with the steps that were made in all.
-        """
+    def run(self, count: int, given: Integers | None) -> Integers:
+        """Take `count` users through every step, adding to the sums; the total of each user is returned."""
         state = np.zeros(count, dtype=np.int64)
         secret = np.zeros(count, dtype=np.int64)
         wanted = secret
         status: Booleans | None = None
         totals = np.zeros(count, dtype=np.int64)
-        for t in range(switching.steps):
-            status = draw_statuses(switching, t, status, count, self.rng)
+        for t in range(self.switching.steps):
+            status = draw_statuses(self.switching, t, status, count, self.rng)
             wanted = self._requests(wanted if t else None, count) if given is None else given[:, t]
-            counted = None if moved is None else partial(_add_to, moved, t * count)
-            state, asked, anew = self._step(state, secret, wanted, status, counted)
+            state, asked, anew = self._step(state, secret, wanted, status)
             secret = np.where(anew, wanted, secret)
-            sizes[t] += np.bincount(asked, minlength=sizes.shape[1])
-            private[t] += int(status.sum())
+            self.sizes[t] += np.bincount(asked, minlength=self.sizes.shape[1])
+            self.private[t] += int(status.sum())
             totals += asked
             if self.observe is not None:
                 self.observe(t, state, wanted, asked)
@@ -307,18 +289,12 @@ class _Crowd:
         return wanted
 
     def _step(
-        self,
-        state: Integers,
-        secret: Integers,
-        wanted: Integers,
-        status: Booleans,
-        moved: Callable[[int], None] | None = None,
+        self, state: Integers, secret: Integers, wanted: Integers, status: Booleans
     ) -> tuple[Integers, Integers, Booleans]:
         """The state after this request, the size of its query, and whether the request is the new secret."""
         after = np.empty_like(state)
         asked = np.empty_like(state)
         anew = status | self.states.keeps_query
-        made = 0
         for number, members in _groups(state):
             here = self.states[number]
             row = here.row_of[secret[members]]
@@ -337,9 +313,8 @@ class _Crowd:
             if off.any():
                 at = members[off]
                 after[at], asked[at] = self._draw(number, here, row[off], column[off], wanted[at])
-            made += len(members)
-            if moved is not None:
-                moved(made)
+            self._made += len(members)
+            self.progress(self._made // self.switching.steps)  # a user who is half through counts as half
         return after, asked, anew
 
     def _draw(
@@ -369,7 +344,7 @@ class _Crowd:
         entropy, source = SeededEntropy(self.rng), here.source
         first = {r: u for u, r in reversed(list(enumerate(here.rows.group.tolist())))}
         queries = [source.draw(first[r], x, entropy) for r, x in zip(row.tolist(), wanted.tolist(), strict=True)]
-        after = [self.states.after(here, query, private=False) for query in queries]
+        after = [self.states.number(here.then(query, private=False, drawn=source)) for query in queries]
         return np.array(after, dtype=np.int64), np.array([len(query) for query in queries], dtype=np.int64)
 
 
@@ -425,15 +400,6 @@ def _groups(values: Integers) -> list[tuple[int, Integers]]:
     return list(zip(listed[firsts].tolist(), np.split(order, cuts), strict=True))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# One run that sets a scheme beside its bounds and its baselines.
-#
-# everything   all N messages, always: private without any switch
-# naive        everything while ON, the plain request while OFF: cheap, and tells about private requests (bits)
-# paper        Algorithm 1 with the paper's Bayes filter
-
-
-PAPER = {"scheme": "greedy", "memory": "bayes-filter"}
 PAPER_DESCENTS = 60
 """Random descents for the paper's scheme, whose states rarely recur: each needs a table of its own."""
 PAPER_STATES = 200
@@ -444,7 +410,11 @@ LARGEST_FOR_PAPER = 60
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `onoff simulate` reports."""
+    """What `onoff simulate` reports: a scheme beside its bounds and its baselines.
+
+    Baselines: all N messages, always; naive switching (everything while ON, the plain request while OFF), which tells
+    about private requests; and the paper's Algorithm 1 with its Bayes filter.
+    """
 
     simulation: Simulation
     expected: list[ExpectedCost] | None
@@ -544,7 +514,7 @@ def paper_costs(
     """
     if chain.n > LARGEST_FOR_PAPER:
         return None
-    states = States(chain, **PAPER, everything=everything)
+    states = States(chain, "greedy", "bayes-filter", everything=everything)
     exact = expected_costs(states, switching, most_states=PAPER_STATES)
     return exact or sampled_costs(states, switching, descents, np.random.default_rng(seed))
 

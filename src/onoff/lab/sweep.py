@@ -38,9 +38,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from onoff.errors import InvalidInput, MissingExtra, OnOffError, nearest
-from onoff.lab.batches import walk
 from onoff.lab.families import FAMILIES
-from onoff.lab.walk import Pattern, States, expected_costs, sampled_costs, standard_error
+from onoff.lab.walk import PATH_BUDGETS, Pattern, States, expected_costs, sampled_costs, sampled_paths, standard_error
 from onoff.model.bounds import bounds, step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, load_model
@@ -223,7 +222,8 @@ def _figures_of_model(model: RequestModel, task: Task, options: dict[str, Any]) 
     table = session.tables.of(session.memory)
     built = time.process_time() - begun
     rng = np.random.default_rng(task["seed"])
-    paths = walk(model, task["scheme"], pattern, task["descents"], rng, memory=task["memory"], **options)
+    states = States(model, task["scheme"], task["memory"], budgets=PATH_BUDGETS, **options)
+    paths = sampled_paths(states, pattern, task["descents"], rng)
     costs = paths.expected.mean(axis=0)
     found = {
         "first_cost": costs[1],

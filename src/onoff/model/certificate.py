@@ -207,10 +207,6 @@ Certificate: TypeAlias = (
 )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The form of a certificate in files and in JSON output: plain numbers and lists.
-
-
 def to_json(certificate: Certificate) -> dict[str, Any]:
     """Plain numbers and lists; `from_json` gives the same certificate back."""
     values = {field.name: getattr(certificate, field.name) for field in fields(certificate)}
@@ -292,30 +288,24 @@ def _lists(values: Sequence[Iterable[Any]]) -> tuple[tuple[int, ...], ...]:
     return tuple(map(_wholes, values))
 
 
-# --------------------------------------------------------------------------------------------------------------------
 # How many sources a set must hold to meet the support of every row: the whole number below which there is none.
 #
 # Setting
 #     D_u  the support of row u, the sources that it can want;   S a set of sources that meets every D_u
 #
 # A query holds what row u wants, whichever u it is, so it meets every support. If no set of fewer than h sources
-# does,
-# every private table costs h at least, and h is a whole number where sums of masses give a fraction: a walk on the
-# 7 x 7
-# torus without staying costs 14, and the outer bound says 12.25.
+# does, every private table costs h at least, and h is a whole number where sums of masses give a fraction: a walk on
+# the 7 x 7 torus without staying costs 14, and the outer bound says 12.25.
 #
 # `no_fewer_than` looks at every set, one after the other, in a tree: take the row that is not met yet and has the
-# fewest
-# sources left, and of these the one that meets the most rows; first all sets with it, then all sets without it. A
-# branch
-# is left where no set of it can be small enough:
+# fewest sources left, and of these the one that meets the most rows; first all sets with it, then all sets without
+# it. A branch is left where no set of it can be small enough:
 #
 #     a row has no source left that could meet it, or
 #     the sources taken, and so many more that the largest numbers of open rows that sources meet add up to all open
 #     rows, are h or more.
 #
 # No proof is stored: the checker does the same search. Integers only.
-
 
 MOST_BRANCHES = 5 * 10**7
 """Nodes of a tree at most: seconds, compiled."""

@@ -39,10 +39,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Sources: the N names that a model gives probabilities to, checked once.
-
-
 class Sources(ABC):
     """What every model has: N sources by name and number."""
 
@@ -449,19 +445,9 @@ def _checked_initial(initial: Any, n: int) -> Floats:
     return np.asarray(law, dtype=np.float64)  # as it was given: dividing by the sum would move it at every load
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Models for users without a trace: guesses, which are labelled as such.
-#
-#     uniform   every source is as likely as any other, whatever was read before
-#     popular   the k-th source of the catalogue is wanted 1/k as often as the first, whatever was read before
-#     sticky    half of the time the same source again, else any
-#
-# With `uniform` and `popular` requests are independent, so a plain request after a private one costs one message
-# and
-# tells nothing, *if the guess is right*. A wrong guess leaks in proportion to how wrong it is (`onoff audit
-# chain`);
-# `sticky` hides more, and costs more. Learn a model from real requests as soon as there are some.
-
+# Models for users without a trace are guesses, and labelled so. With `uniform` and `popular` requests are
+# independent, so a plain request after a private one costs one message and tells nothing, *if the guess is right*; a
+# wrong one leaks in proportion to how wrong it is (`onoff audit chain`). `sticky` hides more, and costs more.
 
 MOST_TEMPLATE_SOURCES = 2000
 """A model is a matrix, and its file grows with the square of the sources."""

@@ -380,12 +380,10 @@ def _merge_equal(table: Integers, mixed: Integers) -> tuple[Integers, Integers]:
     return table[first[order]], rank[inverse.reshape(-1)].astype(np.int64)
 
 
-# --------------------------------------------------------------------------------------------------------------------
 # Rows of floats as units, for whole matrices: the same integers as `to_units` gives row by row, in compiled code.
 #
-# `to_units` takes every float as the fraction that it is and divides in whole numbers, which is exact and slow.
-# Here the
-# quotient u = 2**60 v / (1 + d), d the sum of the row less 1, is worked out in pairs of floats:
+# `to_units` takes every float as the fraction that it is and divides in whole numbers, which is exact and slow. Here
+# the quotient u = 2**60 v / (1 + d), d the sum of the row less 1, is worked out in pairs of floats:
 #
 #     d        as a pair, by compensated sums
 #     1/(1+d)  = 1 + r,  r = -d + d**2 - d**3 as a pair, for |d| < 2**-29
@@ -393,12 +391,10 @@ def _merge_equal(table: Integers, mixed: Integers) -> tuple[Integers, Integers]:
 #     2
 #
 # Where a fractional part is so near to an integer, or to that of another entry with which it competes for a unit,
-# that
-# the error could matter, the row is left to `to_units`. So are rows that do not sum to nearly 1.
+# that the error could matter, the row is left to `to_units`. So are rows that do not sum to nearly 1.
 #
 # A row is read twice, once for its sum and once for its quotients, and its units are written twice. The largest
 # fractional parts are found by counting them in PART_BUCKETS, without sorting.
-
 
 DOUBT = 2.0**-32
 """Fractional parts nearer to each other, or to an integer, than this count as equal."""
@@ -555,10 +551,6 @@ def _hand_out(units, broken, counts, left):  # type: ignore[no-untyped-def]
         given += chosen
         below = max(below, part if part < least else -1.0)
     return given == left and least - below > DOUBT
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Sparse matrices of callers and files, checked before compiled code uses their indices.
 
 
 def checked_csr(given: Any, error: type[InvalidChain] | type[InvalidModel]) -> csr_matrix:

@@ -14,9 +14,10 @@ from onoff.errors import InvalidInput, InvalidWire, MissingExtra
 from onoff.server.answers import Shelf
 from onoff.server.changes import ChangesBuilder
 from onoff.server.feeds import Feed, ListedFeed, name_feeds
-from onoff.server.following import check_address, check_may_follow
+from onoff.server.following import check_may_follow
 from onoff.server.store import Publisher, Store, token_digest
 from onoff.system.files import atomic_write, open_ordinary
+from onoff.upstream.transport import check_url
 from onoff.wire import (
     DEFAULT_FRAME_SIZE,
     DEFAULT_LIMIT,
@@ -252,7 +253,7 @@ async def restore(where: str, path: Path) -> Catalogue:
 
 async def prepare_to_follow(where: str, leader: str) -> Catalogue:
     """Make sure that the store is there and may become a copy of the leader's; return its catalogue."""
-    check_address(leader)
+    check_url(leader)
     async with opened(where) as store:
         await check_may_follow(store, leader)
         return await store.catalogue()

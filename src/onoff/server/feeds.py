@@ -3,6 +3,11 @@
 Feeds are untrusted. They are parsed in separate processes (`feed_reader`), with limits; a feed that exceeds them is an
 error of that feed alone.
 
+A fetch is bounded in time and size, and asks for no compression, so that a small answer stays small. The address that
+the operator wrote is fetched wherever it is. A **redirect** is untrusted: from a server on the open internet it may
+only lead to an address there, else any site in the list could read what only this machine can reach. The connection
+goes to the address that was checked, even if its name resolves to another one a moment later.
+
 Requests are conditional; after a failure the pause doubles, up to six hours. A feed that fails, or can be read again,
 is logged by its name, and never stops the server.
 """
@@ -10,23 +15,26 @@ is logged by its name, and never stops the server.
 from __future__ import annotations
 
 import asyncio
+import base64
+import contextlib
+import ipaddress
 import itertools
 import logging
+import socket
 import time
 import unicodedata
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, OnOffError, StoreUnavailable
-from onoff.server.feed_reader import FeedReader
-from onoff.server.fetch import BadFeed, fetch
+from onoff.server.feed_reader import BadFeed, FeedReader
 from onoff.server.http import Count, Metrics
-from onoff.server.store import Stamp, Store
+from onoff.server.store import Stamp, Store, in_thread
 from onoff.system.files import read_limited
 from onoff.system.logs import Condition
+from onoff.upstream.transport import PORTS, Connection, Deadline, Failure, Origin, Request
 from onoff.wire import ENTRY_TYPE, check_name
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -138,21 +146,101 @@ PROGRESS_SECONDS = 2.0
 STORE_SECONDS = 1.0  # until a store that was away is asked again
 
 
+MAX_FEED_BYTES = 4 * 1024 * 1024
+FETCH_SECONDS = 20.0
+MAX_REDIRECTS = 5
+_HEADERS = (("accept", "*/*"), ("accept-encoding", "identity"), ("user-agent", "onoff"))
+_REDIRECTS = {301, 302, 303, 307, 308}
+_KEPT = "/?%:@!$&'()*+,;=~[]"  # of a path and query, as they are
+
+
+async def fetch(url: str, conditions: Mapping[str, str]) -> tuple[bytes, dict[str, str]] | None:
+    """The feed at `url` and its headers; None if it has not changed.
+
+    Raises
+    ------
+    BadFeed
+        If there is no answer in time, or it is too long.
+    """
+    try:
+        async with asyncio.timeout(FETCH_SECONDS):  # looking a name up has no limit of its own
+            return await in_thread(lambda: _fetch(url, (*_HEADERS, *conditions.items())))
+    except TimeoutError:
+        raise BadFeed(f"it took longer than {FETCH_SECONDS:g} s") from None
+
+
+def _fetch(url: str, headers: tuple[tuple[str, str], ...]) -> tuple[bytes, dict[str, str]] | None:
+    deadline, from_outside = Deadline(FETCH_SECONDS), False
+    for _ in range(MAX_REDIRECTS + 1):
+        origin, target, login = _split_address(url)
+        address = _open_address(origin) if from_outside else None
+        with contextlib.closing(Connection(origin, address=address)) as connection:
+            reply = connection.exchange(Request("GET", target, (*headers, *login), b"", MAX_FEED_BYTES), deadline)
+        if isinstance(reply, Failure):
+            raise BadFeed(f"it does not answer: {reply.reason}")
+        from_outside = connection.peer is None or is_open(connection.peer)
+        found = {name.lower(): value for name, value in reply.headers}
+        if reply.status in _REDIRECTS and "location" in found:
+            url = urljoin(url, found["location"])
+        elif reply.status == 304:
+            return None
+        elif reply.status != 200:
+            raise BadFeed(f"it answers with status {reply.status}")
+        elif found.get("content-encoding", "identity") != "identity":
+            raise BadFeed("it is compressed though asked not to be")
+        else:
+            return reply.body, found
+    raise BadFeed("it leads on and on")
+
+
+def _split_address(url: str) -> tuple[Origin, str, tuple[tuple[str, str], ...]]:
+    """Where a feed is, what to ask for there, and the header of its user and password, if it has them."""
+    try:
+        parts = urlsplit(url)
+        host = (parts.hostname or "").encode("idna").decode()
+        if parts.scheme not in PORTS or not host:
+            raise BadFeed("it leads to an address that is not http")
+        origin = Origin(parts.scheme, host, parts.port or PORTS[parts.scheme])
+    except ValueError:
+        raise BadFeed("it leads to what is not an address") from None
+    target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT)
+    login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
+    basic = (("authorization", f"Basic {base64.b64encode(login).decode()}"),) if parts.username is not None else ()
+    return origin, target, basic
+
+
+def _open_address(origin: Origin) -> str:
+    """An address of a host, if all that it has are on the open internet."""
+    try:
+        found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
+    except OSError:
+        raise BadFeed("the host that it leads to is unknown") from None
+    addresses = [str(info[4][0]) for info in found]
+    if not all(map(is_open, addresses)):
+        raise BadFeed("it leads from the open internet to an address that is not")
+    return addresses[0]
+
+
+def is_open(address: str) -> bool:
+    """Whether an address is on the open internet: not this machine, a private network or a link."""
+    ip = ipaddress.ip_address(address)
+    return ip.is_global and not ip.is_multicast
+
+
 class Poller:
     """One feed: its last content, and when to poll it again."""
 
-    def __init__(self, feed: Feed, store: Store, client: Any, reader: FeedReader, known: bytes | None) -> None:
+    def __init__(self, feed: Feed, store: Store, reader: FeedReader, known: bytes | None) -> None:
         self.feed = feed
         self.failures = 0
         self._store = store
-        self._client = client
         self._reader = reader
         self._published = known
         self._conditions: dict[str, str] = {}
 
     async def poll(self) -> bool:
         """Poll once. Returns whether a new message was published."""
-        response = await fetch(self._client, self.feed.url, self._conditions)
+        response = await fetch(self.feed.url, self._conditions)
         if response is None:
             return False
         data, headers = response
@@ -191,15 +279,12 @@ class FirstRound:
 
 async def poll_feeds(store: Store, feeds: Sequence[Feed], metrics: Metrics, seconds: float) -> None:
     """Poll all feeds until cancelled, each with its own interval."""
-    import httpx2
-
     known = await _published(store)
     turns = asyncio.Semaphore(AT_ONCE)
     first_round = FirstRound(len(feeds))
-    client = httpx2.AsyncClient(trust_env=False)
-    async with client, FeedReader() as reader, asyncio.TaskGroup() as tasks:
+    async with FeedReader() as reader, asyncio.TaskGroup() as tasks:
         for feed in feeds:
-            poller = Poller(feed, store, client, reader, known.get(feed.name))
+            poller = Poller(feed, store, reader, known.get(feed.name))
             tasks.create_task(_poll_for_ever(poller, metrics, seconds, turns, first_round))
 
 
@@ -293,8 +378,6 @@ def _unused(name: str, taken: Collection[str]) -> str:
 
 async def _ask_titles(urls: Sequence[str], progress: Callable[[int, int], None]) -> dict[str, str]:
     """The titles that these feeds give themselves, as names; those without are left out, with a warning."""
-    import httpx2
-
     turns = asyncio.Semaphore(AT_ONCE)
     titles: dict[str, str] = {}
     asked = 0
@@ -303,7 +386,7 @@ async def _ask_titles(urls: Sequence[str], progress: Callable[[int, int], None])
         nonlocal asked
         async with turns:
             try:
-                response = await fetch(client, url, {})
+                response = await fetch(url, {})
                 assert response is not None  # nothing was asked conditionally
                 titles[url] = name_of(await reader.title(*response))
             except BadFeed as error:
@@ -311,7 +394,7 @@ async def _ask_titles(urls: Sequence[str], progress: Callable[[int, int], None])
         asked += 1
         progress(asked, len(urls))
 
-    async with httpx2.AsyncClient(trust_env=False) as client, FeedReader() as reader, asyncio.TaskGroup() as tasks:
+    async with FeedReader() as reader, asyncio.TaskGroup() as tasks:
         for url in urls:
             tasks.create_task(ask(url))
     return titles

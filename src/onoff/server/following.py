@@ -18,19 +18,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from itertools import permutations
-from typing import Any
-from urllib.parse import urlsplit
 
 from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable, StoreUnavailable
 from onoff.server.http import Count, Metrics
-from onoff.server.store import KEPT_DIGESTS, Adoption, Stamp, Store
+from onoff.server.store import KEPT_DIGESTS, Adoption, Stamp, Store, in_thread
 from onoff.system.logs import Condition
+from onoff.upstream.transport import Connection, Deadline, Failure, Http, Request
 from onoff.wire import (
     CATALOGUE_HEADERS,
     CATALOGUE_PATH,
     CHANGES_HEADERS,
+    MAX_ANSWER,
     MAX_CATALOGUE,
     Catalogue,
     ChangesDecoder,
@@ -48,6 +49,7 @@ FOLLOW_SECONDS = 0.25
 FOLLOW_RETRY_SECONDS = (0.25, 0.5, 1.0)  # after failures in a row; the last for all further ones
 LEADER_SECONDS = 60.0
 MAX_ORDERS = 6
+MAX_CHANGES = MAX_ANSWER + 64 * 1024  # bytes of a reply; the decoder allows MAX_ANSWER bytes of frames
 
 
 class BrokenHistory(Exception):
@@ -93,6 +95,9 @@ class Follower:
     def __init__(self, store: Store, leader: str, metrics: Metrics) -> None:
         self._store = store
         self._leader = leader.rstrip("/")
+        self._prefix = Http(leader).prefix
+        self._connection = Connection(Http(leader).origin)
+        self._exchanging = threading.Lock()  # held by whichever thread uses the connection
         self._metrics = metrics
         self._catalogue = Catalogue(())
         self._have: Edition | None = None
@@ -101,15 +106,12 @@ class Follower:
 
     async def run(self) -> None:
         """Follow until cancelled, or until the leader's history breaks."""
-        import httpx2
-
         failures = 0
         following = Condition(log)
-        timeout = httpx2.Timeout(LEADER_SECONDS)
-        async with httpx2.AsyncClient(timeout=timeout, trust_env=False, follow_redirects=False) as http:
+        try:
             while self.broken is None:
                 try:
-                    await self.catch_up(http)
+                    await self.catch_up()
                     following.works("the leader %s answers again", self._leader)
                     failures = 0
                     await asyncio.sleep(FOLLOW_SECONDS)
@@ -124,8 +126,15 @@ class Follower:
                     self._metrics.add(Count.FOLLOW_FAILURES)
                     self.broken = str(error)
                     log.error("no longer following %s: %s; serving what there is", self._leader, error)
+        finally:
+            threading.Thread(target=self.close, daemon=True).start()  # an exchange may still be under way
 
-    async def catch_up(self, http: Any) -> bool:
+    def close(self) -> None:
+        """Close the connection, once nothing uses it."""
+        with self._exchanging:
+            self._connection.close()
+
+    async def catch_up(self) -> bool:
         """Bring the store up to the leader's newest edition; whether anything changed.
 
         Raises
@@ -141,10 +150,10 @@ class Follower:
             self._versions = {name: message.version for name, message in latest.messages.items()}
         have, known = self._have, self._catalogue
         try:
-            step = await self._ask(http, known, have)
+            step = await in_thread(lambda: self._ask(known, have))
         except _OtherCatalogue:
-            known = await self._fetch_catalogue(http)
-            step = await self._ask(http, known, None)
+            known = other = await in_thread(self._fetch_catalogue)
+            step = await in_thread(lambda: self._ask(other, None))
         check_goes_on(known, have, step, self._versions)
         if step.edition == have and not step.messages and await self._store.leader() == self._leader:
             return False
@@ -159,11 +168,13 @@ class Follower:
         self._versions.update((name, message.version) for name, message in step.messages.items())
         return True
 
-    async def _ask(self, http: Any, known: Catalogue, have: Edition | None) -> Adoption:
+    # In a thread.
+
+    def _ask(self, known: Catalogue, have: Edition | None) -> Adoption:
         decoder = ChangesDecoder(known, have)
         messages: dict[str, WireMessage] = {}
         try:
-            async for piece in self._get(http, changes_target(have), dict(CHANGES_HEADERS)):
+            for piece in self._get(changes_target(have), CHANGES_HEADERS, MAX_CHANGES):
                 messages.update((known.names[source], message) for source, message in decoder.feed(piece))
             edition = decoder.finish()
         except InvalidWire:
@@ -172,54 +183,30 @@ class Follower:
             raise
         return Adoption(self._leader, edition, known, messages, decoder.whole)
 
-    async def _fetch_catalogue(self, http: Any) -> Catalogue:
-        text = bytearray()
-        async for piece in self._get(http, CATALOGUE_PATH, dict(CATALOGUE_HEADERS)):
-            text += piece
-            if len(text) > MAX_CATALOGUE:
-                raise ServerUnreachable(f"{self._leader} sends a catalogue without end", hint="is it a message server?")
-        return decode_catalogue(bytes(text))
+    def _fetch_catalogue(self) -> Catalogue:
+        return decode_catalogue(b"".join(self._get(CATALOGUE_PATH, CATALOGUE_HEADERS, MAX_CATALOGUE)))
 
-    async def _get(self, http: Any, target: str, headers: dict[str, str]) -> AsyncIterator[bytes]:
-        """The body of a 200, unpacked, piece by piece."""
-        import httpx2
-
-        try:
-            async with (
-                asyncio.timeout(LEADER_SECONDS),
-                http.stream("GET", f"{self._leader}{target}", headers=headers) as response,
-            ):
-                if response.status_code != 200:
-                    raise ServerUnreachable(
-                        f"{self._leader} answers with status {response.status_code}", hint="is it a message server?"
-                    )
-                unpacker = Unpacker() if response.headers.get("content-encoding") == "gzip" else None
-                async for received in response.aiter_raw():
-                    for piece in [received] if unpacker is None else unpacker.feed(received):
-                        yield piece
-                        await asyncio.sleep(0)  # a little that is received may hold very much: readers come between
-                if unpacker is not None:
-                    unpacker.finish()
-        except (httpx2.HTTPError, httpx2.InvalidURL, OSError, TimeoutError) as error:
+    def _get(self, target: str, headers: tuple[tuple[str, str], ...], limit: int) -> Iterator[bytes]:
+        """The body of a 200 of at most `limit` bytes, unpacked, piece by piece."""
+        request = Request("GET", self._prefix + target, headers, b"", limit)
+        with self._exchanging:
+            reply = self._connection.exchange(request, Deadline(LEADER_SECONDS))
+        if isinstance(reply, Failure):
+            raise ServerUnreachable(f"{self._leader} does not answer: {reply.reason}", hint="is it running?")
+        if reply.status != 200:
             raise ServerUnreachable(
-                f"{self._leader} does not answer: {type(error).__name__}", hint="is it running?"
-            ) from None
+                f"{self._leader} answers with status {reply.status}", hint="is it a message server?"
+            )
+        if reply.header("content-encoding") != "gzip":
+            yield reply.body
+        else:
+            unpacker = Unpacker()
+            yield from unpacker.feed(reply.body)
+            unpacker.finish()
 
 
 class _OtherCatalogue(Exception):
     """The leader has another catalogue."""
-
-
-def check_address(leader: str) -> None:
-    """Raise InvalidInput for what cannot be the address of a leader."""
-    try:
-        parts = urlsplit(leader)
-        good = parts.scheme in {"http", "https"} and bool(parts.hostname) and not (parts.query or parts.fragment)
-        good = good and parts.port != 0
-    except ValueError:
-        good = False
-    if not good:
-        raise InvalidInput("that is not the address of a server", hint="such as --follow https://messages.example")
 
 
 async def check_may_follow(store: Store, leader: str) -> None:

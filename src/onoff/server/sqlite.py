@@ -28,7 +28,6 @@ from onoff.errors import OnOffError, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server.store import (
     HOURS,
     KEPT_DIGESTS,
-    Admission,
     Adoption,
     LastStep,
     Latest,
@@ -472,9 +471,9 @@ class SQLiteStore:
             changed={row[0]: row[5] for row in changed},
         )
 
-    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+    async def admit(self, session: bytes, step: int, digest: bytes) -> tuple[Stamp, LastStep | None]:
         self._writer.queries += 1
-        return Admission(self._look(), self._steps.admit(session, step, digest))
+        return self._look(), self._steps.admit(session, step, digest)
 
     async def last_step(self, session: bytes) -> LastStep | None:
         return self._steps.last(session)

@@ -25,8 +25,10 @@ import mmap
 import os
 import secrets
 import struct
+import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -62,13 +64,6 @@ class LastStep(NamedTuple):
 
     step: int
     digest: bytes
-
-
-class Admission(NamedTuple):
-    """The verdict on a step: admitted if `conflict` is None."""
-
-    stamp: Stamp
-    conflict: LastStep | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,8 +184,10 @@ class Store(Protocol):
         """The messages that changed after the stamp, and the edition they lead to, all of one moment."""
         ...
 
-    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
-        """The verdict on a step: it must be later than the last of its session, or have the same bytes.
+    async def admit(self, session: bytes, step: int, digest: bytes) -> tuple[Stamp, LastStep | None]:
+        """The stamp now, and the last step of the session if it conflicts; if None, this step is admitted.
+
+        A step must be later than the last of its session, or have the same bytes.
 
         Parameters
         ----------
@@ -498,10 +495,6 @@ def find_slot(session: bytes, bucket: bytes) -> int | None:
     return None
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Settling a future with a result or an exception.
-
-
 def settle(done: asyncio.Future[Any], outcome: Any) -> None:
     """Set the result of `done`, or the exception if `outcome` is one; do nothing if it is already done or cancelled."""
     if done.done():
@@ -510,3 +503,24 @@ def settle(done: asyncio.Future[Any], outcome: Any) -> None:
         done.set_exception(outcome)
     else:
         done.set_result(outcome)
+
+
+async def in_thread(work: Callable[[], _T]) -> _T:
+    """What `work` gives, in a daemon thread: whoever is cancelled leaves it behind, and so does the process at its end.
+
+    A thread of the event loop's pool would be waited for.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[_T] = loop.create_future()
+
+    def run() -> None:
+        outcome: _T | Exception
+        try:
+            outcome = work()
+        except Exception as error:
+            outcome = error
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(settle, done, outcome)
+
+    threading.Thread(target=run, name="onoff-waiting", daemon=True).start()
+    return await done

@@ -47,7 +47,6 @@ from onoff.server.store import (
     KEPT_DIGESTS,
     SLOT_BYTES,
     SLOTS,
-    Admission,
     Adoption,
     LastStep,
     Latest,
@@ -553,7 +552,7 @@ class ValkeyStore:
 
         return readable(read)
 
-    async def admit(self, session: bytes, step: int, digest: bytes) -> Admission:
+    async def admit(self, session: bytes, step: int, digest: bytes) -> tuple[Stamp, LastStep | None]:
         number, life, *held = await self._run_script(
             ADMIT,
             session,
@@ -563,7 +562,7 @@ class ValkeyStore:
             more_keys=[_OLD_STEP + session.hex().encode()],
         )
         conflict = readable(lambda: LastStep(*_LAST.unpack(held[0]))) if held else None
-        return Admission(self._stamp(life, readable(lambda: int(number))), conflict)
+        return self._stamp(life, readable(lambda: int(number))), conflict
 
     async def last_step(self, session: bytes) -> LastStep | None:
         bucket = await self._ask(self._client.hget(STORE_KEYS[9], str(bucket_number(session, self._buckets))))

@@ -57,10 +57,6 @@ def _sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Reading a file that somebody named: an ordinary one, and no more of it than makes sense.
-
-
 LARGEST_LIST = 1 << 26
 """Bytes of a list of names or feeds, of a specification, or of a token."""
 _PIECE = 1 << 20

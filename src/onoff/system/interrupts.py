@@ -112,12 +112,8 @@ def _watch(reading: int, code: int, farewell: Callable[[], None], grace: float) 
             os._exit(code)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Orderly shutdown: no thread is inside compiled code when the interpreter is finalized.
-#
-# A daemon thread that returns from compiled code at that moment crashes the process. So long compiled work runs
-# `uninterrupted`: when the process shuts down, that work is told to stop (`is_shutting_down`) and waited for.
-
+# A daemon thread that returns from compiled code while the interpreter is finalized crashes the process. So long
+# compiled work runs `uninterrupted`: at shutdown it is told to stop (`is_shutting_down`) and waited for.
 
 SHUTDOWN_SECONDS = 10.0
 """Seconds that the end of the process waits for work under way."""

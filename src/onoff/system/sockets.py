@@ -72,10 +72,6 @@ def authority(sock: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# OrderlyServer: uvicorn that leaves no connection open when it has shut down.
-
-
 LATE_LOOK_SECONDS: Final = 0.02
 
 

@@ -97,13 +97,8 @@ def _decimal(units: int) -> str:
     return f"{units / UNIT:.6g}"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# A table of queries as a picture: what is asked how often, and what it costs beside its bounds.
-#
-# Left, a heat map: a column for each of the likeliest queries, a line for each source, dark where the query asks
-# for the
-# source, as dark as the query is likely. Right, bars: the cost between the bounds and "everything".
-
+# Left, a heat map: a column for each of the likeliest queries, a line for each source, as dark as the query is
+# likely. Right, bars: the cost between the bounds and "everything".
 
 MOST_QUERIES = 120
 

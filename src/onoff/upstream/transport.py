@@ -114,8 +114,10 @@ class Connection:
     which it may at any time, the request goes out once more on a new one: what is sent depends on the server alone.
     """
 
-    def __init__(self, origin: Origin, *, proxy: str | None = None) -> None:
+    def __init__(self, origin: Origin, *, proxy: str | None = None, address: str | None = None) -> None:
         self.origin, self.proxy = origin, proxy
+        self.address = address  # where it leads to, if not to what the name of the host is looked up to
+        self.peer: str | None = None  # the address that it last led to; None before, and by a proxy
         self._socket: socket.socket | None = None
         self._protocol = _protocol()
         self.opened = 0
@@ -156,7 +158,9 @@ class Connection:
     def _connect(self, deadline: Deadline) -> socket.socket:
         origin = self.origin
         if self.proxy is None:
-            plain = socket.create_connection((origin.host, origin.port), deadline.left())
+            plain = socket.create_connection((self.address or origin.host, origin.port), deadline.left())
+            with suppress(OSError):  # it may have closed already
+                self.peer = plain.getpeername()[0]
         else:
             plain = _through(self.proxy, origin, deadline)
         if origin.scheme == "http":

@@ -93,11 +93,8 @@ def _agree(expected: Any, got: Any, tolerance: float) -> bool:
     return isinstance(got, int | float) and not isinstance(got, bool) and abs(expected - got) <= tolerance
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What the paper prints: the numbers that its tables, examples and figures state, and nothing computed.
-#
-# "ON-OFF Privacy in the Presence of Correlation", Ye, Naim, El Rouayheb. Sources are numbered from 0 here.
-
+# What the paper prints ("ON-OFF Privacy in the Presence of Correlation", Ye, Naim, El Rouayheb), and nothing
+# computed. Sources are numbered from 0 here.
 
 EXAMPLE_ALPHA = EXAMPLE_BETA = 0.2
 """The chain of the introduction: two sources, left with this probability each."""
@@ -161,10 +158,6 @@ _CURVES = {
 }
 RATE_CURVES = {total: tuple(float(rate) for rate in rates.split()) for total, rates in _CURVES.items()}
 """Figure 4: the rate R_t for t - tau = 0, ..., 20, by alpha + beta."""
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The paper's linear program (Section VI) in full, for as few sources as tell something: how wide the optimum is.
 
 
 def range_of_optimal_tables(rows: Rows, cost: float) -> list[tuple[float, float]]:

@@ -26,16 +26,8 @@ from onoff.session import Query
 from onoff.session.session import Entropy, SystemEntropy, start
 from onoff.tables.table import QueryTable
 
-# --------------------------------------------------------------------------------------------------------------------
-# Two sources: the chain, and the scheme of Table 3 as a session that the audit can drive.
-#
-# Table 3 gives p(q_t | x_tau, x_t) in three cases, (a) alpha + beta < 1, (b) and (c) alpha + beta > 1. Its caption
-# swaps
-# when the table is to be used, and its sub-captions say "t even / odd" where t - tau is meant. Both readings are
-# here:
-# the corrected one, and the printed ones to show what they do. All probabilities are ratios of the chain's own
-# integers.
-
+# Table 3 swaps in its caption when it is to be used, and its sub-captions say "t even / odd" where t - tau is meant.
+# Both readings are here: the corrected one, and the printed ones to show what they do.
 
 BOTH = (0, 1)
 

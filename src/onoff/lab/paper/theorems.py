@@ -331,13 +331,6 @@ def joint_privacy() -> tuple[Any, Any, bool]:
     return same([False, False, False, True, True], [step.joint > 0 for step in audit.steps])
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The paper's two plots, drawn from computed numbers, as SVG and PNG.
-#
-# Figure 3(b): rates of the symmetric chain of three sources one step after a private request, against alpha.
-# Figure 4: the best rate of two sources against t - tau, for four values of alpha + beta.
-
-
 def save_figures(directory: Path) -> list[Path]:
     """Draw both figures into `directory`, which is made if need be; the files, in order."""
     drawn = {"figure-3b-symmetric-chain": symmetric_figure(), "figure-4-rate": rate_figure()}

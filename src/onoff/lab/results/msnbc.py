@@ -208,12 +208,8 @@ def _figure(curves: Mapping[str, Any], chain: MarkovChain, pattern: Pattern, tit
     return figure
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What several servers that do not tell each other would have cost the readers of msnbc.com.
-#
-# The query set is drawn as with one server; inside it one message is fetched privately from K servers, which costs
-# 1 + 1/K + ... + 1/K**(k - 1) messages for a set of k sources (`wire.sums`).
-
+# With K servers that do not tell each other, one message of a set of k sources is fetched privately for 1 + 1/K + ...
+# + 1/K**(k - 1) messages (`wire.sums`); the set is drawn as with one server.
 
 OPEN_STEPS = 10
 SERVERS = (1, 2, 3)

@@ -30,11 +30,6 @@ from onoff.system.files import read_limited
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-
-# --------------------------------------------------------------------------------------------------------------------
-# Figures of a model: who its types are, how requests follow one another, and what else was tried.
-
-
 MOST_DRAWN_LAWS = 200
 """Sources up to which laws are drawn."""
 MIXING_STEPS = 50

@@ -1,0 +1,228 @@
+"""The state of the page: its revision, what was read, and all that the page shows of an engine, as JSON."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, Final
+
+from onoff.audit.measured import measured_of, zero_in_words
+from onoff.client import Sent, SourceState
+from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes
+from onoff.errors import OnOffError
+from onoff.gateway.evidence import views_of
+from onoff.gateway.query_log import MOST_DRAWN_SOURCES
+from onoff.model.origin import origin_in_words
+
+if TYPE_CHECKING:
+    from onoff.gateway.engine import Engine
+
+log = logging.getLogger("onoff.gateway")
+
+SHOWN_STEPS: Final = 48
+
+
+class Board:
+    """The revision of what pages show. Any thread may count a change; the streams of one event loop wait for it."""
+
+    def __init__(self) -> None:
+        self.revision = 0
+        self.fault: str | None = None
+        """The last bug that a thread of the gateway ran into and survived."""
+        self.closed = False
+        self.watching = 0
+        """How many streams are open."""
+        self.news = asyncio.Event()
+        """Set, and replaced by another one, by every change; to be taken before the state is read."""
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def changed(self) -> None:
+        """Count a change, and wake the streams."""
+        with self._lock:
+            self.revision += 1
+            loop = self._loop
+        if loop is not None:
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self._wake)
+
+    def bug(self, error: Exception) -> OnOffError:
+        """Log and show an exception that nobody expected; the thread that met it goes on.
+
+        The log gets the place and not the text, which may hold what was wanted. Returns an error for the caller.
+        """
+        place = traceback.extract_tb(error.__traceback__)[-1:]
+        at = f" at {place[0].filename}:{place[0].lineno}" if place else ""
+        log.error("%s in the gateway%s", type(error).__name__, at)
+        self.fault = f"{type(error).__name__} in the gateway"
+        self.changed()
+        return OnOffError(self.fault, hint="this is a bug; its place is in the gateway's log")
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """A stream of the running event loop is open."""
+        with self._lock:
+            self._loop = asyncio.get_running_loop()
+        self.watching += 1
+        try:
+            yield
+        finally:
+            self.watching -= 1
+
+    def close(self) -> None:
+        """End all streams. Called by the event loop."""
+        self.closed = True
+        self._wake()
+
+    def _wake(self) -> None:
+        self.news.set()
+        self.news = asyncio.Event()
+
+
+class Marks:
+    """Which version of each source was opened last. In memory only: what was private must not survive the gateway."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._read: dict[str, tuple[int, float]] = {}
+        self.revision = 0
+
+    def opened(self, name: str, version: int, when: float) -> None:
+        """Note that a version of a source was opened, at a time in seconds since 1970."""
+        with self._lock:
+            known = self._read.get(name, (0, 0.0))[0]
+            self._read[name] = (max(version, known), when)
+            self.revision += 1
+
+    def opened_all(self, states: Sequence[SourceState], when: float) -> None:
+        """Mark all messages as read."""
+        for state in states:
+            self.opened(state.name, state.version, when)
+
+    def listed(self, names: Sequence[str], states: Mapping[str, SourceState]) -> list[dict[str, Any]]:
+        """Every source with what is known of it: version, time of publishing in milliseconds, whether it is new."""
+        with self._lock:
+            read = dict(self._read)
+        listed = []
+        for name in names:
+            state, (version, when) = states.get(name), read.get(name, (0, 0.0))
+            listed.append(
+                {
+                    "name": name,
+                    "version": None if state is None else state.version,
+                    "published": None if state is None or not state.version else round(1000 * state.published),
+                    "new": state is not None and state.version > version,
+                    "read": when or None,
+                }
+            )
+        return listed
+
+
+def snapshot(engine: Engine) -> dict[str, Any]:
+    """All that the page shows. It holds what was wanted, at log level "full": for the page alone."""
+    revision = engine.board.revision  # first: a change while the rest is read gets a later revision
+    names, refresher, building = engine.names, engine.refresher, engine.building
+    servers = engine.servers_as_list()
+
+    def views(sent: Sent) -> list[list[int]]:
+        """What each server saw of a step."""
+        catalogue = engine.catalogue
+        return [] if catalogue is None else views_of(sent, names, catalogue)
+
+    return {
+        "start": engine.start,
+        "revision": revision,
+        "now": engine.now(),
+        "privacy": {**engine.switch.position.as_dict(), "always": engine.always_private},
+        "schedule": engine.switch.schedule_as_dict(),
+        "note": engine.switch.note or engine.board.fault,
+        "server": " ".join(engine.urls),
+        "servers": servers,
+        "on_missing": engine.on_missing,
+        "connected": engine.connected,
+        "problem": "; ".join(server["problem"] for server in servers if server["problem"] is not None) or None,
+        "n": len(names),
+        "unmodelled": len(engine.unmodelled),
+        "model": _model(engine),
+        "learning": {**engine.record.as_dict(), "command": engine.learn_command},
+        "mirror": None if refresher is None else refresher.as_dict(),
+        "bytes": {key: sum(server[key] for server in servers) for key in ("sent", "received")},
+        "next": _next(engine),
+        "building": building and {"sources": building[0], "since": building[1]},
+        "waiting": engine.waiting,
+        "level": engine.log.level,
+        "steps": engine.log.latest(SHOWN_STEPS, views if engine.several else None),
+        "totals": asdict(engine.log.totals),
+        "posterior": engine.posterior,
+        "names": list(names) if len(names) <= MOST_DRAWN_SOURCES else None,
+        "reading": _reading_key(engine),
+        "forecast": _forecast(engine),
+    }
+
+
+def reading(engine: Engine) -> dict[str, Any]:
+    """The sources as a reader sees them: what is new, when it was published. For the page alone."""
+    listed = engine.marks.listed(engine.all_names, engine.states())
+    modelled = set(engine.names)
+    return {
+        "revision": engine.board.revision,
+        "sources": [{**source, "modelled": source["name"] in modelled} for source in listed],
+    }
+
+
+def _reading_key(engine: Engine) -> str:
+    """Changes whenever `reading` does."""
+    edition = None if engine.refresher is None else engine.refresher.mirror.mirror.edition
+    digest = edition and edition.digest.hex()[:12]
+    return f"{engine.start}-{len(engine.all_names)}-{digest}-{engine.marks.revision}"
+
+
+def _next(engine: Engine) -> dict[str, float | None] | None:
+    """The messages that the next request will download, ON and OFF; None where nothing is asked for a request.
+
+    Without a model every request is private, and its cost follows from how many sources there are.
+    """
+    if engine.client is None:
+        return None
+    if engine.model is not None:
+        return dict(engine.expected)
+    known = cost_of_set(len(engine.names), len(engine.urls)) if engine.names else None
+    return {"on": known, "off": known}
+
+
+def _forecast(engine: Engine) -> dict[str, Any] | None:
+    """Bytes that an hour of ON takes, and of a message on average; with several servers also of the next request."""
+    if engine.refresher is None:
+        return None
+    sizes = frame_sizes(engine.refresher.mirror.mirror, engine.names)
+    report, expected = engine.servers[0].report, _next(engine)
+    request = None
+    if engine.several and expected is not None:
+        request = {
+            mode: None if messages is None or report is None else sum_bytes(messages, report.longest, len(engine.urls))
+            for mode, messages in expected.items()
+        }
+    return {
+        "hour": None if report is None else report.changed_per_hour,
+        "message": sum(sizes) / len(sizes) if sizes else None,
+        "request": request,
+    }
+
+
+def _model(engine: Engine) -> dict[str, Any] | None:
+    """The model, with what was measured on real readers beside the zero that is proved."""
+    model, about = engine.model, engine.about
+    if model is None:
+        return None
+    return {
+        "kind": type(model).__name__,
+        "sources": model.n,
+        "origin": origin_in_words(about),
+        "guess": "guess" in about,
+        "zero": zero_in_words(about.get("measured") if about else measured_of(model)),
+    }
