@@ -55,10 +55,6 @@ from onoff.gateway.render import EntryStore
 from onoff.gateway.state import reading, snapshot
 from onoff.gateway.switch import Position
 
-# --------------------------------------------------------------------------------------------------------------------
-# The bodies that callers send to the gateway: small JSON objects, read strictly.
-
-
 LONGEST_BODY: Final = 4096
 """Bytes."""
 
@@ -123,10 +119,6 @@ def moment(text: str) -> float:
     if found is None or found.tzinfo is None:
         raise InvalidInput("until: not a time with a zone", hint="such as 2030-01-31T18:00:00+01:00")
     return found.timestamp()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# What the gateway answers: messages, feeds, the switch, and refusals as problem+json.
 
 
 STATUS: Final[tuple[tuple[type[OnOffError], int], ...]] = (
@@ -217,10 +209,6 @@ async def our_error(_: Request, error: Exception) -> Response:
 async def http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return problem(error.status_code, error.detail, None)
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The state of the gateway as server-sent events: now, and after every change.
 
 
 STREAM_BEAT_SECONDS: Final = 15.0

@@ -11,6 +11,9 @@ Every message has a form, whatever its bytes are: one that is not what its type 
 
 Programs get the bytes and the media type of the publisher; they are told apart by Sec-Fetch-Dest, which every browser
 sends and no page can forge. To a browser that does not send it, HTML too is a file to save.
+
+As Atom feeds, so that a feed reader subscribes to a source unchanged, messages have ids that depend on the source and
+on what an entry says: a reader shows an entry once, whichever gateway it comes from.
 """
 
 from __future__ import annotations
@@ -151,14 +154,6 @@ def for_program(message: Copy) -> tuple[bytes, dict[str, str]]:
     return message.payload, headers
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Messages as Atom feeds, so that a feed reader subscribes to a source unchanged; all at once; and as a list in
-# OPML.
-#
-# The ids depend on the source and on what an entry says, so a reader shows an entry once, whichever gateway it
-# comes from. Text that XML cannot hold is left out. HTML is clean (`present`).
-
-
 ATOM_TYPE: Final = "application/atom+xml; charset=utf-8"
 OPML_TYPE: Final = "text/x-opml; charset=utf-8"
 MOST_COMBINED: Final = 200
@@ -244,18 +239,6 @@ def _urn(*parts: str) -> str:
     return uuid.uuid5(NAMESPACE, "\n".join(parts)).urn
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The entries of every source as they are shown: those of its latest message, and earlier ones that it no longer
-# has.
-#
-# A message is made into entries when its copy arrives, for every source alike, so that opening one takes no longer
-# than
-# opening another, and nothing here depends on what is read. It is kept in memory only: a gateway makes the entries
-# of all
-# copies when it starts. At most `MOST_OF_SOURCE` earlier entries of a source are kept, and `MOST_EARLIER_BYTES` of
-# all.
-
-
 MOST_OF_SOURCE: Final = 200
 MOST_EARLIER_BYTES: Final = 16 * 1024 * 1024
 
@@ -263,7 +246,12 @@ Entries = tuple[ReadableEntry, ...]
 
 
 class EntryStore:
-    """Entries by source. Threads may share it; those who read wait until all that arrived together is ready."""
+    """The entries of the latest message of each source, and earlier ones that it no longer has; in memory only.
+
+    They are made when a copy arrives, for every source alike, so that opening one takes no longer than opening another,
+    and nothing here depends on what is read. Threads may share it; those who read wait until all that arrived together
+    is ready. At most `MOST_OF_SOURCE` earlier entries of a source are kept, and `MOST_EARLIER_BYTES` of all.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

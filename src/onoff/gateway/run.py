@@ -1,4 +1,10 @@
-"""Starting and stopping a gateway: in this process until a signal, or in one of its threads."""
+"""Starting and stopping a gateway: in this process until a signal, in one of its threads, or as a service of the user.
+
+The service is a unit for systemd, written and removed by `onoff gateway --install`, that starts with the user's session
+and again if it fails. It holds the command line and no secret: tokens are kept beside the journal. It is closed to what
+a gateway does not need; open are the network, the user's files (a journal and a log may be anywhere), and memory that
+is written and then executed, which compiled kernels are.
+"""
 
 from __future__ import annotations
 
@@ -125,16 +131,6 @@ def running_gateway(engine: Engine, *, host: str = "127.0.0.1", port: int = 0) -
             server.should_exit = True
             thread.join()
             engine.close()
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The gateway as a service of the user: a unit for systemd, written and removed by `onoff gateway --install`.
-#
-# It starts with the user's session and again if it fails. It holds the command line and no secret: tokens are kept
-# beside
-# the journal. It is closed to what a gateway does not need. Open are the network, the user's files (a journal and a
-# log
-# may be anywhere), and memory that is written and then executed, which compiled kernels are.
 
 
 SERVICE_NAME: Final = "onoff-gateway.service"

@@ -4,7 +4,11 @@
 
 A turn is on disk before it is reported. The timer is a point in time, so it goes on while the gateway does not run: the
 first read after that time finds the switch turned, and that the timer ran out. A file that cannot be read counts as ON.
-A schedule turns the switch automatically; a turn by hand holds until the schedule next changes.
+A schedule turns the switch automatically, by the clock of this machine; a turn by hand holds until it next changes.
+Turning by the clock, not by what is wanted next, tells the server nothing that it does not see anyway.
+
+    ON mon-fri 09:00-17:00        ON at these times, OFF at all others
+    ON sat,sun 00:00-24:00        several rules: ON whenever one of them says so
 
 The file is beside the journal, readable by its owner only, and replaced atomically. It also keeps the tokens of the
 page and of apps, so that their addresses stay the same from one start to the next; without the file there are new ones.
@@ -28,17 +32,6 @@ from typing import Any, Final
 from onoff.errors import InvalidInput, JournalWriteFailed
 from onoff.gateway.guard import new_token
 from onoff.system.files import read_limited, write_private
-
-# --------------------------------------------------------------------------------------------------------------------
-# Schedule: when the switch turns automatically, by the clock of this machine.
-#
-#     ON mon-fri 09:00-17:00        ON at these times, OFF at all others
-#     ON sat,sun 00:00-24:00        several rules: ON whenever one of them says so
-#
-# A turn by hand holds until the schedule next changes. Turning by the clock, not by what is wanted next, tells the
-# server
-# nothing that it does not see anyway.
-
 
 DAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 MOST_RULES: Final = 20
@@ -122,6 +115,8 @@ LONGEST_TIMER: Final = 366 * 86400.0
 """Seconds that a timer may run."""
 END_OF_TIME: Final = 253_402_300_800.0
 """The year 10000, which no calendar here can show."""
+FOLLOWED: Final = 0.0
+"""As the time of the last turn: not since the schedule is followed, so that it decides at once."""
 UNREADABLE: Final = "the file of the switch could not be read: privacy is ON"
 
 
@@ -173,22 +168,28 @@ class Switch:
         self._clock = clock
         self._lock = threading.Lock()
         self.schedule: Schedule | None = None
-        self._turned = 0.0  # when it was turned last, by hand or by the schedule
+        self._turned = FOLLOWED  # when it was turned last, by hand or by the schedule
         self._position, self.tokens = self._load()
 
     @property
     def position(self) -> Position:
         """The position now, by the timer and the schedule."""
         with self._lock:
-            before, now = self._position, self._clock()
-            self._position = self._position.at(now)
-            due = None if self.schedule is None or self._position.until else self.schedule.last_change(now)
-            if self.schedule is not None and due is not None and due > self._turned:
-                self._position, self._turned = Position(self.schedule.private(now)), due
-            position = self._position
+            before = self._position
+            self._position, self._turned = position, _ = self._at(self._clock())
         if position != before:
             self._changed()
         return position
+
+    def _at(self, now: float) -> tuple[Position, float]:
+        """The position at a time, and when it was turned last, whenever somebody looked at it before."""
+        position = self._position.at(now)
+        if self.schedule is None or position.until is not None:
+            return position, self._turned
+        due = self.schedule.last_change(now) or FOLLOWED  # one that never changes has said so since it is followed
+        if due > self._turned or self._turned == FOLLOWED:
+            return Position(self.schedule.private(now)), due
+        return position, self._turned
 
     def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
         """Turn it, for good, for some seconds, or until a time. Raises InvalidInput, JournalWriteFailed."""
@@ -216,20 +217,21 @@ class Switch:
         """Turn by this schedule from now on; without rules, by hand alone. Raises InvalidInput, JournalWriteFailed."""
         schedule = Schedule.parse(rules) if rules else None
         with self._lock:
+            position, _ = self._at(self._clock())  # as the schedule before left it, also if nobody looked at it
             before, self.schedule = self.schedule, schedule
             try:
-                self._save(self._position, self.tokens, 0.0)
+                self._save(position, self.tokens, FOLLOWED)
             except JournalWriteFailed:
                 self.schedule = before
                 raise
-            self._turned = 0.0
+            self._position, self._turned = position, FOLLOWED
 
     def _load(self) -> tuple[Position, SwitchTokens]:
         try:
             kept = json.loads(read_limited(self.path))
             position, tokens = _position(kept), SwitchTokens(_token(kept, "page_token"), _token(kept, "app_token"))
             self.schedule = Schedule.parse(kept["schedule"]) if kept.get("schedule") else None
-            self._turned = float(kept.get("turned", 0.0))
+            self._turned = float(kept.get("turned", FOLLOWED))
             if "page_token" not in kept:  # a file of version 0.1
                 self._save(position, tokens, self._turned)
             return position, tokens
@@ -240,7 +242,7 @@ class Switch:
             with suppress(OSError):
                 os.replace(self.path, f"{self.path}.damaged")
         tokens = SwitchTokens()
-        self._save(Position(), tokens, 0.0)
+        self._save(Position(), tokens, FOLLOWED)
         return Position(), tokens
 
     def _save(self, position: Position, tokens: SwitchTokens, turned: float) -> None:
