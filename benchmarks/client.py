@@ -23,15 +23,14 @@ from typing import Any
 import numpy as np
 
 from onoff import MarkovChain, RequestModel
-from onoff.client import Client
-from onoff.client.commands import Record, Retries, StoreRecord
-from onoff.client.core import Core
+from onoff.client import Client, Hooks
+from onoff.client.core import Core, Record, StoreRecord
 from onoff.client.journal import Journal
-from onoff.client.message_server import Fetched
 from onoff.lab.families import dirichlet
 from onoff.model.context_tree import all_contexts
 from onoff.session import Session
 from onoff.session.session import SeededEntropy
+from onoff.upstream.message_server import Fetched, MessageServer
 from onoff.wire import Catalogue, Edition, WireMessage
 
 WANTED_RATIO = 2.0
@@ -87,7 +86,7 @@ class Reader(Client):
 
 def reading(folder: Path, chain: MarkovChain) -> Reader:
     """A client whose mirror is full."""
-    reader = Reader("http://x.test", chain, folder / "reader", background=False)
+    reader = Reader("http://x.test", chain, folder / "reader", hooks=Hooks(background=False))
     reader._runner._defer = lambda core, work: reader._runner.durable.defer(work)  # type: ignore[method-assign]
     catalogue = Catalogue(chain.names, None)
     edition = Edition(catalogue.epoch, bytes(16), 1, bytes(32))
@@ -101,8 +100,9 @@ def commits(rounds: int) -> dict[str, float]:
     """Median seconds of a bare commit, of a draw and commit, and of marking it as answered."""
     chain = MarkovChain(dirichlet(SOURCES, 1.0, np.random.default_rng(1)))
     session = Session(chain, "greedy")
-    core = Core(session, Retries("http://x.test"), origin="", new_session=lambda: bytes(16))
-    core.catalogue = Catalogue(chain.names)
+    server = MessageServer("http://x.test")
+    server.catalogue = Catalogue(chain.names)
+    core = Core(session, server, origin="", new_session=lambda: bytes(16))
     times: dict[str, list[float]] = {"bare": [], "request": [], "complete": [], "read": []}
     with tempfile.TemporaryDirectory(prefix="onoff-", dir=Path.cwd()) as folder:
         bare, journal = Bare(Path(folder) / "bare"), Journal(Path(folder) / "journal")

@@ -176,11 +176,13 @@ def source_at(step: int) -> str:
 
 def walk_off(folder: Path) -> Walk:
     import onoff
+    from onoff.client import Hooks
 
+    hooks = Hooks(tick=0.0)
     with server(folder) as (url, _, _):
         flag = [0]
         tracer = Tracer(flag)
-        client = onoff.Client(url, onoff.MarkovChain.load(chain_file(folder)), journal=folder / "journal", tick=0.0)
+        client = onoff.Client(url, onoff.MarkovChain.load(chain_file(folder)), journal=folder / "journal", hooks=hooks)
         client.get("alpha", private=True)
         rounds(flag, lambda step: client.get(source_at(step), private=False))
         hops = tracer.stop()
@@ -190,9 +192,11 @@ def walk_off(folder: Path) -> Walk:
 
 def walk_server(folder: Path) -> Walk:
     import onoff
+    from onoff.client import Hooks
 
+    hooks = Hooks(tick=0.0)
     with server(folder) as (url, flag, out):
-        client = onoff.Client(url, onoff.MarkovChain.load(chain_file(folder)), journal=folder / "journal", tick=0.0)
+        client = onoff.Client(url, onoff.MarkovChain.load(chain_file(folder)), journal=folder / "journal", hooks=hooks)
         client.get("alpha", private=True)
 
         def ask(step: int) -> None:

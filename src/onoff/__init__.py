@@ -37,6 +37,7 @@ from onoff.errors import (
     PrivacyBreach,
     ServerMissing,
     ServerUnreachable,
+    SourceFailed,
     Stopped,
     StoreFull,
     StoreUnavailable,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from onoff.schemes import design
     from onoff.session import Query, Session
     from onoff.tables.table import QueryTable
+    from onoff.upstream.web import Web
 
 __all__ = [
     "UNIT",
@@ -89,11 +91,13 @@ __all__ = [
     "ServerMissing",
     "ServerUnreachable",
     "Session",
+    "SourceFailed",
     "Stopped",
     "StoreFull",
     "StoreUnavailable",
     "UnknownScheme",
     "UnknownSource",
+    "Web",
     "bounds",
     "design",
     "own_law",
@@ -111,6 +115,7 @@ _HOME = {
     "Rows": "model.rows",
     "Session": "session",
     "UNIT": "model.rows",
+    "Web": "upstream.web",
     "bounds": "model.bounds",
     "design": "schemes",
     "own_law": "model.people",

@@ -164,6 +164,10 @@ class BadAnswer(ServerUnreachable):
     """The server refused, or its answer is not in its one form; nothing of it was used."""
 
 
+class SourceFailed(OnOffError):
+    """A site gave no answer for the source that was wanted. All of the set was asked for, and the request was made."""
+
+
 class PrivacyBreach(OnOffError):
     """A privacy check failed: what the server sees depends on what must stay hidden."""
 

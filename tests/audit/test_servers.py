@@ -8,7 +8,7 @@ a step has one byte string and that every server sees every request.)
 import pytest
 from tests.support.chains import NAMED, P2, P3
 from tests.support.controls import servers as twins
-from tests.support.controls.servers import as_decode_sums, as_sum_core, careless_wire
+from tests.support.controls.servers import as_decode_sums, as_sum_servers, careless_wire
 
 from onoff.audit.client import Fault, audit_servers
 from onoff.errors import InvalidWire, PrivacyBreach
@@ -107,7 +107,7 @@ def test_servers_that_collude_learn_what_is_wanted():
 
 @pytest.mark.parametrize("chain", [P2, P3], ids=["P2", "P3"])
 def test_a_subset_drawn_once_for_two_wants_is_caught(chain):
-    with as_sum_core(twins.DrawsOnce):
+    with as_sum_servers(twins.DrawsOnce):
         audit = audit_servers(chain, "greedy", parse("ON ON"), 2, 0)
     assert audit.leak > 0.05
     with pytest.raises(PrivacyBreach, match="step 1: "):
@@ -115,7 +115,7 @@ def test_a_subset_drawn_once_for_two_wants_is_caught(chain):
 
 
 def test_a_wanted_source_that_is_always_added_at_one_server_is_caught():
-    with as_sum_core(twins.AddsAtOne):
+    with as_sum_servers(twins.AddsAtOne):
         with pytest.raises(InvalidWire, match="residue class"):
             audit_servers(P2, "greedy", parse("ON"), 2, 1)
         with careless_wire():
@@ -126,12 +126,12 @@ def test_a_wanted_source_that_is_always_added_at_one_server_is_caught():
 
 
 def test_parity_that_is_not_enforced_is_caught():
-    with as_sum_core(twins.NoParity), pytest.raises(InvalidWire, match="residue class"):
+    with as_sum_servers(twins.NoParity), pytest.raises(InvalidWire, match="residue class"):
         audit_servers(P2, "greedy", parse("ON"), 2, 0)
 
 
 def test_a_zero_vector_that_is_not_sent_is_caught():
-    with as_sum_core(twins.SkipsZeros), pytest.raises(PrivacyBreach, match="server 0 was not asked"):
+    with as_sum_servers(twins.SkipsZeros), pytest.raises(PrivacyBreach, match="server 0 was not asked"):
         audit_servers(P2, "greedy", parse("ON"), 2, 0)
 
 
@@ -147,5 +147,8 @@ def test_a_frame_that_is_taken_by_its_checksum_is_caught(liar, lie):
 
 @pytest.mark.parametrize("faulty", [0, 1])
 def test_a_retry_that_draws_again_at_one_server_is_caught(faulty):
-    with as_sum_core(twins.RedrawsAtOne), pytest.raises(PrivacyBreach, match=r"before it was stored|with another set"):
+    with (
+        as_sum_servers(twins.RedrawsAtOne),
+        pytest.raises(PrivacyBreach, match=r"before it was stored|with another set"),
+    ):
         audit_servers(P2, "greedy", parse("ON"), 2, faulty, [Fault.LOST_ANSWER], faulty=faulty)

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.support.chains import NAMED, P2, P3
+from tests.support.clients import Client
 from tests.support.typed import present
 from tests.support.world import NAMES, P4, Direct, World
 
 from onoff.audit import logs
 from onoff.audit.logs import LogLine, audit_log, parse_line, read_log
-from onoff.client import Client, MemoryJournal
+from onoff.client import MemoryJournal
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session import Session

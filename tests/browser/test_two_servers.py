@@ -7,8 +7,8 @@ from tests.support.waiting import until
 from tests.support.world import NAMES
 
 from onoff.client.copies import fetch_edition_of
-from onoff.client.message_server import publish
 from onoff.gateway.state import snapshot
+from onoff.upstream.message_server import publish
 
 from .test_axe import WIDTHS, faults
 

@@ -16,9 +16,9 @@ from tests.support.waiting import PATIENCE, until
 from onoff.cli import run
 from onoff.cli.serve import address_for_readers
 from onoff.client import MirrorClient
-from onoff.client.message_server import fetch_catalogue
 from onoff.server import running
 from onoff.server.store import token_digest
+from onoff.upstream.message_server import fetch_catalogue
 
 
 @pytest.fixture

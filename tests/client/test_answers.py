@@ -4,12 +4,13 @@ import itertools
 import time
 
 import pytest
+from tests.support.clients import Client
 from tests.support.waiting import PATIENCE
 from tests.support.world import FRAME, NAMES, P4, Direct, World, encode_reply, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client, MemoryJournal
+from onoff.client import MemoryJournal
 from onoff.errors import BadAnswer, ServerUnreachable
 from onoff.upstream.transport import Reply
 

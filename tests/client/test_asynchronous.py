@@ -3,11 +3,12 @@
 import asyncio
 
 import pytest
+from tests.support.clients import AsyncClient
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
 from onoff import wire
-from onoff.client import AsyncClient, MemoryJournal
+from onoff.client import MemoryJournal
 from onoff.errors import OnOffError, UnknownSource
 
 

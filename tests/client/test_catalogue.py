@@ -4,9 +4,9 @@ import pytest
 from tests.support.world import NAMES, Direct, World
 
 from onoff import wire
-from onoff.client.message_server import CATALOGUE_REQUEST, fetch_catalogue, require_sources
 from onoff.errors import BadAnswer, CatalogueMismatch, ServerUnreachable
 from onoff.model.chain import MarkovChain
+from onoff.upstream.message_server import CATALOGUE_REQUEST, fetch_catalogue, require_sources
 from onoff.upstream.transport import Failure, Reply
 
 URL = "http://server.test"

@@ -4,12 +4,13 @@ import threading
 from typing import Any
 
 import pytest
+from tests.support.clients import Client
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, Direct, World, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client, Journal, MemoryJournal, default_journal
+from onoff.client import Journal, MemoryJournal, default_journal
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,

@@ -10,24 +10,27 @@ from tests.support.chains import request_model
 from tests.support.world import NAMES, P4, World
 
 from onoff import wire
-from onoff.client.commands import Ask, Build, Fetch, Retries, SendQuery, StoreRecord, Tick, Wait
-from onoff.client.core import HARMLESS, Core, Doubt
-from onoff.client.message_server import LARGEST_CATALOGUE
+from onoff.client.core import HARMLESS, Build, Core, StoreRecord, Tick
 from onoff.errors import BadAnswer, CatalogueMismatch, OnOffError, ServerUnreachable
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
 from onoff.session.session import LOST_PAST
-from onoff.upstream.transport import Failure, Reply
+from onoff.upstream import Doubt
+from onoff.upstream.message_server import LARGEST_CATALOGUE, MessageServer
+from onoff.upstream.steps import Send, Wait
+from onoff.upstream.transport import Failure, Reply, Request
 
 CHAIN = MarkovChain(P4, names=NAMES)
 URL = "http://server.test"
 SESSIONS = itertools.count(1)
+Fetch, Ask, SendQuery = wire.CATALOGUE_PATH, wire.SEEN_PATH, wire.QUERY_PATH
+"""Requests, by where they go."""
 
 
 def machine(attempts=1, *, chain=CHAIN, server=URL, backoff=1):
     return Core(
         Session(chain, "single"),
-        Retries(server, attempts, backoff),
+        MessageServer(server, attempts=attempts, backoff=backoff),
         origin="somewhere",
         new_session=lambda: next(SESSIONS).to_bytes(16),
     )
@@ -40,30 +43,31 @@ def carry_out(steps, world, instead=None, until=None):
     """
     commands: list[Any] = []
     event = None
-    instead = {kind: iter(events) for kind, events in (instead or {}).items()}
+    instead = {key: iter(events) for key, events in (instead or {}).items()}
     try:
-        while not commands or type(commands[-1]) is not until:
+        while not commands or kind(commands[-1]) is not until:
             command = steps.send(event)
             commands.append(command)
-            event = next(instead.get(type(command), iter(())), None) or answered(command, world)
+            event = next(instead.get(kind(command), iter(())), None) or answered(command, world)
     except StopIteration as done:
         return commands, done.value
     return commands, None
 
 
 def answered(command, world):
-    match command:
-        case Fetch():
-            return world.answer("GET", wire.CATALOGUE_PATH, (), b"")
-        case Ask(session):
-            return world.answer("POST", wire.SEEN_PATH, (), session)
-        case SendQuery(query):
-            return world.answer("POST", wire.QUERY_PATH, (), query)
-    return None
+    if not isinstance(command, Send):
+        return None
+    request = command.request
+    return world.answer(request.method, request.path, request.headers, request.body)
+
+
+def kind(command):
+    """Where a request goes; of other commands the type."""
+    return command.request.path if isinstance(command, Send) else type(command)
 
 
 def kinds(commands):
-    return [type(command) for command in commands]
+    return [kind(command) for command in commands]
 
 
 def after_one_request(**options):
@@ -87,7 +91,7 @@ def test_commands_of_requests_in_order():
     assert (stored.server, stored.chain, stored.origin) == (URL, CHAIN.digest(), "somewhere")
     assert (stored.step, stored.wanted, stored.private) == (0, 1, True)
     assert stored.note == message.sent.note == "there was no journal: everything was asked"
-    assert commands[3].query == stored.query == world.queries[0]
+    assert commands[3].request.body == stored.query == world.queries[0]
     assert core.record == replace(stored, pending=False)
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
 
@@ -108,7 +112,7 @@ def test_after_opening_the_server_is_asked_once_where_it_saw_us_last():
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
     commands, message = carry_out(core.request(2, private=False), world)
     assert kinds(commands) == [Fetch, Ask, Build, StoreRecord, Tick, SendQuery]
-    assert commands[1] == Ask(record.session)
+    assert commands[1].request.body == record.session
     assert (message.sent.session, message.sent.step, message.sent.note) == (record.session.hex(), 1, None)
     assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
     core.opened(core.record, None)
@@ -121,7 +125,7 @@ def test_a_retry_stores_nothing_and_asks_only_once():
     core.opened(replace(record, pending=True), None)
     commands, message = carry_out(core.retry(), world)
     assert kinds(commands) == [Fetch, Ask, Tick, SendQuery]
-    assert commands[-1].query == record.query
+    assert commands[-1].request.body == record.query
     assert message == b"first of beta"
     assert core.record == record
     assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
@@ -145,17 +149,17 @@ def test_at_most_so_many_bytes_are_read():
     world, core = World(), machine()
     core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
-    assert commands[-1].limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
+    assert commands[-1].request.limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
     world = World(frame_size=64 * 1024)
     core = machine()
     core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
-    assert commands[-1].limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
+    assert commands[-1].request.limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
     assert LARGEST_CATALOGUE == 64 * 1024**2
 
 
 def test_bytes_stay_out_of_repr():
-    assert "secret" not in repr(SendQuery(b"secret", 1)) + repr(Reply(200, (), b"secret"))
+    assert "secret" not in repr(Send(Request("POST", "/", (), b"secret", 1))) + repr(Reply(200, (), b"secret"))
 
 
 def test_log_lines_say_what_the_server_sees(caplog):
@@ -337,7 +341,7 @@ def test_a_server_that_refuses_three_sessions_is_given_up():
 def test_a_server_without_a_catalogue_is_none():
     for status in (201, 404):
         steps = machine().request(0, private=True)
-        assert isinstance(next(steps), Fetch)
+        assert kind(next(steps)) == Fetch
         with pytest.raises(BadAnswer, match=f"no catalogue, but HTTP {status}"):
             remembered(steps, Reply(status, (), wire.encode_catalogue(World().catalogue)))
 
@@ -355,7 +359,7 @@ def test_a_server_that_is_busy_is_asked_again(status):
     commands, message = carry_out(core.request(1, private=False), world, {SendQuery: [refused(status)] * 3})
     assert [command for command in commands if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
     (stored,) = (command.record for command in commands if isinstance(command, StoreRecord))
-    assert [command.query for command in commands if isinstance(command, SendQuery)] == [stored.query] * 4
+    assert [command.request.body for command in commands if kind(command) == SendQuery] == [stored.query] * 4
     assert message == b"first of beta"
 
 
@@ -472,7 +476,7 @@ def test_another_model_and_a_memory_that_does_not_fit_are_doubts(change):
         record = replace(record, memory=broken)
     other = Core(
         Session(model, "single", hide=hide),
-        Retries(URL, 1, 1),
+        MessageServer(URL, attempts=1, backoff=1),
         origin="somewhere",
         new_session=lambda: next(SESSIONS).to_bytes(16),
     )
@@ -510,7 +514,7 @@ def test_after_a_loss_everything_is_asked_until_privacy_is_on():
 def test_a_harmless_doubt_asks_for_everything_and_goes_on_from_what_is_hidden(doubt, private):
     world, core = after_three_requests()
     before = core.session.memory
-    core.doubt, core.catalogue = doubt, None
+    core.doubt, core.upstream.catalogue = doubt, None
     _, message = carry_out(core.request(3, private=private), world)
     assert (message.sent.step, message.sent.cost) == (0, 4)
     expected = before.after((0, 1, 2, 3), 3, private=private, table=None)

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.support.clients import Client
 from tests.support.progress import progress
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
-from onoff.client import Client
 from onoff.errors import JournalError
 from onoff.session.session import TableCache
 

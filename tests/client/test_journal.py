@@ -17,11 +17,11 @@ from tests.support import others
 from onoff import wire
 from onoff.client import journal as databases
 from onoff.client import journal as journals
-from onoff.client.commands import Record
 from onoff.client.copies import Mirror
-from onoff.client.core import Doubt
+from onoff.client.core import Record
 from onoff.client.journal import Journal, MemoryJournal, remove
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
+from onoff.upstream import Doubt
 
 RECORD = Record("http://s.test", "c" * 64, "/chain.json", b"s" * 16, 3, b"q" * 40, b"\x0b", 1, False)
 

@@ -14,6 +14,7 @@ import shutil
 
 import pytest
 from tests.support.chains import request_model
+from tests.support.clients import Client
 from tests.support.killing import WRITING, failing_writes, telling_kills
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.progress import progress
@@ -21,7 +22,7 @@ from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client, Journal
+from onoff.client import Journal
 from onoff.session.session import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL

@@ -7,12 +7,13 @@ is what the server had; one byte string per (session, step), on disk before it i
 import shutil
 
 import pytest
+from tests.support.clients import Client
 from tests.support.killing import WRITING, failing_writes, telling_kills
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
-from onoff.client import Client, Journal, Mirror
+from onoff.client import Journal, Mirror
 from onoff.errors import MirrorError
 from onoff.session.session import TableCache
 

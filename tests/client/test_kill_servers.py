@@ -6,13 +6,13 @@ After each kill one restart makes another request of both servers, or repeats th
 import shutil
 
 import pytest
+from tests.support.clients import Client
 from tests.support.killing import telling_kills
 from tests.support.marks import KILLED_AT_EVERY_CALL
 from tests.support.world import NAMES, P4, World, has_heard, listening
 
 import onoff
 from onoff import wire
-from onoff.client import Client
 from onoff.session.session import TableCache
 
 pytestmark = KILLED_AT_EVERY_CALL

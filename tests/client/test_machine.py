@@ -17,11 +17,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.support.chains import request_model
+from tests.support.clients import Client
 from tests.support.world import Direct, World
 
 import onoff
 from onoff import wire
-from onoff.client import Client
 from onoff.errors import BadAnswer, JournalBusy, OnOffError, ServerUnreachable
 from onoff.session.session import TableCache
 from onoff.upstream.transport import Reply

@@ -12,8 +12,8 @@ from tests.support.world import NAMES, Direct, World
 from onoff import wire
 from onoff.client import Journal, MemoryMirror, Mirror, MirrorClient
 from onoff.client.copies import delete_mirror
-from onoff.client.message_server import NoChanges
 from onoff.errors import BadAnswer, MirrorEmpty, MirrorError, ServerUnreachable, UnknownSource
+from onoff.upstream.message_server import NoChanges
 from onoff.upstream.transport import Reply
 
 URL = "http://server.test"

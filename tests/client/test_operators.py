@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from onoff.client import servers
-from onoff.client.servers import shared_infrastructure
+from onoff.upstream import sum_servers as servers
+from onoff.upstream.sum_servers import shared_infrastructure
 
 
 def test_the_same_address_is_found_under_two_names(monkeypatch):

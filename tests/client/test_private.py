@@ -9,13 +9,14 @@ import sys
 import traceback
 
 import pytest
+from tests.support.clients import Client
 from tests.support.ports import reserved_port
 from tests.support.world import P4, Direct, World, listening
 
 import onoff
 from onoff import wire
 from onoff.cli import run
-from onoff.client import Client, MemoryJournal
+from onoff.client import MemoryJournal
 from onoff.errors import JournalBusy, JournalError, OnOffError
 from onoff.upstream.transport import Reply
 
@@ -116,7 +117,7 @@ def test_a_forked_child_cannot_use_its_parents_client(tmp_path):
         "import os, sys, onoff\n"
         "from onoff.client import Client\n"
         "from onoff.errors import JournalBusy\n"
-        f"client = Client('http://127.0.0.1:9', onoff.MarkovChain([[1.0]]), {str(tmp_path / 'j')!r}, attempts=1)\n"
+        f"client = Client('http://127.0.0.1:9', onoff.MarkovChain([[1.0]]), {str(tmp_path / 'j')!r})\n"
         "client.status()\n"
         "child = os.fork()\n"
         "if child == 0:\n"

@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import pytest
 
-from onoff.client.message_server import publish
 from onoff.errors import InvalidInput, InvalidWire, ServerUnreachable
+from onoff.upstream.message_server import publish
 from onoff.wire import Problem, encode_problem
 
 

@@ -4,12 +4,13 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.support.clients import AsyncClient, Client
 from tests.support.typed import present
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
 from onoff import wire
-from onoff.client import AsyncClient, Client, Doubt, Journal, MemoryJournal, MemoryMirror
+from onoff.client import Doubt, Journal, MemoryJournal, MemoryMirror
 from onoff.errors import (
     CatalogueMismatch,
     InvalidInput,

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 from tests.support.chains import request_model
+from tests.support.clients import Client
 from tests.support.typed import present
 from tests.support.world import NAMES, P4, Direct, World
 
 import onoff
 from onoff import wire
-from onoff.client import Client, Doubt, Journal, MemoryJournal
+from onoff.client import Doubt, Journal, MemoryJournal
 from onoff.errors import (
     BadAnswer,
     CatalogueMismatch,
@@ -154,7 +155,7 @@ def test_all_vectors_are_durable_before_the_first_leaves(tmp_path):
     def look(request):
         if request.path == wire.SUM_PATH:
             files = [path.read_bytes() for path in (tmp_path / "journal", tmp_path / "journal-wal") if path.exists()]
-            queries = client.core._queries(client.core.record)
+            queries = client.core.upstream.queries(client.core._outgoing(client.core.record))
             assert request.body in queries
             durable.append([any(query in file for file in files) for query in queries])
 
@@ -372,13 +373,13 @@ def test_digests_come_first_and_only_what_changed_comes_again():
         for world in servers.worlds:
             asked = paths(world)
             assert asked.index(wire.DIGESTS_PATH) < asked.index(wire.SUM_PATH)
-        have = client.core.digests
+        have = client.core.upstream.digests
         servers.publish("beta", b"new")
         client.get("alpha", private=True)
         for world in servers.worlds:
             assert world.requests[-2][1] == wire.digests_target(have)
-        assert client.core.digests.of(0) == have.of(0)
-        assert client.core.digests.of(1) != have.of(1)
+        assert client.core.upstream.digests.of(0) == have.of(0)
+        assert client.core.upstream.digests.of(1) != have.of(1)
 
 
 @pytest.mark.parametrize("liar", [0, 1])

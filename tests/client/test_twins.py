@@ -10,13 +10,13 @@ import random
 import sqlite3
 
 import pytest
+from tests.support.clients import Client
 from tests.support.progress import progress
 from tests.support.world import NAMES, P4, Listening, World
 
 import onoff
 from onoff import wire
 from onoff.audit.exact import ScriptedEntropy
-from onoff.client import Client
 from onoff.errors import OnOffError
 
 CHAIN = onoff.MarkovChain(P4, names=NAMES)

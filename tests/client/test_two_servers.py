@@ -7,12 +7,12 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.clients import Client
 from tests.support.servers import two_servers
 from tests.support.waiting import PATIENCE, until
 
-import onoff
-from onoff.client.message_server import publish
 from onoff.errors import OnOffError
+from onoff.upstream.message_server import publish
 
 pytestmark = pytest.mark.slow(reason="whole clients and servers are driven, and killed")
 
@@ -56,7 +56,7 @@ class Publisher:
 
 def read(urls, folder, seed, stop, outcomes):
     """Ask until told to stop; each request is repeated until it is answered, and its message must be right."""
-    with onoff.Client(urls, None, journal=folder / f"journal-{seed}.sqlite", attempts=8) as client:
+    with Client(urls, None, journal=folder / f"journal-{seed}.sqlite", attempts=8) as client:
         for k in itertools.count(seed):
             name = NAMES[k * 7 % len(NAMES)]
             deadline = time.monotonic() + PATIENCE

@@ -8,12 +8,12 @@ import time
 from typing import Any
 
 import pytest
+from tests.support.clients import Client
 from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, P4
 
 import onoff
-from onoff.client import Client
 from onoff.client.copies import fetch_edition_of
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened

@@ -10,7 +10,6 @@ from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
 from onoff.client import Sent
-from onoff.client.core import Doubt
 from onoff.gateway.engine import Engine
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, ModelEvidence
 from onoff.model.contexts import RequestModel
@@ -18,6 +17,7 @@ from onoff.session import Session
 from onoff.session.filter import ModelFilter
 from onoff.session.session import LOST_PAST, TableCache
 from onoff.tables.table import QueryTable
+from onoff.upstream import Doubt
 
 MODEL = request_model(P4, NAMES)
 FIRST = "there was no journal: everything was asked"

@@ -16,9 +16,9 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.client.message_server import publish
 from onoff.errors import OnOffError
 from onoff.server import running
+from onoff.upstream.message_server import publish
 
 ONOFF = str(Path(sys.executable).parent / "onoff")
 

@@ -111,7 +111,8 @@ def failing_writes(*kinds):
 
 def act(job):
     """One request by a client of its own; what came of it."""
-    from onoff.client import Client
+    from tests.support.clients import Client
+
     from onoff.errors import OnOffError
 
     if "largest_file" in job:

@@ -10,8 +10,8 @@ from tests.support.ports import reserved_port
 from tests.support.typed import present
 from tests.support.waiting import until
 
-from onoff.client.message_server import fetch_catalogue
 from onoff.errors import OnOffError
+from onoff.upstream.message_server import fetch_catalogue
 
 ONOFF = str(Path(sys.executable).parent / "onoff")
 

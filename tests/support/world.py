@@ -14,7 +14,7 @@ from tests.support.accepting import Accepting
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
-from onoff.client.message_server import CATALOGUE_REQUEST
+from onoff.upstream.message_server import CATALOGUE_REQUEST
 from onoff.upstream.transport import Failure, Http, Reply
 
 NAMES = ("alpha", "beta", "gamma", "delta")

@@ -29,18 +29,22 @@ from enum import StrEnum
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
 from onoff.audit.logs import URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
-from onoff.client import Client, Sent
-from onoff.client.commands import Record
+from onoff.client import Client, Hooks, Sent, upstream_of
+from onoff.client.client import randbelow
+from onoff.client.core import Record
 from onoff.errors import BadAnswer, MirrorEmpty, OnOffError, PrivacyBreach
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session.session import Entropy, Memory, SystemEntropy, TableCache
+from onoff.upstream.message_server import MessageServer
+from onoff.upstream.sum_servers import SumServers
 from onoff.upstream.transport import Request
+from onoff.upstream.web import Web
 from onoff.wire import SESSION_BYTES
 
 
@@ -206,27 +210,30 @@ class ClientRun:
     def _open(self) -> None:
         self.entropy = _Replaceable()
         self.client = Client(
-            self.addresses,
+            self.upstream(),
             self.chain,
             self.journal,
-            attempts=CLIENT_ATTEMPTS,
-            tick=0,
-            background=False,
-            entropy=self.entropy,
-            new_session=self._new_session,
-            sleep=lambda seconds: None,
             tables=self.tables,  # built once for all worlds
-            **self.options(),
+            mirror=self.mirror,
+            hooks=Hooks(
+                observe=self.observed,
+                tick=0,
+                background=False,
+                entropy=self.entropy,
+                new_session=self._new_session,
+                sleep=lambda seconds: None,
+            ),
         )
 
-    @property
-    def addresses(self) -> str | tuple[str, ...]:
-        """The address of the server, or of several."""
-        return URL
+    mirror: Literal[False] | None = False
+    """Whether the client has one."""
 
-    def options(self) -> dict[str, Any]:
-        """More options of the client."""
-        return {"mirror": False, "transport": self.recorder}
+    def upstream(self) -> MessageServer | SumServers | Web:
+        """What the client asks."""
+        return upstream_of(URL, transports=[self.recorder], attempts=CLIENT_ATTEMPTS)
+
+    def observed(self, sent: Sent) -> None:
+        """Called when a request is durable, and nothing of it has left."""
 
     def _reopen(self, fault: Fault) -> None:
         self.client.close()
@@ -298,7 +305,7 @@ class ClientRun:
         files = self.records if Fault.RESTORED in self.faults and not self.restored else self.records[1:]
         # of the sessions that the server keeps, those that some journal still knows; the others are never used again
         alive = tuple(self.recorder.last.get(record.session) for record in files if record is not None)
-        own = core.doubt, core.checked, core.catalogue is None, core.session.state
+        own = core.doubt, core.checked, getattr(core.upstream, "catalogue", None) is None, core.session.state
         return own, files, alive, self.sessions, self.restored
 
 
@@ -386,11 +393,9 @@ class MirrorRun(ClientRun):
         self.crashes = False
         super().__init__(chain, tables, faults, recorder)
 
-    def options(self) -> dict[str, Any]:
-        return {"observe": self._observed, "transport": self.recorder}
+    mirror = None
 
-    def _observed(self, sent: Sent) -> None:
-        """Called when the read is durable and the message is not yet returned."""
+    def observed(self, sent: Sent) -> None:
         if sent.mirror and self.crashes:
             self.crash()
 
@@ -523,12 +528,10 @@ class ServersRun(ClientRun):
         self.recorders[faulty].lie = lie
         super().__init__(chain, tables, faults, recorder)
 
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        return SERVER_URLS[: len(self.recorders)]
-
-    def options(self) -> dict[str, Any]:
-        return {"transport": self.recorders, "mirror": False}
+    def upstream(self) -> MessageServer | SumServers | Web:
+        urls = SERVER_URLS[: len(self.recorders)]
+        below = randbelow(self.entropy)
+        return upstream_of(urls, transports=self.recorders, attempts=CLIENT_ATTEMPTS, randbelow=below)
 
     def ask(self, x: int, private: bool, fault: Fault) -> bytes | None:
         before = [recorder.sums for recorder in self.recorders]

@@ -23,7 +23,7 @@ import numpy as np
 from onoff import wire
 from onoff.audit.client import Crash, Fault, fast_directory
 from onoff.audit.sampled import MakeRequest, NewUser
-from onoff.client import Client
+from onoff.client import Client, Hooks, upstream_of
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
@@ -123,13 +123,10 @@ class LiveUsers:
 
     def _client(self, journal: Path, tap: Tap) -> Client:
         return Client(
-            self.url,
+            upstream_of(self.url, transports=[tap], backoff=0.0),
             self.chain,
             journal,
-            tick=0,
-            background=False,
-            backoff=0.0,
             tables=self.tables,  # built once for all users
             mirror=False,
-            transport=tap,
+            hooks=Hooks(tick=0, background=False),
         )

@@ -11,9 +11,9 @@ from rich.console import Console
 
 from onoff.cli.output import Work
 from onoff.client import Attempt, BuildProgress, default_journal
-from onoff.client.commands import ATTEMPTS
 from onoff.errors import InvalidInput
 from onoff.system.files import read_limited
+from onoff.upstream.steps import ATTEMPTS
 from onoff.upstream.transport import check_url
 
 if TYPE_CHECKING:

@@ -25,8 +25,6 @@ from onoff.cli.output import Json, Work, emit, progress
 from onoff.client.copies import Mirror, MirrorClient, fetch_edition_of
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
-from onoff.client.message_server import NoChanges, fetch_catalogue, require_sources
-from onoff.client.servers import shared_infrastructure
 from onoff.errors import (
     CatalogueMismatch,
     InvalidChain,
@@ -41,6 +39,8 @@ from onoff.model.contexts import Model, load_model
 from onoff.schemes import design
 from onoff.session.session import start
 from onoff.tables.table import QuerySource
+from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_sources
+from onoff.upstream.sum_servers import shared_infrastructure
 from onoff.wire import Catalogue
 
 TINY = 1e-4

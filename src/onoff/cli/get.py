@@ -25,9 +25,9 @@ from onoff.cli.connection import (
     told,
 )
 from onoff.cli.output import Json, emit, entries_text, printable, progress, table
-from onoff.client import Client, Message, Mirror, MirrorClient, SourceState
-from onoff.client.commands import Record
+from onoff.client import Client, Hooks, Message, Mirror, MirrorClient, SourceState, upstream_of
 from onoff.client.copies import delete_mirror
+from onoff.client.core import Record
 from onoff.client.journal import Journal, remove
 from onoff.errors import InvalidInput, JournalUnusable, MirrorError
 from onoff.wire import ENTRY_TYPE
@@ -240,16 +240,13 @@ def get_command(
     with (
         progress("opening the journal" if chain is None else f"reading {chain}") as work,
         Client(
-            address,
+            upstream_of(address, timeout=timeout, on_missing=on_missing),
             chain,
             journal_path(journal, address),
             scheme,
-            timeout=timeout,
-            background=False,
             mirror=mirror_path(mirror, journal, address),
             max_age=max_age,
-            on_missing=on_missing,
-            **told(work, address),
+            hooks=Hooks(background=False, **told(work, address)),
         ) as client,
     ):
         if dry_run:

@@ -12,7 +12,6 @@ from rich.console import Console
 from onoff.cli.connection import JournalFile, ServerOption, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.client.consent import LEAST_REQUESTS, OpenRecord
-from onoff.client.message_server import fetch_catalogue
 from onoff.errors import InvalidInput
 from onoff.model.bounds import bounds
 from onoff.model.chain import DEFAULT_SMOOTHING, from_template
@@ -21,6 +20,7 @@ from onoff.model.files import check_json_name
 from onoff.model.learn import Learnt, learn
 from onoff.model.origin import OWN, about_of
 from onoff.model.traces import Options, Trace, size_of
+from onoff.upstream.message_server import fetch_catalogue
 
 OWN_GAP = 1800.0
 """Default of --gap: seconds without a request that end a visit."""

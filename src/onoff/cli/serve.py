@@ -265,7 +265,7 @@ def publish_command(
     json
         Print the receipt as JSON.
     """
-    from onoff.client.message_server import publish
+    from onoff.upstream.message_server import publish
 
     secret = token if token is not None else _read(token_file).decode(errors="replace").strip() if token_file else ""
     if not secret or not secret.isascii() or not secret.isprintable():
@@ -331,7 +331,7 @@ def catalogue_command(
     elif add or drop:
         raise InvalidInput("a server's catalogue is changed in its store", hint="give --store")
     else:
-        from onoff.client.message_server import fetch_catalogue
+        from onoff.upstream.message_server import fetch_catalogue
 
         every = []
         with progress("waiting for the server") as work:

@@ -1,42 +1,45 @@
 """The user's side: exactly one query per request, across crashes, retries and restores.
 
-record        what must be remembered: the last request, as it was stored
-doubt         reasons why the record may be out of date
-core          the state machine: events in, commands out; servers: the same for several servers
-commands      what the core asks for
-exchange      a request and its reply, as values
-journal       where the record is kept
-driver        carries out commands that need a server
-runner        carries out requests, one at a time: a core, its journal and a background thread
-builder       builds the next table in advance
-transport     HTTP
-retrying      repeat a command until its reply is valid
-mirror        every message on this machine; refreshing: what changed; mirrored: MirrorClient
-forecast      what requests will cost in bytes
-open_record   what was opened while OFF, remembered by consent, to learn a model from
-client        Client: all of these together; setup: what it is made from; unmodelled: without a model
-asynchronous  AsyncClient: the client for asyncio
-catalogue     fetch a catalogue; operators: whether servers look like one operator
-publish       put a message
+client      Client and AsyncClient: all of these together; Hooks: what may be watched or replaced
+core        the state machine: events in, commands out; the record of the last request, doubts
+journal     where the record is kept
+runner      carries out the steps of a core, one request at a time; builds the next table in advance
+copies      the latest message of every source on this machine: of a message server (the mirror), of web sites
+message     what a request gives back
+forecast    what requests will cost in bytes
+consent     what was opened while OFF, remembered by consent, to learn a model from
+unmodelled  a session without a model
 """
 
-from onoff.client.client import AsyncClient, Client, default_journal
-from onoff.client.copies import MemoryMirror, Mirror, MirrorClient, Refresh, SourceState
-from onoff.client.core import Doubt
+from onoff.client.client import AsyncClient, Client, Hooks, default_journal, upstream_of
+from onoff.client.copies import (
+    CopiesFile,
+    MemoryCopies,
+    MemoryMirror,
+    Mirror,
+    MirrorClient,
+    Refresh,
+    SourceState,
+    WebSources,
+)
 from onoff.client.forecast import Forecast
 from onoff.client.journal import Journal, MemoryJournal
 from onoff.client.message import Copy, Message, Sent
 from onoff.client.runner import Attempt, BuildProgress
+from onoff.upstream import Doubt
 
 __all__ = [
     "AsyncClient",
     "Attempt",
     "BuildProgress",
     "Client",
+    "CopiesFile",
     "Copy",
     "Doubt",
     "Forecast",
+    "Hooks",
     "Journal",
+    "MemoryCopies",
     "MemoryJournal",
     "MemoryMirror",
     "Message",
@@ -45,5 +48,7 @@ __all__ = [
     "Refresh",
     "Sent",
     "SourceState",
+    "WebSources",
     "default_journal",
+    "upstream_of",
 ]

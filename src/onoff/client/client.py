@@ -13,19 +13,18 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import Any, Final, Literal
 
 from onoff import wire
-from onoff.client.commands import ATTEMPTS, BACKOFF, Retries, Steps
-from onoff.client.copies import MemoryMirror, MirrorClient, Refresh, SourceState
-from onoff.client.core import Core
+from onoff.client.copies import MemoryCopies, MemoryMirror, MirrorClient, Refresh, SourceState, WebSources
+from onoff.client.core import Core, Drawing, Sources
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
-from onoff.client.message_server import NoChanges, fetch_by, require_sources
 from onoff.client.runner import (
     TICK,
     Attempt,
@@ -36,17 +35,20 @@ from onoff.client.runner import (
     TableBuilder,
     TickClock,
 )
-from onoff.client.servers import SumCore
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
-from onoff.errors import InvalidInput, ServerMissing, UnknownSource
+from onoff.errors import InvalidInput, MirrorEmpty, ServerMissing, SourceFailed, UnknownSource
 from onoff.model.contexts import Model, check_model, load_model
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.tables.files import default_table_folder
-from onoff.upstream.transport import TIMEOUT, Http, Transport, check_url
+from onoff.upstream.message_server import MessageServer, NoChanges
+from onoff.upstream.steps import ATTEMPTS, BACKOFF, Steps
+from onoff.upstream.sum_servers import SumServers
+from onoff.upstream.transport import TIMEOUT, Http, Transport
+from onoff.upstream.web import Web
 
 # --------------------------------------------------------------------------------------------------------------------
-# What a client is made from: where its journal is, how servers are reached, where randomness comes from.
+# What a client is made from: where its journal is, where messages come from, what may be watched or replaced.
 
 
 def default_journal(url: str) -> Path:
@@ -56,14 +58,32 @@ def default_journal(url: str) -> Path:
     return user_state_path("onoff") / f"journal-{hashlib.sha256(url.rstrip('/').encode()).hexdigest()[:12]}.sqlite"
 
 
-def check_servers(urls: tuple[str, ...], on_missing: str) -> None:
-    """Raise InvalidInput unless the addresses are different and `on_missing` is known."""
-    if not urls or len(set(urls)) != len(urls):
-        raise InvalidInput("no server, or the same one twice", hint="give addresses of different servers")
-    if len(urls) > wire.MAX_SERVERS:
-        raise InvalidInput(f"{len(urls)} servers", hint=f"at most {wire.MAX_SERVERS}")
-    if on_missing not in {"error", "everything"}:
-        raise InvalidInput(f"on_missing={on_missing!r}", hint='"error" or "everything"')
+def upstream_of(
+    where: str | Sequence[str],
+    *,
+    attempts: int = ATTEMPTS,
+    backoff: float = BACKOFF,
+    timeout: float = TIMEOUT,
+    proxy: str | None = None,
+    on_missing: Literal["error", "everything"] = "error",
+    transports: Sequence[Transport] | None = None,
+    randbelow: Callable[[int], int] = secrets.randbelow,
+) -> MessageServer | SumServers:
+    """The message server at an address, or the servers at several; see `MessageServer` and `SumServers`."""
+    urls = (where,) if isinstance(where, str) else tuple(where)
+    if len(urls) != 1:
+        return SumServers(
+            urls,
+            on_missing=on_missing,
+            attempts=attempts,
+            backoff=backoff,
+            timeout=timeout,
+            proxy=proxy,
+            transports=transports,
+            randbelow=randbelow,
+        )
+    line = None if transports is None else transports[0]
+    return MessageServer(urls[0], attempts=attempts, backoff=backoff, timeout=timeout, proxy=proxy, transport=line)
 
 
 def transports(
@@ -92,15 +112,44 @@ def forbid_core_dumps() -> None:
         resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
+@dataclass(frozen=True)
+class Hooks:
+    """What a program may watch, and what tests and audits replace.
+
+    observe      called with every `Sent` before it leaves; progress: with every `BuildProgress` of a table; waiting:
+                 with every `Attempt` that begins
+    background   whether a thread flushes the journal and builds tables ahead of requests
+    tick         seconds between the moments at which queries leave; see `runner.TICK`
+    entropy      where randomness comes from; the operating system's unless given
+    new_session  16 fresh random bytes
+    clock, now   seconds; seconds since 1970; sleep: waits
+    """
+
+    observe: Callable[[Sent], None] | None = None
+    progress: Callable[[BuildProgress], None] | None = None
+    waiting: Callable[[Attempt], None] | None = None
+    background: bool = True
+    tick: float = TICK
+    entropy: Entropy | None = None
+    new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES)
+    clock: Callable[[], float] = time.monotonic
+    now: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+NO_HOOKS: Final = Hooks()
+
+
 class Client:
-    """A user of `chain` who fetches messages from the server at `url`. Threads may share it; requests queue.
+    """A user of `model` who fetches messages from `upstream`. Threads may share it; requests queue.
 
     Parameters
     ----------
-    url
-        The address of the server, or the addresses of several that hold the same messages and do not tell each other
-        what they were asked: none of them then learns which source is wanted, at the cost of about two messages.
-    chain
+    upstream
+        Where messages come from: `onoff.Web` for ordinary sites; the address of a message server, or a `MessageServer`;
+        the addresses of several that hold the same messages and do not tell each other what they were asked, or
+        `SumServers`: none of them then learns which source is wanted, at the cost of about two messages.
+    model
         How requests follow one another: a MarkovChain, a RequestModel, or the path of a file of either. None: not
         known, and every request is private.
     journal
@@ -108,29 +157,18 @@ class Client:
     scheme, options
         How queries are built.
     mirror
-        The path of the mirror (default: beside the journal), or a mirror. False: none, and private requests ask for
-        everything by a query.
+        Where copies are kept: a path (default: beside the journal), or a mirror. Of a message server False: none, and
+        private requests ask for everything by a query.
     max_age
-        Seconds for which a refreshed mirror counts as up to date.
-    on_missing
-        Where one of several servers does not answer: "error", or "everything" to fetch all messages from one that does.
+        Seconds for which copies that were brought up to date count as such.
     hide
         With a RequestModel: how many of the last private requests stay hidden.
     everything
         Whether every private request asks for all sources, not only for those that can be wanted.
-    attempts, backoff, timeout
-        How often the same bytes are sent before the server is given up; seconds before the second attempt, doubled
-        before every further one; seconds that one attempt may take.
-    tick
-        Seconds between the moments at which queries leave; see `driver.TICK`.
-    background
-        Whether a thread flushes the journal and builds tables ahead of requests.
-    observe, progress, waiting
-        Called with every `Sent` before it leaves, every `BuildProgress` of a table, every `Attempt` that begins.
     tables
-        Tables to share with other clients of the same chain, instead of `scheme` and `options`.
-    entropy, new_session, transport, clock, now, sleep
-        To be replaced in tests and audits: `clock` measures seconds, `now` gives seconds since 1970.
+        Tables to share with other clients of the same model, instead of `scheme` and `options`.
+    hooks
+        What may be watched or replaced.
 
     >>> from onoff import MarkovChain
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
@@ -140,40 +178,27 @@ class Client:
 
     def __init__(
         self,
-        url: str | Sequence[str],
-        chain: Model | str | os.PathLike[str] | None,
+        upstream: str | Sequence[str] | MessageServer | SumServers | Web,
+        model: Model | str | os.PathLike[str] | None,
         journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str = "auto",
         *,
-        mirror: str | os.PathLike[str] | MemoryMirror | Literal[False] | None = None,
+        mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None = None,
         max_age: float = 0.0,
-        on_missing: Literal["error", "everything"] = "error",
         hide: int = 1,
         everything: bool = False,
-        attempts: int = ATTEMPTS,
-        backoff: float = BACKOFF,
-        timeout: float = TIMEOUT,
-        tick: float = TICK,
-        background: bool = True,
-        observe: Callable[[Sent], None] | None = None,
-        progress: Callable[[BuildProgress], None] | None = None,
-        waiting: Callable[[Attempt], None] | None = None,
         tables: TableCache | None = None,
-        entropy: Entropy | None = None,
-        new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES),
-        transport: Transport | Sequence[Transport] | None = None,
-        clock: Callable[[], float] = time.monotonic,
-        now: Callable[[], float] = time.time,
-        sleep: Callable[[float], None] = time.sleep,
+        hooks: Hooks = NO_HOOKS,
         **options: Any,
     ) -> None:
-        self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
-        self.url = " ".join(self.urls)
-        check_servers(self.urls, on_missing)
-        origin = str(Path(chain).absolute()) if isinstance(chain, str | os.PathLike) else "given by the program"
-        self._model = load_model(Path(chain)) if isinstance(chain, str | os.PathLike) else chain
+        random = SystemEntropy() if hooks.entropy is None else hooks.entropy
+        if not isinstance(upstream, MessageServer | SumServers | Web):
+            upstream = upstream_of(upstream, randbelow=randbelow(random))
+        origin = str(Path(model).absolute()) if isinstance(model, str | os.PathLike) else "given by the program"
+        self._model = load_model(Path(model)) if isinstance(model, str | os.PathLike) else model
         if self._model is not None:
             check_model(self._model)
+        self.url = upstream.address
         self.journal = default_journal(self.url) if journal is None else journal
         if tables is None and self._model is not None:
             options.setdefault("store", default_table_folder() if journal is None else None)
@@ -181,60 +206,78 @@ class Client:
         elif options:
             raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")
         self.max_age = max_age
-        lines = transports(self.urls, transport, timeout)
-        self._on_missing = on_missing
-        self._mirrors = tuple(
-            MirrorClient(
-                each,
-                self._beside_the_journal(place) if mirror is None or place else mirror,
-                attempts=attempts,
-                backoff=backoff,
-                waiting=waiting,
-                transport=line,
-                clock=clock,
-                now=now,
-                sleep=sleep,
-            )
-            for place, (each, line) in enumerate(zip(self.urls, lines, strict=True))
-            if mirror is not False
-        )
+        self._mirrors: tuple[MirrorClient, ...] = ()
+        self._web: WebSources | None = None
+        self._upstream: MessageServer | SumServers | WebSources
+        if isinstance(upstream, Web):
+            self._web = WebSources(upstream, _copies_of(mirror, self.journal), now=hooks.now, clock=hooks.clock)
+            self._upstream = self._web
+        else:
+            self._mirrors = () if mirror is False else self._new_mirrors(upstream, mirror, hooks)
+            self._upstream = upstream
+        place = self._upstream
         self._tells_changes = True
-        random = SystemEntropy() if entropy is None else entropy
-        retries = [Retries(each, attempts, backoff) for each in self.urls]
 
         def new_core() -> Core:
-            session = (
-                cast("Session", AlwaysPrivate(self.chain.names))
+            session: Drawing = (
+                AlwaysPrivate(self.chain.names)
                 if self._model is None
                 else Session(self._model, hide=hide, everything=everything, entropy=random, tables=tables)
             )
-            if len(retries) == 1:
-                return Core(session, retries[0], origin=origin, new_session=new_session)
-            return SumCore(session, retries, origin=origin, new_session=new_session, randbelow=randbelow(random))
+            place.forget()
+            return Core(session, place, origin=origin, new_session=hooks.new_session)
 
         self._runner = RequestRunner(
             DurableCore(self._open_journal, new_core),
-            Driver(lines, TickClock(clock, sleep, tick), waiting),
-            TableBuilder(tables, progress, clock),
-            observe=observe,
-            background=background,
+            Driver(place.lines, TickClock(hooks.clock, hooks.sleep, hooks.tick), hooks.waiting),
+            TableBuilder(tables, hooks.progress, hooks.clock),
+            observe=hooks.observe,
+            background=hooks.background,
         )
         forbid_core_dumps()
+
+    def _new_mirrors(
+        self,
+        upstream: MessageServer | SumServers,
+        mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | None,
+        hooks: Hooks,
+    ) -> tuple[MirrorClient, ...]:
+        """A mirror of each server; the first one where it was told."""
+        if isinstance(mirror, MemoryCopies):
+            raise InvalidInput("copies of web sites for a message server", hint="give a mirror, or the path of one")
+        return tuple(
+            MirrorClient(
+                retries.server,
+                _beside(self.journal, "mirror", place) if mirror is None or place else mirror,
+                attempts=retries.attempts,
+                backoff=retries.backoff,
+                waiting=hooks.waiting,
+                transport=line,
+                clock=hooks.clock,
+                now=hooks.now,
+                sleep=hooks.sleep,
+            )
+            for place, (retries, line) in enumerate(zip(upstream.retries, upstream.lines, strict=True))
+        )
 
     def __repr__(self) -> str:
         return "<Client: no model>" if self._model is None else f"<Client: {self._model.n} sources>"
 
     @cached_property
-    def chain(self) -> Model:
-        """The model; without one, the names in the catalogue of the server, which is asked for them."""
+    def chain(self) -> Sources:
+        """The model; without one, the names of the upstream, which is asked for them."""
         if self._model is not None:
             return self._model
-        catalogue = self._runner.driver.run(fetch_by(Retries(self.urls[0])))
-        return cast("Model", NoModel(catalogue.names))
+        return NoModel(self._runner.driver.run(self._upstream.offers()))
+
+    @property
+    def servers(self) -> int:
+        """How many servers count the steps of this client: none where messages come from ordinary sites."""
+        return len(self._upstream.lines)
 
     # -- requests ------------------------------------------------------------------------------------------
 
-    def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
+    def get(self, source: str | int, *, private: bool, max_age: float | None = None, stale_ok: bool = False) -> Message:
         """The latest message of `source`.
 
         Parameters
@@ -246,30 +289,43 @@ class Client:
             server for a few sources, this one among them, so that it learns nothing of earlier requests.
         max_age
             For a private request, seconds for which a refreshed mirror counts as up to date; None: the client's own.
+        stale_ok
+            Where a site does not give this source: the old copy, which says its `age`, instead of SourceFailed.
 
         Raises
         ------
         UnknownSource, JournalError, CatalogueMismatch
             Nothing was sent.
-        ServerUnreachable, BadAnswer, MirrorError
+        ServerUnreachable, BadAnswer, MirrorError, OverBudget
             It counts as made: `retry` repeats it, another `get` is another request.
+        SourceFailed
+            All of the set was asked for, and the site did not give this source. Another `get` is another request.
         """
         wanted = self._index(source)
         if not private and self._model is None:
             raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")
-        if private and len(self.urls) == 1 and self._mirrors and self._tells_changes:
+        if private and self._reads_copies and self._tells_changes:
             with self._runner.lock:
+                if self._web is not None:
+                    self._web.require(self.chain.names)
                 self._runner.run(lambda core: core.remember(wanted, pending=True))
-                return self._read_mirror(wanted, self.max_age if max_age is None else max_age)
-        return self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private))
+                return _given(self._read_mirror(wanted, self.max_age if max_age is None else max_age), stale_ok)
+        return _given(self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private)), stale_ok)
 
-    def retry(self) -> Message:
-        """The message of the last request, by sending the same bytes again. Raises what `get` raises."""
+    def retry(self, *, stale_ok: bool = False) -> Message:
+        """The message of the last request, by asking for the same again. Raises what `get` raises.
+
+        Parameters
+        ----------
+        stale_ok
+            As for `get`.
+        """
         with self._runner.lock:
             record = self.core.record
-            if record is not None and record.mirror and len(self.urls) == 1 and self._mirrors:
-                return self._read_mirror(self.core.waiting().wanted, 0.0)
-            return self._ask_or_mirror(None if record is None else record.wanted, lambda core: core.retry())
+            if record is not None and record.mirror and self._reads_copies:
+                return _given(self._read_mirror(self.core.waiting().wanted, 0.0), stale_ok)
+            wanted = None if record is None else record.wanted
+            return _given(self._ask_or_mirror(wanted, lambda core: core.retry()), stale_ok)
 
     # -- the mirror ----------------------------------------------------------------------------------------
 
@@ -279,10 +335,9 @@ class Client:
         Raises ServerUnreachable, BadAnswer, CatalogueMismatch, NoChanges (the server is of an older version), or
         MirrorError; the mirror is then as it was.
         """
-        mirror = self._need_mirror()
-        refreshed = mirror.refresh()
-        assert mirror.mirror.catalogue is not None
-        require_sources(self.chain.names, mirror.mirror.catalogue)
+        copies = self._copies
+        refreshed = copies.refresh()
+        copies.require(self.chain.names)
         return refreshed
 
     def read(self, source: str | int) -> Message:
@@ -292,11 +347,13 @@ class Client:
         hides it. Raises UnknownSource, JournalError, MirrorEmpty before the first refresh, or MirrorError.
         """
         wanted = self._index(source)
-        mirror = self._need_mirror()
+        copies = self._copies
         with self._runner.lock:
             self._runner.run(lambda core: core.remember(wanted, pending=True))
             with self._runner.answering() as core:
-                message = mirror.copy_as(Message, self.chain.names[wanted])
+                message = copies.copy_as(Message, self.chain.names[wanted])
+                if self._web is not None and not message.version:
+                    raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
             return message.after(_sent(core), messages=0, received=0)
 
     def read_unmodelled(self, source: str) -> Message:
@@ -318,16 +375,16 @@ class Client:
         Only for programs that read every source in a fixed order, whatever the person wants. Raises UnknownSource,
         MirrorEmpty or MirrorError.
         """
-        return self._need_mirror().copy(self.chain.names[self._index(source)])
+        return self._copies.copy(self.chain.names[self._index(source)])
 
     def sources(self) -> tuple[SourceState, ...]:
         """What the mirror knows of the chain's sources, in their order. No traffic, and not a request."""
-        known = {state.name: state for state in self._need_mirror().sources()}
+        known = {state.name: state for state in self._copies.sources()}
         return tuple(known[name] for name in self.chain.names if name in known)
 
     @property
     def mirror(self) -> MirrorClient | None:
-        """The mirror (of several servers: of the first), and what refreshes it; None where the client has none."""
+        """The mirror (of several servers: of the first), and what refreshes it; None where there is none."""
         return self._mirrors[0] if self._mirrors else None
 
     def forecast(self) -> Forecast:
@@ -338,39 +395,47 @@ class Client:
             doubtful = core.doubt is not None or core.record is None
         if not doubtful:
             self._runner.builder.build(session.memory)
-        known = None if doubtful or self._model is None else session
-        return forecast(self._need_mirror(), known, self.chain.names, len(self.urls))
+        known = session if not doubtful and isinstance(session, Session) else None
+        return forecast(self._need_mirror(), known, self.chain.names, self.servers)
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, after `wanted` was stored. A server without `/v1/changes` is sent a query instead."""
-        mirror = self._need_mirror(place)
+        copies = self._need_mirror(place) if self._web is None else self._web
+        name = self.chain.names[wanted]
         try:
             with self._runner.answering() as core:
-                refreshed = mirror.refresh_if_older(max_age)
-                if refreshed is not None and mirror.mirror.catalogue is not None:
-                    require_sources(self.chain.names, mirror.mirror.catalogue)
-                message = mirror.copy_as(Message, self.chain.names[wanted])
+                refreshed = copies.refresh_if_older(max_age)
+                if refreshed is not None:
+                    copies.require(self.chain.names)
+                message = copies.copy_as(Message, name)
         except NoChanges:
             self._tells_changes = False  # not tried again by this client
             return self._ask(lambda core: core.ask_everything(wanted))
+        if self._web is not None:
+            message.outcome = self._web.outcome(name) if refreshed is None else refreshed.outcomes[name]
         if refreshed is None:
             return message.after(_sent(core), messages=0, received=0)
-        opening = 0
-        if len(self.urls) == 1 and self._model is not None:  # the server has just seen a refresh: it learns no time
+        message.requests, opening = refreshed.requests, 0
+        message.asked = self.chain.names if self._web is None else self._web.web.names
+        if self.servers == 1 and self._model is not None:  # the server has just seen a refresh: it learns no time
             opening = self._runner.run(lambda core: core.open_session())
-            mirror.count_traffic(opening)
+            copies.count_traffic(opening)
         messages = len(refreshed.changed) + bool(opening)
         return message.after(_sent(core), messages=messages, received=refreshed.received + opening)
+
+    @property
+    def _reads_copies(self) -> bool:
+        """Whether private requests are answered from copies."""
+        return self._web is not None or (self.servers == 1 and bool(self._mirrors))
+
+    @property
+    def _copies(self) -> MirrorClient | WebSources:
+        return self._need_mirror() if self._web is None else self._web
 
     def _need_mirror(self, place: int = 0) -> MirrorClient:
         if not self._mirrors:
             raise InvalidInput("this client has no mirror", hint="make it without mirror=False")
         return self._mirrors[place]
-
-    def _beside_the_journal(self, place: int) -> Path | None:
-        if not isinstance(self.journal, str | os.PathLike):
-            return None
-        return Path(f"{os.fspath(self.journal)}.mirror{f'-{place}' if place else ''}")
 
     # -- what is known without asking ----------------------------------------------------------------------
 
@@ -400,13 +465,15 @@ class Client:
         with self._runner.lock:
             core = self.core
             if core.doubt is not None or core.record is None:
-                return cost_of_set(self.chain.n, len(self.urls))
+                return cost_of_set(self.chain.n, max(self.servers, 1))
             session = core.session.fork(SystemEntropy())  # the state now, whatever is asked meanwhile
         if not private and not wait and not self._runner.builder.ready(session.memory):
             return None
         if not private:
             self._runner.builder.build(session.memory)
-        return expected_messages(session, len(self.urls), private=private)
+        if not isinstance(session, Session):
+            return cost_of_set(self.chain.n, max(self.servers, 1))
+        return expected_messages(session, max(self.servers, 1), private=private)
 
     def expected_bytes(self, *, private: bool, wait: bool = True) -> float | None:
         """Of several servers: how many bytes their answers to the next request will have, on average.
@@ -415,13 +482,12 @@ class Client:
         from a request. Raises ServerUnreachable, or InvalidInput where there is one server: see `forecast`.
         """
         messages = self.expected_cost(private=private or self._model is None, wait=wait)
-        core = self.core
-        if not isinstance(core, SumCore):
+        servers = self._upstream
+        if not isinstance(servers, SumServers):
             raise InvalidInput("one server answers at the messages' own lengths", hint="see `Client.forecast`")
-        longest = core.longest
-        if longest is None:
-            longest = core.longest = self._need_mirror().newest().longest
-        return None if messages is None else sum_bytes(messages, longest, len(self.urls))
+        if servers.longest is None:
+            servers.longest = self._need_mirror().newest().longest
+        return None if messages is None else sum_bytes(messages, servers.longest, self.servers)
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -431,6 +497,8 @@ class Client:
         with self._runner.lock:
             for mirror in self._mirrors:
                 mirror.close()
+            if self._web is not None:
+                self._web.close()
 
     def __enter__(self) -> Client:
         return self
@@ -457,7 +525,9 @@ class Client:
             try:
                 return self._ask(steps)
             except ServerMissing as error:
-                if self._on_missing != "everything" or not error.answered or wanted is None or not self._mirrors:
+                servers = self._upstream
+                allowed = isinstance(servers, SumServers) and servers.on_missing == "everything"
+                if not allowed or not error.answered or wanted is None or not self._mirrors:
                     raise
                 private = self.core.record is None or self.core.record.private
                 self._runner.run(lambda core: core.remember(wanted, private=private, pending=True, again=True))
@@ -476,6 +546,36 @@ class Client:
         with suppress(UnknownSource):
             return self.chain.index(source)
         raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")
+
+
+def _beside(journal: str | os.PathLike[str] | JournalStore, end: str, place: int = 0) -> Path | None:
+    """The path of another file of a client; None where its journal is not a file."""
+    if not isinstance(journal, str | os.PathLike):
+        return None
+    return Path(f"{os.fspath(journal)}.{end}{f'-{place}' if place else ''}")
+
+
+def _copies_of(
+    copies: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None,
+    journal: str | os.PathLike[str] | JournalStore,
+) -> str | os.PathLike[str] | MemoryCopies | None:
+    """Where copies of web sites are kept."""
+    if copies is None:
+        return _beside(journal, "copies")
+    if isinstance(copies, MemoryMirror) or copies is False:
+        raise InvalidInput("a client of web sites needs copies", hint="give a path for them, or leave it out")
+    return copies
+
+
+def _given(message: Message, stale_ok: bool) -> Message:
+    """The message; or raises SourceFailed where the site did not give it and an old copy will not do."""
+    if message.outcome.state != "failed" or (stale_ok and message.version):
+        return message
+    old = f"; the last copy is {message.age:.0f} s old: allow it with stale_ok" if message.version else ""
+    raise SourceFailed(
+        f"what was wanted cannot be had: {message.outcome.reason}",
+        hint=f"all of the set was asked for. Make another request later{old}",
+    )
 
 
 def _sent(core: Core) -> Sent:
@@ -506,15 +606,17 @@ class AsyncClient:
     def __repr__(self) -> str:
         return f"<Async{repr(self._client)[1:]}"
 
-    async def get(self, source: str | int, *, private: bool, max_age: float | None = None) -> Message:
+    async def get(
+        self, source: str | int, *, private: bool, max_age: float | None = None, stale_ok: bool = False
+    ) -> Message:
         """See `Client.get`.
 
         Parameters
         ----------
-        source, private, max_age
+        source, private, max_age, stale_ok
             As for `Client.get`.
         """
-        return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age)
+        return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age, stale_ok=stale_ok)
 
     async def refresh(self) -> Refresh:
         """See `Client.refresh`."""

@@ -16,22 +16,25 @@ import hashlib
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
 from onoff import wire
-from onoff.client.commands import ATTEMPTS, BACKOFF, Retries
 from onoff.client.journal import Damaged, FileErrors, Migration, PrivateDatabase
 from onoff.client.message import Copy
-from onoff.client.message_server import Fetched, fetch_changes, fetch_edition
 from onoff.client.runner import Attempt, Driver, TickClock
-from onoff.errors import InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
-from onoff.upstream.transport import TIMEOUT, Http, Transport, check_url
+from onoff.errors import CatalogueMismatch, InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
+from onoff.names import some_of
+from onoff.upstream import Answer, Doubt, MemberOutcome, Outgoing, WebCopy
+from onoff.upstream.message_server import Fetched, fetch_changes, fetch_edition, require_sources
+from onoff.upstream.steps import ATTEMPTS, BACKOFF, Retries, Steps
+from onoff.upstream.transport import TIMEOUT, Http, Origin, Transport, check_url
+from onoff.upstream.web import Web
 from onoff.wire import NOTHING, Catalogue, Edition, EditionReport, WireMessage
 
 MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
@@ -316,16 +319,20 @@ CopyKind = TypeVar("CopyKind", bound=Copy)
 class Refresh:
     """What a refresh did.
 
-    edition   the number of the edition reached
+    edition   the number of the edition reached; 0 where a site has none
     changed   the names of the sources that changed, in the order of the catalogue
     received  bytes of replies, as they came over the line
     seconds   how long it took
+    requests  how many requests it took
+    outcomes  of a site: what became of each source
     """
 
     edition: int
     changed: tuple[str, ...]
     received: int
     seconds: float
+    requests: int = 1
+    outcomes: Mapping[str, MemberOutcome] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -446,6 +453,11 @@ class MirrorClient:
 
     # -- without traffic -----------------------------------------------------------------------------------
 
+    def require(self, names: tuple[str, ...]) -> None:
+        """Raise CatalogueMismatch where the mirror was refreshed and does not have all of these."""
+        if self.mirror.catalogue is not None:
+            require_sources(names, self.mirror.catalogue)
+
     @property
     def age(self) -> float | None:
         """Seconds since the last refresh; None where there was none, or where the clock was set back."""
@@ -510,3 +522,315 @@ def _state(name: str, entry: MirrorEntry, now: float) -> SourceState:
     published = entry.published / 1000
     age = max(now - published, 0.0) if entry.version else None
     return SourceState(name, entry.version, published, entry.media_type, entry.size, age)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Copies of what web sites gave: the latest message of every source with its validators, and when each host was asked.
+#
+# A read leaves no trace in them: what is kept is a function of the sets that were asked for and of the answers.
+
+
+COPIES_ID: Final = 0x6F6E6F63  # "onoc"
+COPIES_ERRORS: Final = FileErrors("file of copies", MirrorBusy, MirrorError, MirrorError, "the copies are as they were")
+
+
+class MemoryCopies:
+    """Copies in memory. For clients that are used once, tests and audits.
+
+    refreshed: when everything was asked for last, in seconds since 1970; None where it never was.
+    """
+
+    def __init__(self) -> None:
+        self.refreshed: float | None = None
+        self._copies: dict[str, WebCopy] = {}
+        self._sent: list[tuple[Origin, float]] = []
+
+    def get(self, name: str) -> WebCopy | None:
+        return self._copies.get(name)
+
+    def keep(self, copies: Mapping[str, WebCopy]) -> None:
+        self._copies.update(copies)
+
+    def sent(self, host: Origin, since: float) -> Sequence[float]:
+        return sorted(at for where, at in self._sent if where == host and at >= since)
+
+    def note_sent(self, requests: Sequence[tuple[Origin, float]]) -> None:
+        self._sent += requests
+
+    def note_refreshed(self, when: float) -> None:
+        """Everything was asked for at this time."""
+        self.refreshed = when
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+
+
+class CopiesFile(MemoryCopies):
+    """Copies in the file `path`, for its owner only, locked until it is closed. Raises MirrorError where that fails.
+
+    A damaged file is deleted, as all of it can be fetched again.
+    """
+
+    def __init__(self, path: str | PathLike[str]) -> None:
+        super().__init__()
+        self.path = Path(path)
+        self._lock = threading.Lock()
+        try:
+            self._open()
+        except Damaged as damage:
+            if not damage.ours:
+                raise COPIES_ERRORS.foreign(self.path) from None
+            delete_mirror(self.path)
+            self._open()
+
+    def _open(self) -> None:
+        self._database = PrivateDatabase(
+            self.path, application_id=COPIES_ID, migrations=COPIES_MIGRATIONS, errors=COPIES_ERRORS
+        )
+        with self._database.closing_on_error():
+            row = self._database.connection.execute("SELECT at FROM refreshed").fetchone()
+            self.refreshed = None if row is None else row[0]
+            self._database.checkpoint()
+
+    def get(self, name: str) -> WebCopy | None:
+        with self._lock:
+            try:
+                row = self._database.connection.execute(
+                    f"SELECT {COPY_COLUMNS}, checksum FROM copy WHERE name = ?", (name,)
+                ).fetchone()
+            except sqlite3.Error as error:
+                raise MirrorError(f"{self.path}: {error}", hint="delete the file: all of it is fetched again") from None
+        if row is None or _checksum((name, *row[:-1])) != row[-1]:
+            return None  # a damaged copy is none
+        return WebCopy(*row[:-1])
+
+    def keep(self, copies: Mapping[str, WebCopy]) -> None:
+        rows = []
+        for name, copy in copies.items():
+            values = name, *(getattr(copy, column) for column in COPY_COLUMNS.split(", "))
+            rows.append((*values, _checksum(values)))
+        marks = ", ".join("?" * len(rows[0])) if rows else ""
+        statement = f"INSERT OR REPLACE INTO copy (name, {COPY_COLUMNS}, checksum) VALUES ({marks})"
+        self._write([(statement, rows)] if rows else [])
+
+    def sent(self, host: Origin, since: float) -> Sequence[float]:
+        found = self._database.connection.execute(
+            "SELECT at FROM sent WHERE host = ? AND at >= ? ORDER BY at", (_host(host), since)
+        )
+        return [at for (at,) in found]
+
+    def note_sent(self, requests: Sequence[tuple[Origin, float]]) -> None:
+        self._write([("INSERT INTO sent VALUES (?, ?)", [(_host(host), at) for host, at in requests])])
+
+    def note_refreshed(self, when: float) -> None:
+        forgotten = "DELETE FROM sent WHERE at < ?", [(when - LONGEST_BUDGET,)]
+        self._write([("INSERT OR REPLACE INTO refreshed VALUES (1, ?)", [(when,)]), forgotten])
+        super().note_refreshed(when)
+
+    def close(self) -> None:
+        self._database.close()
+
+    def _write(self, work: Sequence[tuple[str, Sequence[tuple[Any, ...]]]]) -> None:
+        connection = self._database.connection
+        with self._lock:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+                for statement, rows in work:
+                    connection.executemany(statement, rows)
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                with suppress(sqlite3.Error):
+                    connection.execute("ROLLBACK")
+                raise self._database.write_failed(error) from None
+            with suppress(MirrorError):  # what is in the log counts
+                self._database.checkpoint()
+
+
+COPY_COLUMNS: Final = "body, media_type, etag, modified, fetched, fresh_until, place"
+LONGEST_BUDGET: Final = 366 * 86400.0
+"""Seconds after which no budget asks for the time of a request any more."""
+
+
+def _host(host: Origin) -> str:
+    return f"{host.scheme}://{host.host}:{host.port}"
+
+
+def _create_copies(database: sqlite3.Connection) -> None:
+    """0 to 1."""
+    database.execute(
+        "CREATE TABLE copy (name TEXT PRIMARY KEY, body BLOB NOT NULL, media_type TEXT NOT NULL, etag TEXT, "
+        "modified TEXT, fetched REAL NOT NULL, fresh_until REAL NOT NULL, place TEXT, checksum BLOB NOT NULL) STRICT"
+    )
+    database.execute("CREATE TABLE sent (host TEXT NOT NULL, at REAL NOT NULL) STRICT")
+    database.execute("CREATE INDEX sent_at ON sent (host, at)")
+    database.execute("CREATE TABLE refreshed (id INTEGER PRIMARY KEY CHECK (id = 1), at REAL NOT NULL) STRICT")
+
+
+COPIES_MIGRATIONS: tuple[Migration, ...] = (_create_copies,)
+
+
+class WebSources:
+    """The sources of a `Web`, with their copies: what a client asks for sets, and reads while ON.
+
+    Parameters
+    ----------
+    web
+        The upstream.
+    copies
+        The path of the file of copies, or copies; None: in memory. Opened when first used.
+    now, clock
+        Seconds since 1970; seconds.
+    """
+
+    lines: Sequence[Transport] = ()
+
+    def __init__(
+        self,
+        web: Web,
+        copies: str | PathLike[str] | MemoryCopies | None = None,
+        *,
+        now: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.web, self.address = web, web.address
+        self._where = MemoryCopies() if copies is None else copies
+        self._opened: MemoryCopies | None = None
+        self._closed = False
+        self._now, self._clock = now, clock
+
+    @property
+    def copies(self) -> MemoryCopies:
+        """The copies, opened if need be. Raises MirrorError, also once they are closed."""
+        if self._closed:
+            raise MirrorError("these copies are closed", hint="make a new client")
+        if self._opened is None:
+            where = self._where
+            self._opened = where if isinstance(where, MemoryCopies) else CopiesFile(where)
+        return self._opened
+
+    # -- as an upstream ------------------------------------------------------------------------------------
+
+    def forget(self) -> None:
+        """Nothing is known of a site but its copies."""
+
+    def offers(self) -> Steps[tuple[str, ...]]:
+        yield from ()  # there is nothing to ask
+        return self.web.names
+
+    def get_ready(self, names: tuple[str, ...]) -> Steps[bool]:
+        yield from ()
+        self.require(names)
+        return False
+
+    def require(self, names: tuple[str, ...]) -> None:
+        """Raise CatalogueMismatch, which names them, unless the list has every source of the chain."""
+        known = set(self.web.names)
+        missing = [name for name in names if name not in known]
+        if missing:
+            raise CatalogueMismatch(
+                f"{len(missing)} of the chain's {len(names)} sources are not in the list: {some_of(missing)}",
+                hint=f"use a chain whose names are those of the list: {some_of(self.web.names)}",
+            )
+        _ = self.copies  # opened, and locked, before anything is stored or sent
+
+    def compare_steps(self, last: Outgoing) -> Steps[Doubt | None]:
+        """A site counts no steps: it cannot tell an old journal from the last one."""
+        yield from ()
+        return None
+
+    def encode(self, session: bytes, step: int, asked: tuple[str, ...]) -> bytes:
+        return b""
+
+    def first(self) -> tuple[str, ...]:
+        return ()
+
+    def check(self, last: Outgoing) -> Doubt | None:
+        return None
+
+    def fetch_set(self, outgoing: Outgoing) -> Steps[Answer]:
+        """Every member of the set, conditionally; see `Web.fetch`, which has connections of its own."""
+        yield from ()
+        fetched = self.web.fetch(outgoing.asked, self.copies)
+        found = {name: self.copies.get(name) for name in outgoing.asked}
+        now = self._now()
+        return Answer(
+            {name: _as_message(copy) for name, copy in found.items() if copy is not None},
+            fetched.received,
+            fetched.requests,
+            fetched.outcomes,
+            {name: max(now - copy.fetched, 0.0) for name, copy in found.items() if copy is not None},
+        )
+
+    # -- everything ----------------------------------------------------------------------------------------
+
+    def refresh(self) -> Refresh:
+        """Bring the copy of every source up to date. Raises OverBudget or MirrorError."""
+        started, when, copies = self._clock(), self._now(), self.copies
+        fetched = self.web.fetch(self.web.names, copies)
+        copies.note_refreshed(when)
+        changed = tuple(name for name, outcome in fetched.outcomes.items() if outcome.state == "new")
+        seconds = self._clock() - started
+        return Refresh(0, changed, fetched.received, seconds, fetched.requests, fetched.outcomes)
+
+    def refresh_if_older(self, max_age: float) -> Refresh | None:
+        """Refresh unless everything was asked for less than `max_age` seconds ago; None where it was."""
+        age = self.age
+        return self.refresh() if age is None or age >= max_age else None
+
+    @property
+    def age(self) -> float | None:
+        """Seconds since everything was asked for; None where it never was, or where the clock was set back."""
+        refreshed = self.copies.refreshed
+        age = None if refreshed is None else self._now() - refreshed
+        return age if age is not None and age >= 0 else None
+
+    def copy(self, source: str) -> Copy:
+        """The message of `source` as it is known. No traffic. Raises UnknownSource, MirrorEmpty or MirrorError."""
+        copy = self.copy_as(Copy, source)
+        if not copy.version:
+            raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
+        return copy
+
+    def copy_as(self, kind: type[CopyKind], source: str) -> CopyKind:
+        """The message of `source` as this kind of copy; of version 0 where there is none."""
+        if source not in self.web.names:
+            raise UnknownSource("no such source", hint="the list of sources has their names")
+        copy = self.copies.get(source)
+        if copy is None:
+            return kind.of(source, NOTHING)
+        return kind.of(source, _as_message(copy), age=max(self._now() - copy.fetched, 0.0))
+
+    def sources(self) -> tuple[SourceState, ...]:
+        """What is known of every source, in the order of the list. No traffic."""
+        now, found = self._now(), []
+        for name in self.web.names:
+            copy = self.copies.get(name)
+            entry = MirrorEntry() if copy is None else MirrorEntry.of(_as_message(copy))
+            found.append(_state(name, entry, now))
+        return tuple(found)
+
+    def outcome(self, source: str) -> MemberOutcome:
+        """What became of a source when everything was asked for last."""
+        copy, refreshed = self.copies.get(source), self.copies.refreshed or 0.0
+        if copy is None:
+            return MemberOutcome("failed", "the site has not given it yet")
+        late = copy.fetched < refreshed and copy.fresh_until <= refreshed
+        return MemberOutcome("failed", "the site did not give it when it was asked last") if late else FRESH
+
+    def count_traffic(self, received: int) -> None:
+        """Bytes are not counted by the day."""
+
+    def close(self) -> None:
+        """Close the copies for good. A second call does nothing."""
+        self._closed = True
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+
+FRESH: Final = MemberOutcome("fresh")
+
+
+def _as_message(copy: WebCopy) -> WireMessage:
+    """A copy as a message; a site counts no versions, so there is only the one."""
+    return WireMessage(1, round(copy.fetched * 1000), copy.media_type, copy.body)

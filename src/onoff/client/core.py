@@ -3,11 +3,12 @@
     state    doubt      why the next query must be everything, or None
              session    memory (what must stay hidden, and the belief about it) and tables; meaningful without doubt
              record     the last request as it was stored; `record.pending` until it is answered
-             catalogue  what the server offers, fetched once; None until then
-             checked    whether the server confirmed, since the journal was opened, that our last step is its last
+             upstream   where messages come from; what it is asked is its own affair
+             checked    whether the upstream confirmed, since the journal was opened, that our last step is its last
 
-A request is a generator that yields commands (see `commands`), is sent the event each leads to, and returns the
-message. Invariants, whatever happens between two events:
+A request is a generator that yields commands, is sent the event each leads to, and returns the message: `Send` and
+`Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens between two
+events:
 
 1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a
@@ -16,96 +17,150 @@ message. Invariants, whatever happens between two events:
    catalogue, a conflict. The set does not depend on the past. Where the memory still holds (HARMLESS doubts) it goes on
    from there; elsewhere the present request separates the future from the past under a chain, and under a richer model,
    where it does not, everything is asked until privacy is ON (`Memory.blind`).
-4. What is done next depends on events and on what the server sees, never on which source is wanted.
+4. What is done next depends on events and on what the server sees, never on which source is wanted. An upstream that
+   is asked for a set is not told which of it is wanted.
 
 A journal that was restored to an earlier state looks valid. So the first request after opening asks the server for the
 last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is not: a query
 that was stored and never sent told the server nothing. A session that begins with a refresh and a read of the mirror is
-opened with the server right after that (`open_session`).
+opened with the server right after that (`open_session`). An ordinary web site counts no steps and cannot be asked.
 """
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Callable
-from dataclasses import replace
-from enum import StrEnum
-from typing import Final
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+from typing import Final, Protocol
 
 from onoff import wire
-from onoff.client.commands import Ask, Build, Fetch, Record, Retries, SendQuery, Steps, StoreRecord, Tick
 from onoff.client.message import Message, Sent
-from onoff.client.message_server import NOT_A_SERVER, read_catalogue, require_sources
 from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
-from onoff.model.contexts import Model
-from onoff.session import Session
-from onoff.session.session import Memory
-from onoff.upstream.transport import Reply
-from onoff.wire import Catalogue
+from onoff.session import Query
+from onoff.session.session import Entropy, Memory
+from onoff.upstream import Answer, Conflict, Doubt, Outgoing, Retrieval, Upstream
+from onoff.upstream.steps import Steps
 
-# --------------------------------------------------------------------------------------------------------------------
-# Doubt: why the record of the last request may be out of date, so that the next query has to be everything.
-#
-# Code compares members. The value of each is the sentence that people read; `status`, `onoff state` and the note of
-# a
-# request show it.
-
-
-class Doubt(StrEnum):
-    """Found by the journal (the first four), by comparing it with this client, or by asking the server."""
-
-    NEW = "there was no journal"
-    COPIED = "the journal was copied or moved from elsewhere"
-    DAMAGED = "the journal was damaged and put aside"
-    PUT_BACK = "the journal is not the one that was used last"
-    NOTHING_STORED = "there is no last request"
-    OTHER_CHAIN = "the chain is not the one of the last request"
-    OTHER_SERVER = "the server is not the one of the last request"
-    OTHER_CATALOGUE = "the server's catalogue has changed"
-    UNFIT = "the journal does not fit the chain"
-    ROLLED_BACK = "the journal is older than what the server saw"
-    FORGOTTEN = "the server does not know this session"
-    CONFLICT = "the server saw another request at this step"
-
+log = logging.getLogger("onoff.client")
 
 HARMLESS: Final = frozenset({Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN})
 """The server does not have the last step of the journal, but what the journal holds of the past is still right. After
 any other doubt there may have been requests that the journal does not know of."""
-
-
-log = logging.getLogger("onoff.client")
-
 NEVER_SENT: Final = -1
 """The step of a session in which nothing was sent yet."""
 RECOVERIES: Final = 2
 """How often one request may start a new session before the server is given up."""
-SMALL_ANSWER: Final = 64 * 1024
-"""Refusals are at most this long."""
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# What a client must remember, and nothing else: the last request it stored.
+#
+# The last query *is* the pending one: as soon as it is stored it counts as sent, so there is nothing older to keep.
+# `wanted` is secret, and `memory` where a model has one; everything else is known to the server, or is about the
+# machine.
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One request as it was stored before it was sent.
+
+    server, chain, origin  the address, the digest of the chain or model, and where it came from
+    session, step          the server's name for this request
+    query                  the bytes to send, as often as it takes; none where a set has no bytes of its own
+    asked                  the same set as a bitmap over the sources of the chain: the last query
+    wanted                 secret: which of them was wanted
+    private, note          how it was asked, and why everything was, if it was
+    pending                not answered yet
+    others                 what goes to the second and further servers, one after the other, each as long as `query`
+    mirror                 read from the mirror: nothing was sent for it, `query` and `step` are those last sent
+    memory                 what the session's memory needs beyond `asked` and `wanted`, in bytes of its own; secret
+    """
+
+    server: str
+    chain: str
+    origin: str
+    session: bytes
+    step: int
+    query: bytes
+    asked: bytes
+    wanted: int = field(repr=False)
+    private: bool
+    note: str | None = None
+    pending: bool = True
+    memory: bytes = field(default=b"", repr=False)
+    mirror: bool = False
+    others: bytes = field(default=b"", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Build:
+    """Build the table for the session's memory, whatever is wanted."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRecord:
+    """Write the record; go on only when it is durable."""
+
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Wait for the next tick, which hides how long the draw took."""
+
+
+class Sources(Protocol):
+    """What a core needs of a model: the names of its sources, and which model it is."""
+
+    @property
+    def names(self) -> tuple[str, ...]: ...
+
+    @property
+    def n(self) -> int: ...
+
+    def index(self, source: str | int) -> int: ...
+
+    def digest(self) -> str: ...
+
+
+class Drawing(Protocol):
+    """What a core needs of a session: `Session` has it, and so has `AlwaysPrivate`, which has no model."""
+
+    memory: Memory
+
+    @property
+    def model(self) -> Sources: ...
+
+    def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]: ...
+
+    @property
+    def state(self) -> Hashable: ...
+
+    def expected_cost(self, *, private: bool) -> float: ...
+
+    def fork(self, entropy: Entropy) -> Drawing: ...
 
 
 class Core:
-    """One user's requests to one server.
+    """One user's requests to one upstream.
 
     session      draws queries; its memory is set from what `opened` finds
-    retries      which server, and how often it is sent the same bytes before it is given up
+    upstream     where messages come from
     origin       where the chain came from, for the record
     new_session  16 fresh random bytes
-    name         what the record calls the server; its address unless given
     """
 
     def __init__(
-        self, session: Session, retries: Retries, *, origin: str, new_session: Callable[[], bytes], name: str = ""
+        self, session: Drawing, upstream: Upstream | Retrieval, *, origin: str, new_session: Callable[[], bytes]
     ) -> None:
         self.session = session
-        self.chain: Model = session.model
-        self.server = name or retries.server
+        self.upstream = upstream
+        self.chain: Sources = session.model
+        self.server = upstream.address
         self.origin = origin
         self.record: Record | None = None
         self.doubt: Doubt | None = None
-        self.catalogue: Catalogue | None = None
         self.checked = False
-        self._exchange = retries.exchange
         self._new_session = new_session
         self._digest = self.chain.digest()
 
@@ -162,7 +217,10 @@ class Core:
     def sent(self, record: Record) -> Sent:
         """What the server sees of a record."""
         asked = wire.decode_bitmap(record.asked, self.chain.n)
-        return Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note, record.mirror)
+        sent = Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note, record.mirror)
+        if record.mirror or not isinstance(self.upstream, Retrieval):
+            return sent
+        return replace(sent, vectors=self.upstream.vectors(self._outgoing(record)))
 
     # -- reading from the mirror ---------------------------------------------------------------------------
 
@@ -207,18 +265,18 @@ class Core:
         in doubt. If the query is lost, that is how it stays. Returns the bytes of the answer; 0 where none came.
         """
         record = self.record
-        if record is None or record.step != NEVER_SENT or not self.checked:
+        if record is None or record.step != NEVER_SENT or not self.checked or not isinstance(self.upstream, Upstream):
             return 0
         try:
             yield from self._get_ready()
-            query, others = self._encode(record.session, 0, (0,), record.wanted)
-            self.record = replace(record, step=0, query=query, others=others)
+            first = self.upstream.first()
+            query = self.upstream.encode(record.session, 0, first)
+            if not query:  # nobody counts
+                return 0
+            self.record = replace(record, step=0, query=query)
             yield StoreRecord(self.record)
             yield Tick()
-            limit = max(wire.max_answer_length(1, self._offered), SMALL_ANSWER)
-            return (yield from self._exchange(SendQuery(query, limit), lambda reply: self._check_answer(reply, (0,))))[
-                1
-            ]
+            return (yield from self.upstream.fetch_set(Outgoing(record.session, 0, first, query))).received
         except (ServerUnreachable, Conflict):
             return 0
 
@@ -240,13 +298,12 @@ class Core:
             record = self._compose(last.session, last.step + 1, everything, wanted, last.private, None, memory)
         return (yield from self._carry_out(record, memory))
 
-    # -- before the request: the catalogue, and whether the server has seen our last step ------------------
+    # -- before the request: what the upstream offers, and whether it has seen our last step ---------------
 
     def _get_ready(self) -> Steps[None]:
-        if self.catalogue is None:
-            catalogue = yield from self._exchange(Fetch(), lambda reply: read_catalogue(self.server, reply))
-            require_sources(self.chain.names, catalogue)
-            self.catalogue = catalogue
+        changed = yield from self.upstream.get_ready(self.chain.names)
+        if changed and self.record is not None:
+            self.doubt = self.doubt or Doubt.OTHER_CATALOGUE
         if self.record is not None and self.doubt is None and not self.checked:
             self.doubt = self._disagrees(self.record)
             if self.doubt is None:
@@ -254,17 +311,7 @@ class Core:
         self.checked = True
 
     def _compare_steps(self, record: Record) -> Steps[Doubt | None]:
-        def check(reply: Reply) -> wire.Seen | None:
-            return wire.decode_seen(reply.body) if reply.status == 200 else None
-
-        seen = yield from self._exchange(Ask(record.session), check)
-        if seen is None:
-            return Doubt.FORGOTTEN
-        if seen.step > record.step:
-            return Doubt.ROLLED_BACK
-        if seen.step == record.step and seen.sha256 != hashlib.sha256(record.query).hexdigest():
-            return Doubt.CONFLICT
-        return None
+        return (yield from self.upstream.compare_steps(self._outgoing(record)))
 
     # -- the request ---------------------------------------------------------------------------------------
 
@@ -300,7 +347,7 @@ class Core:
         memory: Memory,
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
-        query, others = self._encode(session, step, self._server_indices(sources), wanted)
+        query, others = self._encode(session, step, self._names(sources), wanted)
         record = Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
         return replace(record, memory=memory.stored(), others=others)
 
@@ -315,38 +362,30 @@ class Core:
                 return (yield from self._deliver(record))
             except Conflict as conflict:
                 self.doubt = conflict.doubt
-                if conflict.doubt is Doubt.OTHER_CATALOGUE:
-                    self.catalogue = None
                 yield from self._get_ready()
                 record, memory = self._start_over(record.wanted, record.private, conflict.doubt, again=True)
         raise BadAnswer("the server refuses every session", hint="it may be faulty; try again later")
 
     def _deliver(self, record: Record) -> Steps[Message]:
-        """Send until there is an answer; check all of it; only then look for the frame that was wanted."""
-        asked = self._asked_indices(record)
-        expected = wire.max_answer_length(len(asked), self._offered)
+        """Ask until there is an answer; only once all of it was checked, look for the message that was wanted."""
         sent = self.sent(record)
-        log.info("step %d: %d of %d sources asked", sent.step, len(asked), sent.n)
-        messages, received = yield from self._exchange(
-            SendQuery(record.query, max(expected, SMALL_ANSWER)), lambda reply: self._check_answer(reply, asked)
-        )
+        log.info("step %d: %d of %d sources asked", sent.step, len(sent.sources), sent.n)
+        answer = yield from self._ask(record)
         self.answered()
-        name = self.chain.names[record.wanted]
-        message = Message.of(name, messages[asked.index(self._offered.index[name])])
-        return message.after(sent, messages=len(asked), received=received)
+        return Message.answering(self.chain.names[record.wanted], answer, sent, self._names(sent.sources))
 
-    def _check_answer(self, reply: Reply, asked: tuple[int, ...]) -> tuple[tuple[wire.WireMessage, ...], int]:
-        if reply.status == 409:
-            raise Conflict(conflict_of(reply))
-        if reply.status != 200:
-            raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
-        if not reply.has_type(wire.ANSWER_TYPE):
-            raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
-        known = self._offered
-        messages = wire.decode_answer(
-            reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
-        )
-        return messages, len(reply.body)
+    def _ask(self, record: Record) -> Steps[Answer]:
+        outgoing = self._outgoing(record)
+        if isinstance(self.upstream, Retrieval):
+            return (yield from self.upstream.retrieve(self.chain.names[record.wanted], outgoing, self._store_again))
+        return (yield from self.upstream.fetch_set(outgoing))
+
+    def _store_again(self, query: bytes, others: bytes) -> Steps[None]:
+        """Other bytes for the last step, which tell nothing new."""
+        assert self.record is not None
+        record = replace(self.record, query=query, others=others)
+        yield StoreRecord(record)
+        self.record = record
 
     # -- state ---------------------------------------------------------------------------------------------
 
@@ -363,50 +402,21 @@ class Core:
         return None if found.server == self.server else Doubt.OTHER_SERVER
 
     def _disagrees(self, record: Record) -> Doubt | None:
-        """Why the bytes of a record are not what it would be sent as to this server, or None."""
-        if record.mirror and not record.query:
-            return Doubt.FORGOTTEN  # the server has not seen the session, so it cannot tell whether it was used
-        try:
-            head = wire.decode_query_head(record.query)
-            if head.epoch != self._offered.epoch:
-                return Doubt.OTHER_CATALOGUE
-            if record.mirror:  # these bytes are of the last query, not of what was read since
-                return None if (head.session, head.step) == (record.session, record.step) else Doubt.UNFIT
-            again = self._encode(record.session, record.step, self._asked_indices(record), record.wanted)
-        except InvalidWire:
-            return Doubt.UNFIT
-        return None if (record.query, record.others) == again else Doubt.UNFIT
+        """Why the bytes of a record are not what it would be sent as, or None."""
+        if isinstance(self.upstream, Retrieval):
+            return self.upstream.check_for(self.chain.names[record.wanted], self._outgoing(record))
+        return self.upstream.check(self._outgoing(record))
 
-    @property
-    def _offered(self) -> Catalogue:
-        if self.catalogue is None:
-            raise RuntimeError("the catalogue is fetched before anything is asked")
-        return self.catalogue
+    def _encode(self, session: bytes, step: int, asked: tuple[str, ...], wanted: int) -> tuple[bytes, bytes]:
+        """The bytes to send, and those for further servers."""
+        if isinstance(self.upstream, Retrieval):
+            return self.upstream.encode_for(self.chain.names[wanted], session, step, asked)
+        return self.upstream.encode(session, step, asked), b""
 
-    def _server_indices(self, sources: tuple[int, ...]) -> tuple[int, ...]:
-        """The server's numbers for sources of the chain, ascending."""
-        return tuple(sorted(self._offered.index[self.chain.names[x]] for x in sources))
+    def _outgoing(self, record: Record) -> Outgoing:
+        """A record without what is wanted."""
+        asked = self._names(wire.decode_bitmap(record.asked, self.chain.n))
+        return Outgoing(record.session, record.step, asked, record.query, record.others, read=record.mirror)
 
-    def _asked_indices(self, record: Record) -> tuple[int, ...]:
-        return self._server_indices(wire.decode_bitmap(record.asked, self.chain.n))
-
-    def _encode(self, session: bytes, step: int, indices: tuple[int, ...], wanted: int) -> tuple[bytes, bytes]:
-        """The bytes for the server, and those for further ones."""
-        return wire.encode_query(wire.WireQuery(self._offered.epoch, session, step, indices, n=self._offered.n)), b""
-
-
-class Conflict(Exception):
-    """The last step of the server is not ours."""
-
-    def __init__(self, doubt: Doubt) -> None:
-        super().__init__(doubt)
-        self.doubt = doubt
-
-
-def conflict_of(reply: Reply) -> Doubt:
-    """What a 409 means."""
-    try:
-        problem = wire.decode_problem(reply.body)
-    except InvalidWire:
-        return Doubt.CONFLICT
-    return Doubt.OTHER_CATALOGUE if problem.type == wire.EPOCH_CHANGED else Doubt.CONFLICT
+    def _names(self, sources: tuple[int, ...]) -> tuple[str, ...]:
+        return tuple(self.chain.names[source] for source in sources)

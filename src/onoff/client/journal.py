@@ -34,9 +34,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
-from onoff.client.commands import Record
-from onoff.client.core import Doubt
+from onoff.client.core import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed, OnOffError
+from onoff.upstream import Doubt
 
 # --------------------------------------------------------------------------------------------------------------------
 # An SQLite file with one writer: readable by its owner only, locked while it is open, checked when it is opened.

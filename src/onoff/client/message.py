@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from onoff import wire
+from onoff.upstream import NEW, Answer, MemberOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,9 @@ class Message(Copy):
     sent        what the server saw
     messages    how many messages were downloaded for it
     received    bytes of answers for it
+    asked       the names that were asked for, in the order of the list; empty where nothing was
+    requests    how many requests that took
+    outcome     what the site said of it: `state`, `status` and, where it failed and this is an old copy, the `reason`
 
     >>> message = Message(b"the latest")
     >>> message.decode(), message.payload == b"the latest", message
@@ -94,6 +98,18 @@ class Message(Copy):
     sent: Sent
     messages: float
     received: int
+    asked: tuple[str, ...] = ()
+    requests: int = 0
+    outcome: MemberOutcome = NEW
+
+    @classmethod
+    def answering(cls, name: str, answer: Answer, sent: Sent, asked: tuple[str, ...]) -> Self:
+        """The message of `name` among the answer to a set."""
+        found = answer.messages.get(name, wire.NOTHING)
+        message = cls.of(name, found, edition=answer.edition, age=answer.ages.get(name, 0.0))
+        message.outcome = answer.outcomes.get(name, NEW)
+        message.asked, message.requests = asked, answer.requests
+        return message.after(sent, messages=sent.cost, received=answer.received)
 
     def after(self, sent: Sent, *, messages: float, received: int) -> Self:
         """This message, as the answer to a request with this cost.

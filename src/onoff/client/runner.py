@@ -1,6 +1,6 @@
 """RequestRunner: carries out the steps of a core, one request at a time, and keeps its journal.
 
-Commands that need the network go to the `driver`; the record is stored in the journal, and tables come from the
+What needs the network goes to the `driver`; the record is stored in the journal, and tables come from the
 `builder`. After each answer a background thread flushes the journal and builds the table of the next query, so that a
 request costs one draw and one commit.
 """
@@ -18,31 +18,12 @@ from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Final, Generic, TypeVar
 
-from onoff import wire
-from onoff.client.commands import (
-    Ask,
-    Build,
-    Changes,
-    Command,
-    Digests,
-    Event,
-    Exchange,
-    Fetch,
-    Newest,
-    Result,
-    SendQuery,
-    SendSum,
-    Steps,
-    StoreRecord,
-    Tick,
-    Wait,
-)
-from onoff.client.core import SMALL_ANSWER, Core
+from onoff.client.core import Build, Core, StoreRecord, Tick
 from onoff.client.journal import JournalStore
 from onoff.client.message import Message, Sent
-from onoff.client.message_server import CATALOGUE_REQUEST, LARGEST_CHANGES
 from onoff.errors import JournalBusy, JournalError, OnOffError
 from onoff.session.session import Memory, TableCache
+from onoff.upstream.steps import Event, Result, Send, Steps, Wait
 from onoff.upstream.transport import Request, Transport
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -86,7 +67,7 @@ class Driver:
         self._clock = clock
         self._waiting = waiting
 
-    def run(self, steps: Steps[Result], perform: Callable[[Command], None] | None = None) -> Result:
+    def run(self, steps: Steps[Result], perform: Callable[[object], None] | None = None) -> Result:
         """What the steps return when all their commands are carried out."""
         started = self._clock.now()
         event: Event = None
@@ -98,40 +79,19 @@ class Driver:
             except StopIteration as done:
                 result: Result = done.value
                 return result
-            if isinstance(command, Exchange):
-                sending = command.server, _request(command)
-                attempt, last = attempt + 1 if sending == last else 1, sending
-                if self._waiting is not None:
-                    self._waiting(Attempt(attempt, command.server))
-                event = self._transports[command.server].exchange(sending[1])
-                continue
             event = None
             match command:
+                case Send(request, server):
+                    attempt, last = attempt + 1 if (server, request) == last else 1, (server, request)
+                    if self._waiting is not None:
+                        self._waiting(Attempt(attempt, server))
+                    event = self._transports[server].exchange(request)
                 case Tick():
                     self._clock.wait_for_tick(started)
                 case Wait(seconds):
                     self._clock.sleep(seconds)
                 case _ if perform is not None:
                     perform(command)
-
-
-def _request(command: Exchange) -> Request:
-    """What a command sends."""
-    match command:
-        case Fetch():
-            return CATALOGUE_REQUEST
-        case Ask(session):
-            return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
-        case SendQuery(query, limit):
-            return Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, query, limit)
-        case SendSum(query, limit):
-            return Request("POST", wire.SUM_PATH, wire.SUM_QUERY_HEADERS, query, limit)
-        case Changes(have):
-            return Request("GET", wire.changes_target(have), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
-        case Digests(have, edition):
-            return Request("GET", wire.digests_target(have, edition), wire.DIGESTS_HEADERS, b"", wire.MAX_DIGESTS)
-        case Newest():
-            return Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -226,7 +186,7 @@ class RequestRunner:
         with self.lock:
             core, journal = self.durable.open()
 
-            def perform(command: Command) -> None:
+            def perform(command: object) -> None:
                 match command:
                     case Build():
                         self.builder.build(core.session.memory)

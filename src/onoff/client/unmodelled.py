@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from onoff.errors import InvalidInput, UnknownSource
 from onoff.model.rows import UNIT, Rows
 from onoff.session import Query
+from onoff.session.session import Memory
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NoMemory:
     rounding = 0
     blind = False
 
-    def after(self, query: tuple[int, ...], wanted: int, **_: Any) -> NoMemory:
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: object) -> NoMemory:
         return self
 
     def afresh(self, wanted: int) -> NoMemory:
@@ -69,9 +69,9 @@ class AlwaysPrivate:
 
     def __init__(self, names: tuple[str, ...]) -> None:
         self.model = NoModel(names)
-        self.memory = NoMemory()
+        self.memory: Memory = NoMemory()
 
-    def propose(self, source: int, *, private: bool) -> tuple[Query, NoMemory]:
+    def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]:
         """Everything. Raises InvalidInput for an open request: what it would give away is not known."""
         if not private:
             raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")

@@ -35,10 +35,21 @@ from queue import SimpleQueue
 from typing import Any, Final
 
 from onoff import wire
-from onoff.client import BuildProgress, Client, Copy, Message, MirrorClient, Refresh, Sent, SourceState, default_journal
+from onoff.client import (
+    BuildProgress,
+    Client,
+    Copy,
+    Hooks,
+    Message,
+    MirrorClient,
+    Refresh,
+    Sent,
+    SourceState,
+    default_journal,
+    upstream_of,
+)
 from onoff.client.client import transports
 from onoff.client.consent import OpenRecord
-from onoff.client.message_server import NOT_A_SERVER, NoChanges, fetch_catalogue, require_sources
 from onoff.errors import BadAnswer, InvalidInput, MirrorError, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess_sums, evidence_for
 from onoff.gateway.query_log import LoggedQuery, QueryLog
@@ -47,10 +58,16 @@ from onoff.gateway.state import Board, Marks
 from onoff.gateway.switch import Position, Switch
 from onoff.model.contexts import Model
 from onoff.system.logs import Condition
+from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_sources
+from onoff.upstream.steps import NOT_A_SERVER
 from onoff.upstream.transport import TIMEOUT, Failure, Http, Reply, Request, Transport, check_url
 from onoff.wire import WireMessage
 
 _logger = logging.getLogger("onoff.gateway")
+
+SERVER_OPTIONS: Final = ("attempts", "backoff", "on_missing")
+HOOK_OPTIONS: Final = ("tick", "background", "waiting", "entropy", "new_session", "clock", "sleep")
+"""Options of an engine that are those of its servers, and of its client's hooks."""
 
 HEARTBEAT: Final = 20.0
 HEARTBEAT_WHILE_GONE: Final = 2.0
@@ -451,15 +468,16 @@ class Engine:
         return self._beside(".mirror")
 
     def _new_client(self, refresh: float | None, options: dict[str, Any]) -> Client:
+        own = {key: value for key, value in options.items() if key not in {*SERVER_OPTIONS, *HOOK_OPTIONS}}
+        of_servers = {key: value for key, value in options.items() if key in SERVER_OPTIONS}
+        of_hooks = {key: value for key, value in options.items() if key in HOOK_OPTIONS}
         client = Client(
-            self.urls,
+            upstream_of(self.urls, transports=self.lines, **of_servers),
             self.model,
             journal=self.journal,
-            observe=self._stored,
-            progress=self._progressed,
-            transport=self.lines,
             mirror=False if refresh is None else self.mirror_path,
-            **options,
+            hooks=Hooks(observe=self._stored, progress=self._progressed, **of_hooks),
+            **own,
         )
         if self.model is not None:  # without a model that takes names from a server, which may be down now
             client.status()  # opens the journal, so that a second gateway fails here

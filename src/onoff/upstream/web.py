@@ -30,7 +30,7 @@ from typing import Any, Final, Protocol
 from urllib.parse import quote, urljoin
 
 from onoff.errors import InvalidInput
-from onoff.upstream import Copies, WebCopy
+from onoff.upstream import NEW, Copies, MemberOutcome, WebCopy
 from onoff.upstream.sources import Join, Source, SourceList, target_of
 from onoff.upstream.transport import Connection, Deadline, Failure, Origin, Reply, Request, origin_of
 
@@ -52,20 +52,6 @@ class Line(Protocol):
     def exchange(self, request: Request, deadline: Deadline) -> Reply | Failure: ...
 
     def close(self) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class MemberOutcome:
-    """What became of one member of a set.
-
-    state   "new", "same" (304), "fresh" (the site had said so before), or "failed"
-    reason  why it failed; empty otherwise
-    status  the HTTP status; 0 where there was no answer
-    """
-
-    state: str
-    reason: str = ""
-    status: int = 0
 
 
 @dataclass(frozen=True)
@@ -185,8 +171,7 @@ class Web:
         found: dict[str, WebCopy] = {}
         requests = received = 0
         for attempt in range(SET_ATTEMPTS):
-            results = self._round(jobs, times, deadline)
-            copies.note_sent([one for got in results for one in got.sent])
+            results = self._round(jobs, times, deadline, copies)
             again, pause = [], SET_BACKOFF * 2**attempt
             for job, got in zip(jobs, results, strict=True):
                 requests, received = requests + len(got.sent), received + got.received
@@ -232,17 +217,17 @@ class Web:
 
     # -- how it travels ------------------------------------------------------------------------------------
 
-    def _round(self, jobs: Sequence[_Job], times: Sequence[float], deadline: Deadline) -> list[_Got]:
+    def _round(self, jobs: Sequence[_Job], times: Sequence[float], deadline: Deadline, copies: Copies) -> list[_Got]:
         """Every job once. Each connection takes every c-th job in turn, whatever came back for others."""
         lanes = min(self.sources.connections, len(jobs))
         work = list(zip(jobs, times, strict=True))
         if lanes <= 1:
-            return self._lane(work, deadline)
+            return self._lane(work, deadline, copies)
         with ThreadPoolExecutor(lanes) as pool:
-            shares = list(pool.map(lambda lane: self._lane(work[lane::lanes], deadline), range(lanes)))
+            shares = list(pool.map(lambda lane: self._lane(work[lane::lanes], deadline, copies), range(lanes)))
         return [shares[place % lanes][place // lanes] for place in range(len(jobs))]
 
-    def _lane(self, work: Sequence[tuple[_Job, float]], deadline: Deadline) -> list[_Got]:
+    def _lane(self, work: Sequence[tuple[_Job, float]], deadline: Deadline, copies: Copies) -> list[_Got]:
         results = []
         with ExitStack() as stack:
             lines: dict[Origin, Line] = {}
@@ -255,10 +240,10 @@ class Web:
             for job, at in work:
                 if (wait := at - self._now()) > 0:
                     self._sleep(wait)
-                results.append(self._follow(job, line_to, deadline))
+                results.append(self._follow(job, line_to, deadline, copies))
         return results
 
-    def _follow(self, job: _Job, line_to: Callable[[Origin], Line], deadline: Deadline) -> _Got:
+    def _follow(self, job: _Job, line_to: Callable[[Origin], Line], deadline: Deadline, copies: Copies) -> _Got:
         """Ask, and follow redirects, within the hosts of the list."""
         url, moved, received = job.url, None, 0
         sent: list[tuple[Origin, float]] = []
@@ -268,6 +253,8 @@ class Web:
             origin = origin_of(url)
             request = Request("GET", target_of(url), (*self._headers, *validators), b"", self.sources.largest)
             sent.append((origin, self._now()))
+            if self.sources.budget.limits:  # durable before it leaves: a crash must not make room for more
+                copies.note_sent(sent[-1:])
             answer = line_to(origin).exchange(request, deadline)
             received += len(answer.body) if isinstance(answer, Reply) else 0
             location = answer.header("location") if isinstance(answer, Reply) and answer.status in MOVED else None
@@ -318,13 +305,13 @@ class Web:
         media_type = answer.header("content-type") or "application/octet-stream"
         new = WebCopy(body, media_type, answer.header("etag"), answer.header("last-modified"), now, fresh, got.moved)
         if self.sources.join is None:
-            return [(job.members[0].name, MemberOutcome("new", status=200), new)]
+            return [(job.members[0].name, NEW, new)]
         parts = _split(self.sources.join, job.members, body)
         if isinstance(parts, str):
             return all_failed(parts, 200)
         plain = replace(new, etag=None, modified=None, place=None, media_type="application/json")
         return [
-            (member.name, MemberOutcome("new", status=200), replace(plain, body=part))
+            (member.name, NEW, replace(plain, body=part))
             if part is not None
             else (member.name, MemberOutcome("failed", "the site's answer has no part for it", 200), None)
             for member, part in zip(job.members, parts, strict=True)

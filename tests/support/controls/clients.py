@@ -7,9 +7,12 @@ from unittest.mock import patch
 from tests.support.controls.relayed import relayed
 from tests.support.typed import as_a, present
 
-from onoff.client.commands import SendQuery, StoreRecord, Tick
-from onoff.client.core import HARMLESS, Conflict, Core
+from onoff import wire
+from onoff.client.core import HARMLESS, Core, StoreRecord, Tick
 from onoff.session.memories import LastQuery
+from onoff.upstream import Conflict
+from onoff.upstream.message_server import MessageServer, indices_of
+from onoff.upstream.steps import Send
 from onoff.upstream.transport import Failure
 
 
@@ -20,6 +23,10 @@ def as_client(core):
         yield
 
 
+def is_query(command):
+    return isinstance(command, Send) and command.request.path == wire.QUERY_PATH
+
+
 class RedrawsOnRetry(Core):
     """m6: an answer is lost, and the query is drawn anew instead of sent again."""
 
@@ -27,7 +34,7 @@ class RedrawsOnRetry(Core):
         before = as_a(LastQuery, self.session.memory)
 
         def redraw(command, event):
-            if isinstance(command, SendQuery) and isinstance(event, Failure) and before.last is not None:
+            if is_query(command) and isinstance(event, Failure) and before.last is not None:
                 self.session.memory = before
                 query, memory = self.session.propose(wanted, private=private)
                 self.session.memory = memory
@@ -35,7 +42,7 @@ class RedrawsOnRetry(Core):
                 again = self._compose(session, step, query.sources, wanted, private, query.note, memory)
                 yield StoreRecord(again)
                 self.record = again
-                yield replace(command, query=again.query)
+                yield replace(command, request=replace(command.request, body=again.query))
             return event
 
         return relayed(super().request(wanted, private=private), event=redraw)
@@ -72,12 +79,13 @@ class ClosesEarly(Core):
     """m12: reads no more of the answer than it takes to have the wanted frame."""
 
     def _deliver(self, record):
-        asked = self._asked_indices(record)
-        position = asked.index(self._offered.index[self.chain.names[record.wanted]])
+        known = as_a(MessageServer, self.upstream).known
+        asked = indices_of(known, self._outgoing(record).asked)
+        position = asked.index(known.index[self.chain.names[record.wanted]])
 
         def shorten(command):
-            limit = (position + 1) * present(self._offered.frame_size)
-            return replace(command, limit=limit) if isinstance(command, SendQuery) else command
+            limit = (position + 1) * present(known.frame_size)
+            return replace(command, request=replace(command.request, limit=limit)) if is_query(command) else command
 
         return relayed(super()._deliver(record), command=shorten)
 

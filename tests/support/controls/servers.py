@@ -1,4 +1,4 @@
-"""Leaky twins of the client of several servers, each put in its place by `as_sum_core`."""
+"""Leaky twins of the client of several servers, each put in its place by `as_sum_servers`."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -7,16 +7,17 @@ from unittest.mock import patch
 from tests.support.controls.relayed import relayed
 
 from onoff import wire
-from onoff.client.commands import SendSum
-from onoff.client.servers import SumCore
 from onoff.errors import InvalidWire
+from onoff.upstream.message_server import indices_of
+from onoff.upstream.steps import Send
+from onoff.upstream.sum_servers import SumServers
 from onoff.upstream.transport import Failure, Reply
 
 
 @contextmanager
-def as_sum_core(core):
-    """The shipped client with another core for several servers."""
-    with patch("onoff.client.client.SumCore", core):
+def as_sum_servers(kind):
+    """The shipped client with another upstream of several servers."""
+    with patch("onoff.client.client.SumServers", kind):
         yield
 
 
@@ -76,29 +77,33 @@ def _padded(answers, vectors, wanted):
     return b"".join((by_entry[entry] ^ by_entry[0]).to_bytes(length) for entry in range(1, len(vectors)))
 
 
-class DrawsOnce(SumCore):
+def is_sum(command):
+    return isinstance(command, Send) and command.request.path == wire.SUM_PATH
+
+
+class DrawsOnce(SumServers):
     """The same subset is drawn twice, for different wants."""
 
     drawn = None
 
-    def _encode(self, session, step, indices, wanted):
+    def encode_for(self, wanted, session, step, asked):
         if self.drawn is None:
-            self.drawn = [self._randbelow(len(self.retries)) for _ in range(self._offered.n)]
-        own, index = self._randbelow, self._offered.index[self.chain.names[wanted]]
-        entries = iter([self.drawn[source] for source in indices if source != index])
-        self._randbelow = lambda k: next(entries)
+            self.drawn = [self.randbelow(len(self.retries)) for _ in range(self.known.n)]
+        own, index = self.randbelow, self.known.index[wanted]
+        entries = iter([self.drawn[source] for source in indices_of(self.known, asked) if source != index])
+        self.randbelow = lambda k: next(entries)
         try:
-            return super()._encode(session, step, indices, wanted)
+            return super().encode_for(wanted, session, step, asked)
         finally:
-            self._randbelow = own
+            self.randbelow = own
 
 
-class AddsAtOne(SumCore):
+class AddsAtOne(SumServers):
     """The wanted source is always added at server 1, to a random subset of the others at server 0."""
 
-    def _encode(self, session, step, indices, wanted):
+    def encode_for(self, wanted, session, step, asked):
         with patch("onoff.wire.draw_vectors", self._adding):
-            return super()._encode(session, step, indices, wanted)
+            return super().encode_for(wanted, session, step, asked)
 
     @staticmethod
     def _adding(sources, wanted, *, n, servers, randbelow):
@@ -111,12 +116,12 @@ class AddsAtOne(SumCore):
         return bytes(first), bytes(second)
 
 
-class NoParity(SumCore):
+class NoParity(SumServers):
     """A random subset with or without the wanted source, and the other one: parity is not enforced."""
 
-    def _encode(self, session, step, indices, wanted):
+    def encode_for(self, wanted, session, step, asked):
         with patch("onoff.wire.draw_vectors", self._any):
-            return super()._encode(session, step, indices, wanted)
+            return super().encode_for(wanted, session, step, asked)
 
     @staticmethod
     def _any(sources, wanted, *, n, servers, randbelow):
@@ -128,28 +133,34 @@ class NoParity(SumCore):
         return bytes(first), bytes(second)
 
 
-class SkipsZeros(SumCore):
+class SkipsZeros(SumServers):
     """An all-zero vector is not sent: its answer is empty anyway."""
 
-    def _ask_all(self, record):
-        vectors = self._vectors(record)
+    def ask_all(self, outgoing):
+        vectors = self.vectors(outgoing)
 
         def skip(command):
-            empty = isinstance(command, SendSum) and not any(vectors[command.server])
+            empty = is_sum(command) and not any(vectors[command.server])
             return Reply(200, wire.SUM_HEADERS, b"") if empty else command
 
-        return relayed(super()._ask_all(record), command=skip)
+        return relayed(super().ask_all(outgoing), command=skip)
 
 
-class RedrawsAtOne(SumCore):
+class RedrawsAtOne(SumServers):
     """A retry draws again, for the server that did not answer, and for no other."""
 
-    def _ask_all(self, record):
+    wanted = ""
+
+    def retrieve(self, wanted, outgoing, store):
+        self.wanted = wanted
+        return super().retrieve(wanted, outgoing, store)
+
+    def ask_all(self, outgoing):
         def redraw(command, event):
-            if isinstance(command, SendSum) and isinstance(event, Failure):
-                again = self._encode(record.session, record.step, self._asked_indices(record), record.wanted)
-                renewed = self._queries(replace(record, query=again[0], others=again[1]))
-                event = yield replace(command, query=renewed[command.server])
+            if is_sum(command) and isinstance(event, Failure):
+                again = self.encode_for(self.wanted, outgoing.session, outgoing.step, outgoing.asked)
+                renewed = self.queries(replace(outgoing, query=again[0], others=again[1]))
+                event = yield replace(command, request=replace(command.request, body=renewed[command.server]))
             return event
 
-        return relayed(super()._ask_all(record), event=redraw)
+        return relayed(super().ask_all(outgoing), event=redraw)

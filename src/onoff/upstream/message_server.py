@@ -1,26 +1,32 @@
-"""Fetching a catalogue: the one request, and the one way to read its reply."""
+"""MessageServer: `onoff serve` as the place where messages come from. A set is asked for by one POST with a bitmap.
+
+The server counts the steps of a session, and is asked for its catalogue and for the last step that it saw before
+anything else. What changed since an edition (the mirror) and publishing are here as well.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 from urllib.parse import quote
 
 from onoff import wire
-from onoff.client.commands import Changes, Fetch, Newest, Retries, Steps
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.chain import default_names
 from onoff.names import some_of
-from onoff.upstream.transport import Http, Reply, Request, Transport
+from onoff.upstream import Answer, Conflict, Doubt, Outgoing
+from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps
+from onoff.upstream.transport import TIMEOUT, Http, Reply, Request, Transport, check_url
 from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, EditionReport, Unpacker
 
 LARGEST_CATALOGUE: Final = 64 * 2**20
 CATALOGUE_TIMEOUT: Final = 10.0
-NOT_A_SERVER: Final = "is this a message server?"
 CATALOGUE_REQUEST: Final = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
+EDITION_REQUEST: Final = Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
 
 
 def read_catalogue(server: str, reply: Reply) -> wire.Catalogue:
@@ -42,11 +48,8 @@ def fetch_catalogue(
     BadAnswer
         What answered is not a message server.
     """
-    if transport is None:
-        from onoff.upstream.transport import Http
-
-        transport = Http(server, timeout=timeout)
-    reply = transport.exchange(CATALOGUE_REQUEST)
+    line = Http(server, timeout=timeout) if transport is None else transport
+    reply = line.exchange(CATALOGUE_REQUEST)
     if not isinstance(reply, Reply):
         raise ServerUnreachable(f"{server}: {reply.reason}", hint="is the server running? `onoff serve` starts one")
     try:
@@ -57,7 +60,7 @@ def fetch_catalogue(
 
 def fetch_by(retries: Retries) -> Steps[wire.Catalogue]:
     """The catalogue, as part of a request that is repeated where it fails."""
-    return (yield from retries.exchange(Fetch(), lambda reply: read_catalogue(retries.server, reply)))
+    return (yield from retries.exchange(CATALOGUE_REQUEST, lambda reply: read_catalogue(retries.server, reply)))
 
 
 def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
@@ -73,6 +76,153 @@ def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
             f"{len(missing)} of the chain's {len(names)} sources are not in the server's catalogue: {some_of(missing)}",
             hint=f"use a chain whose names are the catalogue's: {some_of(catalogue.names)}",
         )
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The upstream.
+
+
+class MessageServer:
+    """The message server at `url`.
+
+    Parameters
+    ----------
+    url
+        Its address.
+    attempts, backoff, timeout
+        How often the same bytes are sent before the server is given up; seconds before the second attempt, doubled
+        before every further one; seconds that one attempt may take.
+    proxy
+        A SOCKS proxy, as `socks5://127.0.0.1:9050`; it looks names up.
+    transport
+        How it is reached; HTTP unless given.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        attempts: int = ATTEMPTS,
+        backoff: float = BACKOFF,
+        timeout: float = TIMEOUT,
+        proxy: str | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.address = check_url(url).rstrip("/")
+        self.retries = (Retries(self.address, attempts, backoff),)
+        self.lines: Sequence[Transport] = (Http(url, timeout=timeout, proxy=proxy) if transport is None else transport,)
+        self.catalogue: Catalogue | None = None
+
+    def __repr__(self) -> str:
+        return f"<MessageServer: {self.address}>"
+
+    def forget(self) -> None:
+        self.catalogue = None
+
+    def offers(self) -> Steps[tuple[str, ...]]:
+        return (yield from fetch_by(self.retries[0])).names
+
+    def get_ready(self, names: tuple[str, ...]) -> Steps[bool]:
+        if self.catalogue is None:
+            catalogue = yield from fetch_by(self.retries[0])
+            require_sources(names, catalogue)
+            self.catalogue = catalogue
+        return False
+
+    def compare_steps(self, last: Outgoing) -> Steps[Doubt | None]:
+        seen = yield from self.retries[0].exchange(seen_request(last.session), read_seen)
+        return step_doubt(seen, last.step, hashlib.sha256(last.query).hexdigest())
+
+    def encode(self, session: bytes, step: int, asked: tuple[str, ...]) -> bytes:
+        known = self.known
+        return wire.encode_query(wire.WireQuery(known.epoch, session, step, indices_of(known, asked), n=known.n))
+
+    def first(self) -> tuple[str, ...]:
+        return self.known.names[:1]
+
+    def check(self, last: Outgoing) -> Doubt | None:
+        if last.read and not last.query:
+            return Doubt.FORGOTTEN  # the server has not seen the session, so it cannot tell whether it was used
+        try:
+            head = wire.decode_query_head(last.query)
+            if head.epoch != self.known.epoch:
+                return Doubt.OTHER_CATALOGUE
+            if last.read:  # these bytes are of the last query, not of what was read since
+                return None if (head.session, head.step) == (last.session, last.step) else Doubt.UNFIT
+            again = self.encode(last.session, last.step, last.asked)
+        except InvalidWire:
+            return Doubt.UNFIT
+        return None if last.query == again else Doubt.UNFIT
+
+    def fetch_set(self, outgoing: Outgoing) -> Steps[Answer]:
+        """Send until there is an answer, and check all of it."""
+        known, asked = self.known, indices_of(self.known, outgoing.asked)
+        limit = max(wire.max_answer_length(len(asked), known), SMALL_ANSWER)
+        request = Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, outgoing.query, limit)
+
+        def check(reply: Reply) -> Answer:
+            if reply.status == 409:
+                raise self._conflict(reply)
+            if reply.status != 200:
+                raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
+            if not reply.has_type(wire.ANSWER_TYPE):
+                raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
+            messages = wire.decode_answer(
+                reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
+            )
+            named = {known.names[source]: message for source, message in zip(asked, messages, strict=True)}
+            return Answer(named, len(reply.body))
+
+        return (yield from self.retries[0].exchange(request, check))
+
+    @property
+    def known(self) -> Catalogue:
+        """What the server offers, once it was asked."""
+        if self.catalogue is None:
+            raise RuntimeError("the catalogue is fetched before anything is asked")
+        return self.catalogue
+
+    def _conflict(self, reply: Reply) -> Conflict:
+        doubt = conflict_of(reply)
+        if doubt is Doubt.OTHER_CATALOGUE:
+            self.catalogue = None
+        return Conflict(doubt)
+
+
+def indices_of(catalogue: Catalogue, names: tuple[str, ...]) -> tuple[int, ...]:
+    """The server's numbers for sources, ascending."""
+    return tuple(sorted(catalogue.index[name] for name in names))
+
+
+def seen_request(session: bytes) -> Request:
+    """Ask for the last step that the server saw in a session."""
+    return Request("POST", wire.SEEN_PATH, wire.SEEN_HEADERS, session, SMALL_ANSWER)
+
+
+def read_seen(reply: Reply) -> wire.Seen | None:
+    """The last step that a server saw; None where it does not say."""
+    return wire.decode_seen(reply.body) if reply.status == 200 else None
+
+
+def step_doubt(seen: wire.Seen | None, step: int, digest: str) -> Doubt | None:
+    """Why a server's last step is not ours.
+
+    An earlier one is no doubt: a query that was stored and never sent told the server nothing.
+    """
+    if seen is None:
+        return Doubt.FORGOTTEN
+    if seen.step > step:
+        return Doubt.ROLLED_BACK
+    return Doubt.CONFLICT if seen.step == step and seen.sha256 != digest else None
+
+
+def conflict_of(reply: Reply) -> Doubt:
+    """What a 409 means."""
+    try:
+        problem = wire.decode_problem(reply.body)
+    except InvalidWire:
+        return Doubt.CONFLICT
+    return Doubt.OTHER_CATALOGUE if problem.type == wire.EPOCH_CHANGED else Doubt.CONFLICT
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -125,10 +275,11 @@ def fetch_changes(retries: Retries, catalogue: Catalogue | None, have: Edition |
             def read(reply: Reply) -> tuple[Catalogue, int]:
                 return read_catalogue(retries.server, reply), len(reply.body)
 
-            catalogue, size = yield from retries.exchange(Fetch(), read)
+            catalogue, size = yield from retries.exchange(CATALOGUE_REQUEST, read)
             received += size
         since = have if have is not None and have.epoch == catalogue.epoch else None
-        fetched = yield from retries.exchange(Changes(since), partial(_read_changes, retries.server, catalogue, since))
+        request = Request("GET", wire.changes_target(since), wire.CHANGES_HEADERS, b"", LARGEST_CHANGES)
+        fetched = yield from retries.exchange(request, partial(_read_changes, retries.server, catalogue, since))
         if fetched is not None:
             edition, whole, messages, size = fetched
             return Fetched(catalogue, edition, whole, messages, received + size)
@@ -143,7 +294,7 @@ def fetch_edition(retries: Retries) -> Steps[EditionReport]:
         _check_status(retries.server, reply)
         return wire.decode_edition(reply.body)
 
-    return (yield from retries.exchange(Newest(), check))
+    return (yield from retries.exchange(EDITION_REQUEST, check))
 
 
 def _check_status(server: str, reply: Reply) -> None:
