@@ -5,6 +5,7 @@ import os
 import stat
 
 import pytest
+from tests.support.typed import present
 from tests.support.website import Answer, website
 
 import onoff
@@ -260,9 +261,8 @@ def test_what_was_wanted_leaves_no_trace_in_the_copies(tmp_path):
     """The file after a request is a function of the set and the answers: byte for byte, but for times."""
     found = []
     for wanted in NAMES:
-        now = [1e9]
         with city() as site:
-            hooks = Hooks(tick=0, background=False, now=lambda now=now: now[0])
+            hooks = Hooks(tick=0, background=False, now=lambda: 1e9)
             web = web_of(site)
             web._now = hooks.now
             with onoff.Client(web, CHAIN, tmp_path / wanted, scheme="single", hooks=hooks) as client:
@@ -313,5 +313,6 @@ def test_an_old_journal_and_its_record_stay_readable(tmp_path):
         client.get("a", private=False)
         assert json.dumps(client.status()["last"]["sources"]) == "[0, 1, 2]"  # there was no journal
     journal = Journal(tmp_path / "journal")
-    assert (journal.found.query, journal.found.others, journal.found.step) == (b"", b"", 0)
+    found = present(journal.found)
+    assert (found.query, found.others, found.step) == (b"", b"", 0)
     journal.close()
