@@ -143,6 +143,7 @@ def test_every_error_of_the_tree_is_at_the_top() -> None:
 # Names that several modules may define, and why.
 SHARED_NAMES = {
     "Board": "of a search, what its strategies share; and of a page of the gateway",
+    "MessageServer": "the server itself, and the upstream by which a client asks one",
     "NAME": "of a scheme: every module of `schemes` has one, and its Scheme record names it",
     "Problem": "that a search solves; and of an answer, in the words of HTTP",
     "build": "of a scheme: likewise",

@@ -17,7 +17,7 @@ from onoff.session import Session
 from onoff.session.session import LOST_PAST
 from onoff.upstream import Doubt
 from onoff.upstream.message_server import LARGEST_CATALOGUE, MessageServer
-from onoff.upstream.steps import Send, Wait
+from onoff.upstream.steps import SendRequest, Wait
 from onoff.upstream.transport import Failure, Reply, Request
 
 CHAIN = MarkovChain(P4, names=NAMES)
@@ -55,7 +55,7 @@ def carry_out(steps, world, instead=None, until=None):
 
 
 def answered(command, world):
-    if not isinstance(command, Send):
+    if not isinstance(command, SendRequest):
         return None
     request = command.request
     return world.answer(request.method, request.path, request.headers, request.body)
@@ -63,7 +63,7 @@ def answered(command, world):
 
 def kind(command):
     """Where a request goes; of other commands the type."""
-    return command.request.path if isinstance(command, Send) else type(command)
+    return command.request.path if isinstance(command, SendRequest) else type(command)
 
 
 def kinds(commands):
@@ -159,7 +159,7 @@ def test_at_most_so_many_bytes_are_read():
 
 
 def test_bytes_stay_out_of_repr():
-    assert "secret" not in repr(Send(Request("POST", "/", (), b"secret", 1))) + repr(Reply(200, (), b"secret"))
+    assert "secret" not in repr(SendRequest(Request("POST", "/", (), b"secret", 1))) + repr(Reply(200, (), b"secret"))
 
 
 def test_log_lines_say_what_the_server_sees(caplog):

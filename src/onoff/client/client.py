@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 
 from onoff import wire
 from onoff.client.copies import MemoryCopies, MemoryMirror, MirrorClient, Refresh, SourceState, WebSources
-from onoff.client.core import Core, Drawing, Sources
+from onoff.client.core import Core, Drawing, NamedSources
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
@@ -264,7 +264,7 @@ class Client:
         return "<Client: no model>" if self._model is None else f"<Client: {self._model.n} sources>"
 
     @cached_property
-    def chain(self) -> Sources:
+    def chain(self) -> NamedSources:
         """The model; without one, the names of the upstream, which is asked for them."""
         if self._model is not None:
             return self._model

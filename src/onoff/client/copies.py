@@ -30,7 +30,7 @@ from onoff.client.message import Copy
 from onoff.client.runner import Attempt, Driver, TickClock
 from onoff.errors import CatalogueMismatch, InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
 from onoff.names import some_of
-from onoff.upstream import Answer, Doubt, MemberOutcome, Outgoing, WebCopy
+from onoff.upstream import AnsweredSet, Doubt, MemberOutcome, Outgoing, WebCopy
 from onoff.upstream.message_server import Fetched, fetch_changes, fetch_edition, require_sources
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, Retries, Steps
 from onoff.upstream.transport import TIMEOUT, Http, Origin, Transport, check_url
@@ -747,13 +747,13 @@ class WebSources:
     def check(self, last: Outgoing) -> Doubt | None:
         return None
 
-    def fetch_set(self, outgoing: Outgoing) -> Steps[Answer]:
+    def fetch_set(self, outgoing: Outgoing) -> Steps[AnsweredSet]:
         """Every member of the set, conditionally; see `Web.fetch`, which has connections of its own."""
         yield from ()
         fetched = self.web.fetch(outgoing.asked, self.copies)
         found = {name: self.copies.get(name) for name in outgoing.asked}
         now = self._now()
-        return Answer(
+        return AnsweredSet(
             {name: _as_message(copy) for name, copy in found.items() if copy is not None},
             fetched.received,
             fetched.requests,

@@ -6,7 +6,7 @@
              upstream   where messages come from; what it is asked is its own affair
              checked    whether the upstream confirmed, since the journal was opened, that our last step is its last
 
-A request is a generator that yields commands, is sent the event each leads to, and returns the message: `Send` and
+A request is a generator that yields commands, is sent the event each leads to, and returns the message: `SendRequest` and
 `Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens between two
 events:
 
@@ -38,7 +38,7 @@ from onoff.client.message import Message, Sent
 from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
 from onoff.session import Query
 from onoff.session.session import Entropy, Memory
-from onoff.upstream import Answer, Conflict, Doubt, Outgoing, Retrieval, Upstream
+from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing, Retrieval, Upstream
 from onoff.upstream.steps import Steps
 
 log = logging.getLogger("onoff.client")
@@ -109,7 +109,7 @@ class Tick:
     """Wait for the next tick, which hides how long the draw took."""
 
 
-class Sources(Protocol):
+class NamedSources(Protocol):
     """What a core needs of a model: the names of its sources, and which model it is."""
 
     @property
@@ -129,7 +129,7 @@ class Drawing(Protocol):
     memory: Memory
 
     @property
-    def model(self) -> Sources: ...
+    def model(self) -> NamedSources: ...
 
     def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]: ...
 
@@ -155,7 +155,7 @@ class Core:
     ) -> None:
         self.session = session
         self.upstream = upstream
-        self.chain: Sources = session.model
+        self.chain: NamedSources = session.model
         self.server = upstream.address
         self.origin = origin
         self.record: Record | None = None
@@ -374,7 +374,7 @@ class Core:
         self.answered()
         return Message.answering(self.chain.names[record.wanted], answer, sent, self._names(sent.sources))
 
-    def _ask(self, record: Record) -> Steps[Answer]:
+    def _ask(self, record: Record) -> Steps[AnsweredSet]:
         outgoing = self._outgoing(record)
         if isinstance(self.upstream, Retrieval):
             return (yield from self.upstream.retrieve(self.chain.names[record.wanted], outgoing, self._store_again))

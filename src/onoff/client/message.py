@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
 from onoff import wire
-from onoff.upstream import NEW, Answer, MemberOutcome
+from onoff.upstream import NEW, AnsweredSet, MemberOutcome
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ class Message(Copy):
     outcome: MemberOutcome = NEW
 
     @classmethod
-    def answering(cls, name: str, answer: Answer, sent: Sent, asked: tuple[str, ...]) -> Self:
+    def answering(cls, name: str, answer: AnsweredSet, sent: Sent, asked: tuple[str, ...]) -> Self:
         """The message of `name` among the answer to a set."""
         found = answer.messages.get(name, wire.NOTHING)
         message = cls.of(name, found, edition=answer.edition, age=answer.ages.get(name, 0.0))

@@ -23,7 +23,7 @@ from onoff.client.journal import JournalStore
 from onoff.client.message import Message, Sent
 from onoff.errors import JournalBusy, JournalError, OnOffError
 from onoff.session.session import Memory, TableCache
-from onoff.upstream.steps import Event, Result, Send, Steps, Wait
+from onoff.upstream.steps import Event, Result, SendRequest, Steps, Wait
 from onoff.upstream.transport import Request, Transport
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class Driver:
                 return result
             event = None
             match command:
-                case Send(request, server):
+                case SendRequest(request, server):
                     attempt, last = attempt + 1 if (server, request) == last else 1, (server, request)
                     if self._waiting is not None:
                         self._waiting(Attempt(attempt, server))

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from onoff.upstream.steps import Steps
-from onoff.upstream.transport import Origin, Transport
-from onoff.wire import WireMessage
+if TYPE_CHECKING:
+    from onoff.upstream.steps import Steps
+    from onoff.upstream.transport import Origin, Transport
+    from onoff.wire import WireMessage
 
 
 class Doubt(StrEnum):
@@ -86,7 +87,7 @@ NEW: Final = MemberOutcome("new", status=200)
 
 
 @dataclass(frozen=True)
-class Answer:
+class AnsweredSet:
     """What came back for a set, all of it.
 
     messages  by name; a member that failed has its old copy here, or none
@@ -137,7 +138,7 @@ class Copies(Protocol):
         """Requests go out to these hosts at these times."""
 
 
-class Place(Protocol):
+class AnyUpstream(Protocol):
     """What every upstream is: a place that has sources, and may count the steps of a session."""
 
     @property
@@ -168,7 +169,7 @@ class Place(Protocol):
 
 
 @runtime_checkable
-class Upstream(Place, Protocol):
+class Upstream(AnyUpstream, Protocol):
     """Where a set is asked for as a whole. It is not given what is wanted."""
 
     def encode(self, session: bytes, step: int, asked: tuple[str, ...]) -> bytes:
@@ -183,13 +184,13 @@ class Upstream(Place, Protocol):
         """Why the bytes of a stored request are not what it would be sent as, or None."""
         ...
 
-    def fetch_set(self, outgoing: Outgoing) -> Steps[Answer]:
+    def fetch_set(self, outgoing: Outgoing) -> Steps[AnsweredSet]:
         """The messages of a set, all of them read before any is looked at. Raises Conflict."""
         ...
 
 
 @runtime_checkable
-class Retrieval(Place, Protocol):
+class Retrieval(AnyUpstream, Protocol):
     """Where each of several servers is told something that hides which member of the set is wanted."""
 
     def encode_for(self, wanted: str, session: bytes, step: int, asked: tuple[str, ...]) -> tuple[bytes, bytes]:
@@ -200,7 +201,9 @@ class Retrieval(Place, Protocol):
         """Why the bytes of a stored request are not what it would be sent as, or None."""
         ...
 
-    def retrieve(self, wanted: str, outgoing: Outgoing, store: Callable[[bytes, bytes], Steps[None]]) -> Steps[Answer]:
+    def retrieve(
+        self, wanted: str, outgoing: Outgoing, store: Callable[[bytes, bytes], Steps[None]]
+    ) -> Steps[AnsweredSet]:
         """The message of the wanted one. `store` makes other bytes of the same step durable before they leave."""
         ...
 

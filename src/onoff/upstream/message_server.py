@@ -18,7 +18,7 @@ from onoff import wire
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.chain import default_names
 from onoff.names import some_of
-from onoff.upstream import Answer, Conflict, Doubt, Outgoing
+from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps
 from onoff.upstream.transport import TIMEOUT, Http, Reply, Request, Transport, check_url
 from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, EditionReport, Unpacker
@@ -26,7 +26,7 @@ from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, Editi
 LARGEST_CATALOGUE: Final = 64 * 2**20
 CATALOGUE_TIMEOUT: Final = 10.0
 CATALOGUE_REQUEST: Final = Request("GET", wire.CATALOGUE_PATH, wire.CATALOGUE_HEADERS, b"", LARGEST_CATALOGUE)
-EDITION_REQUEST: Final = Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
+NEWEST_REQUEST: Final = Request("GET", wire.EDITION_PATH, wire.CATALOGUE_HEADERS, b"", SMALL_ANSWER)
 
 
 def read_catalogue(server: str, reply: Reply) -> wire.Catalogue:
@@ -154,13 +154,13 @@ class MessageServer:
             return Doubt.UNFIT
         return None if last.query == again else Doubt.UNFIT
 
-    def fetch_set(self, outgoing: Outgoing) -> Steps[Answer]:
+    def fetch_set(self, outgoing: Outgoing) -> Steps[AnsweredSet]:
         """Send until there is an answer, and check all of it."""
         known, asked = self.known, indices_of(self.known, outgoing.asked)
         limit = max(wire.max_answer_length(len(asked), known), SMALL_ANSWER)
         request = Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, outgoing.query, limit)
 
-        def check(reply: Reply) -> Answer:
+        def check(reply: Reply) -> AnsweredSet:
             if reply.status == 409:
                 raise self._conflict(reply)
             if reply.status != 200:
@@ -171,7 +171,7 @@ class MessageServer:
                 reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
             )
             named = {known.names[source]: message for source, message in zip(asked, messages, strict=True)}
-            return Answer(named, len(reply.body))
+            return AnsweredSet(named, len(reply.body))
 
         return (yield from self.retries[0].exchange(request, check))
 
@@ -294,7 +294,7 @@ def fetch_edition(retries: Retries) -> Steps[EditionReport]:
         _check_status(retries.server, reply)
         return wire.decode_edition(reply.body)
 
-    return (yield from retries.exchange(EDITION_REQUEST, check))
+    return (yield from retries.exchange(NEWEST_REQUEST, check))
 
 
 def _check_status(server: str, reply: Reply) -> None:

@@ -1,6 +1,6 @@
 """Steps: what is asked of a server, in order, without any I/O.
 
-A request is a generator. It yields `Send` and is sent the Reply or Failure that this led to, or `Wait`, and returns its
+A request is a generator. It yields `SendRequest` and is sent the Reply or Failure that this led to, or `Wait`, and returns its
 result; a client adds commands of its own. Whoever runs the steps has the sockets and the clock, so everything that
 decides what leaves can be driven by a test, event by event.
 """
@@ -26,7 +26,7 @@ NOT_A_SERVER: Final = "is this a message server?"
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SendRequest:
     """Send a request to one of the servers of an upstream."""
 
     request: Request
@@ -79,7 +79,7 @@ class Retries:
             if attempt:
                 log.info("attempt %d failed", attempt)
                 yield Wait(self.backoff * 2 ** (attempt - 1))
-            event = yield Send(request, self.place)
+            event = yield SendRequest(request, self.place)
             if not isinstance(event, Reply):
                 reason = "nothing came back" if event is None else event.reason
                 problem = ServerUnreachable(f"{self.server}: {reason}", hint="is the server running?")

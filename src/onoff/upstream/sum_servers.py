@@ -33,7 +33,7 @@ from typing import Final, Literal, TypeVar
 
 from onoff import wire
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire, ServerMissing, ServerUnreachable
-from onoff.upstream import Answer, Conflict, Doubt, Outgoing
+from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing
 from onoff.upstream.message_server import (
     CATALOGUE_REQUEST,
     conflict_of,
@@ -222,7 +222,9 @@ class SumServers:
         )
         return first, b"".join(others)
 
-    def retrieve(self, wanted: str, outgoing: Outgoing, store: Callable[[bytes, bytes], Steps[None]]) -> Steps[Answer]:
+    def retrieve(
+        self, wanted: str, outgoing: Outgoing, store: Callable[[bytes, bytes], Steps[None]]
+    ) -> Steps[AnsweredSet]:
         """Ask every server; where an edition is gone, all of them for another one, with the same vectors.
 
         A server that has just started holds its newest edition alone, so one that follows is given time to catch up.
@@ -276,7 +278,7 @@ class SumServers:
             raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
         return reply.body
 
-    def _put_together(self, wanted: str, outgoing: Outgoing, answers: Sequence[bytes]) -> Answer:
+    def _put_together(self, wanted: str, outgoing: Outgoing, answers: Sequence[bytes]) -> AnsweredSet:
         known = self.known
         try:
             found = wire.decode_sums(
@@ -288,7 +290,7 @@ class SumServers:
                 hint="one of them is faulty, or lies; `retry` sends the same bytes again",
             ) from None
         edition = wire.decode_sum_head(outgoing.query).edition
-        return Answer({wanted: found}, sum(map(len, answers)), requests=len(answers), edition=edition)
+        return AnsweredSet({wanted: found}, sum(map(len, answers)), requests=len(answers), edition=edition)
 
     # -- what was stored -----------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from onoff.client.core import HARMLESS, Core, StoreRecord, Tick
 from onoff.session.memories import LastQuery
 from onoff.upstream import Conflict
 from onoff.upstream.message_server import MessageServer, indices_of
-from onoff.upstream.steps import Send
+from onoff.upstream.steps import SendRequest
 from onoff.upstream.transport import Failure
 
 
@@ -24,7 +24,7 @@ def as_client(core):
 
 
 def is_query(command):
-    return isinstance(command, Send) and command.request.path == wire.QUERY_PATH
+    return isinstance(command, SendRequest) and command.request.path == wire.QUERY_PATH
 
 
 class RedrawsOnRetry(Core):

@@ -9,7 +9,7 @@ from tests.support.controls.relayed import relayed
 from onoff import wire
 from onoff.errors import InvalidWire
 from onoff.upstream.message_server import indices_of
-from onoff.upstream.steps import Send
+from onoff.upstream.steps import SendRequest
 from onoff.upstream.sum_servers import SumServers
 from onoff.upstream.transport import Failure, Reply
 
@@ -78,7 +78,7 @@ def _padded(answers, vectors, wanted):
 
 
 def is_sum(command):
-    return isinstance(command, Send) and command.request.path == wire.SUM_PATH
+    return isinstance(command, SendRequest) and command.request.path == wire.SUM_PATH
 
 
 class DrawsOnce(SumServers):
