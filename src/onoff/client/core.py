@@ -6,9 +6,9 @@
              upstream   where messages come from; what it is asked is its own affair
              checked    whether the upstream confirmed, since the journal was opened, that our last step is its last
 
-A request is a generator that yields commands, is sent the event each leads to, and returns the message: `SendRequest` and
-`Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens between two
-events:
+A request is a generator that yields commands, is sent the event each leads to, and returns the message. Commands are
+`SendRequest` and `Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens
+between two events:
 
 1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
 2. One (session, step) has one byte string. A retry sends the record; a new request is a new step; a doubt is a

@@ -1,8 +1,8 @@
 """Steps: what is asked of a server, in order, without any I/O.
 
-A request is a generator. It yields `SendRequest` and is sent the Reply or Failure that this led to, or `Wait`, and returns its
-result; a client adds commands of its own. Whoever runs the steps has the sockets and the clock, so everything that
-decides what leaves can be driven by a test, event by event.
+A request is a generator. It yields `SendRequest` and is sent the Reply or Failure that this led to, or `Wait`, and
+returns its result; a client adds commands of its own. Whoever runs the steps has the sockets and the clock, so
+everything that decides what leaves can be driven by a test, event by event.
 """
 
 from __future__ import annotations
