@@ -21,7 +21,7 @@ from tests.support.world import NAMES, P4, Failing, World
 from onoff import wire
 from onoff.client import Mirror
 from onoff.errors import MirrorError, OnOffError, ServerUnreachable
-from onoff.gateway import engine as module
+from onoff.gateway import refresh as module
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
@@ -369,12 +369,12 @@ def test_a_thread_survives_what_nobody_expected_and_the_page_says_so(local, monk
         state = local.get("/v1/state").json
         assert state["mirror"]["problem"] == state["note"] == "KeyError in the gateway"
         assert local.get("/v1/sources/beta").body == b"first of beta"  # although it could not be noted
-        engine.deadlines.after(0, engine.beat)
-        until(lambda: engine.servers[0].problem == "TypeError in the gateway")
+        engine.deadlines.after(0, engine.heartbeat.beat)
+        until(lambda: engine.heartbeat.servers[0].problem == "TypeError in the gateway")
     assert "KeyError in the gateway at " in caplog.text
     assert "a private word" not in caplog.text
-    engine.deadlines.after(0, engine.beat)
-    until(lambda: engine.servers[0].problem is None)
+    engine.deadlines.after(0, engine.heartbeat.beat)
+    until(lambda: engine.heartbeat.servers[0].problem is None)
     local.world.publish("beta", b"second of beta")
     keeper.wait(keeper.soon())
     assert local.get("/v1/sources/beta").body == b"second of beta"

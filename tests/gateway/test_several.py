@@ -128,20 +128,20 @@ def test_without_a_model_every_request_is_private_and_the_switch_says_so(tmp_pat
 def test_a_server_that_is_down_is_named_and_the_same_request_works_when_it_is_back(tmp_path, two, chain, down):
     options = {} if chain is None else OPTIONS
     with gateway(tmp_path, url=two.urls, chain=chain, refresh=SELDOM, heartbeat=0.05, **options) as local:
-        until(lambda: local.engine.connected)
+        until(lambda: local.engine.heartbeat.connected)
         assert local.get("/v1/sources/alpha").status == 200
         two.down = {down}
         failed = local.get("/v1/sources/beta", Idempotency_Key="mine")
         assert failed.status == 504
         assert two.urls[down] in failed.json["title"]
         assert "all servers are needed" in failed.json["hint"]
-        until(lambda: local.engine.connected is False)
+        until(lambda: local.engine.heartbeat.connected is False)
         state = local.get("/v1/state").json
         assert [server["connected"] for server in state["servers"]] == [place != down for place in range(2)]
         assert two.urls[down] in state["problem"]
         two.down = set()
         assert local.get("/v1/sources/beta", Idempotency_Key="mine").body == b"first of beta"
-        until(lambda: local.engine.connected)
+        until(lambda: local.engine.heartbeat.connected)
 
 
 class Liar(World):
@@ -171,7 +171,7 @@ def beats_set(engine):
     after = engine.deadlines.after
 
     def noted(seconds, work):
-        if work == engine.beat:
+        if work == engine.heartbeat.beat:
             found.append(seconds)
         after(seconds, work)
 
@@ -190,7 +190,7 @@ def test_what_leaves_after_a_lie_does_not_depend_on_what_was_wanted(tmp_path, li
             folder = tmp_path / wanted
             folder.mkdir()
             local = stack.enter_context(gateway(folder, url=two.urls, refresh=SELDOM, heartbeat=SELDOM))
-            until(partial(getattr, local.engine, "connected"))
+            until(partial(getattr, local.engine.heartbeat, "connected"))
             woken = stack.enter_context(beats_set(local.engine))
             before = [len(world.requests) for world in two.worlds]
             statuses = []
@@ -234,7 +234,7 @@ def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
     engine = Engine(two.urls, None, tmp_path / "journal", heartbeat=QUIET, refresh=SELDOM, **OPTIONS)
     try:
         assert engine.names == ()
-        until(lambda: engine.connected is False)
+        until(lambda: engine.heartbeat.connected is False)
         two.down = set()
         until(lambda: engine.names == NAMES)
         assert engine.request("beta").result(PATIENCE) == b"first of beta"

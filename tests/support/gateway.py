@@ -86,5 +86,5 @@ def gateway(folder, *, world=None, url=None, chain=None, level="full", log=None,
         )
         stack.callback(engine.session.join, PATIENCE)  # so that another gateway may open the same files
         address = stack.enter_context(running_gateway(engine, port=port))
-        assert engine.looked.wait(PATIENCE)  # from here on the server hears of requests only
+        assert engine.heartbeat.looked.wait(PATIENCE)  # from here on the server hears of requests only
         yield Local(address, engine, world)

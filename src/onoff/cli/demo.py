@@ -155,7 +155,8 @@ def everything_running(
     mirror: Whether the gateway has a mirror; without one every request is a query to look at.
     """
     try:
-        from onoff.gateway.engine import INTERVAL, Engine
+        from onoff.gateway.engine import Engine
+        from onoff.gateway.refresh import INTERVAL
         from onoff.gateway.run import running_gateway
         from onoff.server import running as running_server
     except ModuleNotFoundError as missing:

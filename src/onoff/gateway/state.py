@@ -131,7 +131,7 @@ def snapshot(engine: Engine) -> dict[str, Any]:
 
     def views(sent: Sent) -> list[list[int]]:
         """What each server saw of a step."""
-        catalogue = engine.catalogue
+        catalogue = engine.heartbeat.catalogue
         return [] if catalogue is None else views_of(sent, names, catalogue)
 
     return {
@@ -144,7 +144,7 @@ def snapshot(engine: Engine) -> dict[str, Any]:
         "server": " ".join(engine.urls),
         "servers": servers,
         "on_missing": engine.on_missing,
-        "connected": engine.connected,
+        "connected": engine.heartbeat.connected,
         "problem": "; ".join(server["problem"] for server in servers if server["problem"] is not None) or None,
         "n": len(names),
         "unmodelled": len(engine.unmodelled),
@@ -200,7 +200,7 @@ def _forecast(engine: Engine) -> dict[str, Any] | None:
     if engine.refresher is None:
         return None
     sizes = frame_sizes(engine.refresher.mirror.mirror, engine.names)
-    report, expected = engine.servers[0].report, _next(engine)
+    report, expected = engine.heartbeat.servers[0].report, _next(engine)
     request = None
     if engine.several and expected is not None:
         request = {
