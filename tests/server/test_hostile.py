@@ -9,7 +9,7 @@ import pytest
 from tests.support.raw import Line, catalogue, get_json, query, query_request
 
 from onoff import wire
-from onoff.server import protocol, running
+from onoff.server import connections, running
 from onoff.server.http import Head, read_head
 
 from .hostile import FOLLOWED, SMUGGLED, refused, tolerated
@@ -77,8 +77,8 @@ def ordinary_way(monkeypatch):
         return Head(head.length, plain=None) if isinstance(head, Head) else head
 
     def patch():
-        monkeypatch.setattr(protocol, "read_head", read_as_any)
-        monkeypatch.setattr(protocol, "read_changes_request", lambda data: None)
+        monkeypatch.setattr(connections, "read_head", read_as_any)
+        monkeypatch.setattr(connections, "read_changes_request", lambda data: None)
 
     return patch
 

@@ -10,7 +10,8 @@ from tests.support.raw import Line, catalogue, query, query_request
 from tests.support.waiting import PATIENCE
 
 from onoff.server import running
-from onoff.server.http import MAX_PER_ADDRESS, Peers, is_loopback, network_of
+from onoff.server.connections import Peers, network_of
+from onoff.server.http import MAX_PER_ADDRESS, is_loopback
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ class From(Line):
 
 @pytest.fixture
 def server(monkeypatch):
-    for name in ("protocol.REQUEST_SECONDS", "http.BODY_SECONDS"):
+    for name in ("connections.REQUEST_SECONDS", "http.BODY_SECONDS"):
         monkeypatch.setattr(f"onoff.server.{name}", 3600)  # who only waits is not sent away before all are there
     with running(["a", "b"], frame_size=512) as server:
         yield server

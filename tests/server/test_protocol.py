@@ -18,8 +18,8 @@ from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
 from onoff.server import running
+from onoff.server.connections import QueryProtocol
 from onoff.server.http import PIECE_BYTES
-from onoff.server.protocol import QueryProtocol
 
 NAMES = {f"s{i}": b"message %d" % i for i in range(10)}
 FRAME = 512
@@ -195,7 +195,7 @@ def test_a_long_head_is_told_why(server):
 
 
 def test_slow_heads_get_408(server, known, monkeypatch):
-    monkeypatch.setattr("onoff.server.protocol.REQUEST_SECONDS", 0.2)
+    monkeypatch.setattr("onoff.server.connections.REQUEST_SECONDS", 0.2)
     whole = query_request("h", query(known, 1))
     for part in [b"", b"POST /v1", whole[:60], whole[:-1]]:
         with Line(server.url) as line:
@@ -223,7 +223,7 @@ def test_slow_bodies_get_408(server, known, monkeypatch):
 
 
 def test_a_trickling_body_of_a_get_does_not_hold_the_connection(server, monkeypatch):
-    monkeypatch.setattr("onoff.server.protocol.REQUEST_SECONDS", 0.3)
+    monkeypatch.setattr("onoff.server.connections.REQUEST_SECONDS", 0.3)
     status = 408
     while status == 408:  # on a machine so busy that the head itself came too late, once more
         with Line(server.url) as line:
@@ -261,7 +261,7 @@ def catalogue_of(line):
 
 def test_too_many_requests_at_once_are_shed_and_it_recovers(known, monkeypatch):
     """Bodies that are under way fill the server; what comes then gets 503, and later 200 again."""
-    for name in ("protocol.REQUEST_SECONDS", "http.BODY_SECONDS"):
+    for name in ("connections.REQUEST_SECONDS", "http.BODY_SECONDS"):
         monkeypatch.setattr(f"onoff.server.{name}", LONG)
     with running(NAMES, frame_size=FRAME, max_in_flight=4) as server:
         stuck = [Line(server.url) for _ in range(4)]
@@ -303,7 +303,7 @@ def ask_for_all(line, known, extra):
 
 @BOTH_WAYS
 def test_a_reader_that_stops_is_cut_off(large, extra, monkeypatch):
-    monkeypatch.setattr("onoff.server.protocol.PIECE_SECONDS", 0.3)
+    monkeypatch.setattr("onoff.server.connections.PIECE_SECONDS", 0.3)
     known = catalogue(large.url)
     before = metrics(large.url)["onoff_answers_cut_off_total"]
     with Line(large.url) as line:

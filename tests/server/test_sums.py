@@ -19,11 +19,11 @@ from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
 from onoff import wire
-from onoff.server import http, running, sums
+from onoff.server import running, sums
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answers import Shelf
 from onoff.server.app import MessageServer
-from onoff.server.protocol import QueryProtocol
+from onoff.server.connections import QueryProtocol
 from onoff.server.sums import Matrix, SumOutcome, Sums
 
 NAMES = {f"s{i}": b"message %d" % i * (i + 1) for i in range(12)}
@@ -394,7 +394,7 @@ def asking_for_the_long_one(url):
 def test_answers_that_nobody_reads_take_a_bounded_memory_and_readers_are_served(long, extra, monkeypatch):
     """Counted in bytes: of twelve answers that are not read, so many are kept as fit; the oldest are let go of."""
     server, connections = long
-    monkeypatch.setattr(http, "MAX_UNREAD_BYTES", 3 * LONG)
+    monkeypatch.setattr("onoff.server.connections.MAX_UNREAD_BYTES", 3 * LONG)
     with contextlib.ExitStack() as stack:
         for k in range(12):
             line = stack.enter_context(Line(server.url))

@@ -152,15 +152,9 @@ async def new_publisher(store: Store, name: str, sources: Sequence[str] = ()) ->
     return token
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Backups of a store: its catalogue and all its messages, in the form in which a new reader gets them.
+# Backups: catalogue and messages in the form in which a new reader gets them, without publishers and sessions.
 #
 #     file    gzip of: catalogue, as on the wire | line feed | changes since 0, as on the wire
-#
-# Publishers and sessions are not in it. Restoring puts catalogue and messages in place of those in a store,
-# versions
-# included; the store begins a new life, so that every reader fetches everything once.
-
 
 READ_BYTES = 1024 * 1024
 
@@ -212,8 +206,7 @@ def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
     return catalogue, messages
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Maintenance of the store at an address: what `onoff serve` does to it before it serves, or instead of serving.
+# What `onoff serve` does to the store at an address before it serves, or instead of serving.
 
 
 async def prepare(

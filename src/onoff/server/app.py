@@ -33,23 +33,23 @@ from onoff import wire
 from onoff.errors import InvalidWire, StoreFull, StoreUnavailable, UnknownSource
 from onoff.server.answers import Answerer, edition_gone, invalid, now, unavailable
 from onoff.server.changes import ChangesBuilder
+from onoff.server.connections import Peers, Unread
 from onoff.server.http import (
     JSON,
     MAX_CONNECTIONS,
     MAX_PER_ADDRESS,
     Count,
     Metrics,
-    Peers,
     Receive,
     Refused,
     Scope,
     Send,
-    Unread,
     check_body_headers,
     check_method,
     check_query_headers,
     check_sum_headers,
     is_loopback,
+    overloaded,
     read_body,
     refuse_if,
     reply_headers,
@@ -63,9 +63,7 @@ from onoff.server.sums import SumOutcome, SumReply, Sums
 from onoff.system.logs import Condition
 from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH, Problem
 
-# --------------------------------------------------------------------------------------------------------------------
 # The OpenAPI document of `/openapi.json`. Tests compare the server with it by generated requests.
-
 
 DESCRIPTION = (
     "Keeps the latest message of each of N sources and answers queries for sets of them. "
@@ -287,9 +285,7 @@ def _publish() -> dict[str, Any]:
     }
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The page at `/docs`: the description for people, whole, in one document that loads nothing.
-
+# The page at `/docs`: the same for people, in one document that loads nothing.
 
 _STYLE = (
     "body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}"
@@ -327,20 +323,16 @@ def _row(name: str, text: str) -> str:
     return f"<tr><td>{escape(name)}<td>{escape(text)}"
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Access to `/metrics`: from loopback, or with a token; from anywhere only if the operator allows it.
-#
-# The counts name no source, session or client, but anyone who polls them sees when a query came and how large it
-# was.
-
-
 # Headers of a reverse proxy on this machine, whose loopback address is not that of the client.
 _FORWARDED = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
 
 
 @dataclass(frozen=True, slots=True)
 class MetricsAccess:
-    """Whom `/metrics` answers. `digest`: SHA-256 of the token that is then needed, from loopback too."""
+    """Whom `/metrics` answers: who polls the counts sees when a query came, and how large it was.
+
+    `digest`: SHA-256 of the token that is then needed, from loopback too.
+    """
 
     anyone: bool = False
     digest: bytes | None = None
@@ -364,10 +356,6 @@ def bearer_digest(authorization: bytes) -> bytes:
     return token_digest(token) if scheme.lower() == "bearer" else bytes(32)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The pages of the server: everything but queries, changes and messages. Plain functions, one for each path.
-
-
 log = logging.getLogger("onoff.server")
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -384,7 +372,7 @@ Handler = Callable[[Scope, Receive], Awaitable[Page]]
 
 
 class Pages:
-    """An ASGI application."""
+    """Everything but queries, sums, changes and messages: an ASGI application with a method for each path."""
 
     def __init__(self, store: Store, metrics: Metrics, changes: ChangesBuilder, access: MetricsAccess) -> None:
         self._store = store
@@ -658,10 +646,6 @@ def not_kept(error: StoreUnavailable) -> Problem:
     if isinstance(error, StoreFull):
         return Problem(507, "the store of messages is full", "tell the operator; then send it again")
     return unavailable(error)
-
-
-def overloaded() -> Problem:
-    return Problem(503, "the server has more requests than it can serve", "send the same request again in a moment")
 
 
 async def _app_publish(store: Store, name: str, scope: Scope, receive: Receive) -> dict[str, Any]:

@@ -35,20 +35,6 @@ from onoff.wire import (
     strip_padding,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# The last editions: the frames of the newest one, and of each source those that older editions had.
-#
-# An edition is one publish. Between two looks at the store several may have come. Of these an edition is known as
-# long
-# as the changes that are seen count up to it one by one; where a number is missing, its source has changed again
-# since,
-# and what it said in between is gone.
-#
-# The editions of the last minute are held, and at least 64; no more than 64 once their frames take `MAX_BYTES`.
-# Finding
-# one takes a search for each source that changed since, however many editions there were.
-
-
 MIN_EDITIONS = 64
 RATE_SECONDS = 60.0
 MAX_BYTES = 256 * 1024 * 1024
@@ -103,7 +89,13 @@ class Found:
 
 
 class History:
-    """The last editions of one life of a store, all frames at their own length."""
+    """The last editions of one life of a store, all frames at their own length.
+
+    An edition is one publish. Between two looks at the store several may have come. Of these an edition is known as
+    long as the changes that are seen count up to it one by one; where a number is missing, its source has changed again
+    since, and what it said in between is gone. The editions of the last minute are held, and at least `MIN_EDITIONS`;
+    no more than these once their frames take `MAX_BYTES`.
+    """
 
     def __init__(self, shelf: Shelf, clock: Callable[[], float] = time.monotonic) -> None:
         self._shelf = shelf

@@ -37,13 +37,8 @@ from onoff.system.logs import Condition
 from onoff.upstream.transport import PORTS, Connection, Deadline, Failure, Origin, Request
 from onoff.wire import ENTRY_TYPE, check_name
 
-# --------------------------------------------------------------------------------------------------------------------
-# Lists of feeds: OPML, or one feed a line.
-#
-# ADDRESS          called by the title that the feed gives itself
-# NAME ADDRESS     called by that name
-# # ...            a comment
-
+# Lists of feeds are OPML, or have one feed a line, ADDRESS or NAME ADDRESS; a line that begins with # is a comment.
+# Without a name a feed is called by the title that it gives itself.
 
 MAX_TITLE_BYTES = 240  # leaves room in a name for a number
 
@@ -326,23 +321,14 @@ async def _poll_for_ever(
         await asyncio.sleep(min(seconds * 2 ** min(poller.failures, 20), MAX_BACK_OFF_SECONDS))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The names of sources that are feeds: their titles, and stable over time.
-#
-# The store keeps the name of each address. So a feed keeps its name when the list changes: its order, its titles,
-# other
-# feeds of the same title. A feed that is new gets its title, with a number if another feed
-# has that name. Where the list has no title the feed is asked for its own, once; one that cannot be asked is called
-# by
-# its host.
-#
-# A feed whose name was removed from the catalogue gets a new one.
-
-
 async def name_feeds(
     store: Store, listed: Sequence[ListedFeed], progress: Callable[[int, int], None] = lambda done, total: None
 ) -> tuple[Feed, ...]:
-    """The feeds with their names, which the store keeps from now on.
+    """The feeds with their names, which the store keeps from now on, however the list changes.
+
+    A new feed gets its title, with a number if another feed has that name. Where the list has no title the feed is
+    asked for its own, once; one that cannot be asked is called by its host. A feed whose name was removed from the
+    catalogue gets a new one.
 
     progress: Called with how many feeds were asked for their titles, and how many are to be.
     """

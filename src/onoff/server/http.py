@@ -10,13 +10,12 @@ import asyncio
 import ctypes
 import ipaddress
 import re
-from collections import Counter
-from collections.abc import Awaitable, Callable, Hashable, Iterator, MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, IntEnum
 from functools import lru_cache
 from http import HTTPStatus
 from multiprocessing.context import SpawnContext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from onoff.errors import InvalidWire
 from onoff.wire import (
@@ -42,6 +41,8 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 BODY_SECONDS = 10.0  # within which a request's body must arrive
 PIECE_BYTES = 256 * 1024
 RETRY_SECONDS = 1
+MAX_CONNECTIONS = 4096  # open at once, in one process
+MAX_PER_ADDRESS = 256  # of them from one address; half of what may be in work at once
 JSON = "application/json"
 
 
@@ -149,21 +150,13 @@ async def send_problem(send: Send, problem: Problem, *, close: bool = False, all
     await send({"type": "http.response.body", "body": body})
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The head of a request, read strictly: one set of rules, applied before anything else looks at a request.
+# The head of a request has exactly one form, so that a proxy in front and this server cannot disagree about where one
+# ends and the next begins; the HTTP parser behind sees only heads that passed. Everything else ends the connection.
 #
-# A request has exactly one form here, so that a proxy in front and this server cannot disagree about where one ends
-# and
-# the next begins:
-#
-# - `METHOD target HTTP/1.1` (or 1.0); lines end in CRLF, a header is `name: value` on one line, at most 512 of
-# them;
+# - `METHOD target HTTP/1.1` (or 1.0); lines end in CRLF, a header is `name: value` on one line, at most 512 of them;
 # - exactly one valid `Host`;
 # - a body has a `Content-Length`: one, in decimal, without sign, list or leading zeros, up to `MAX_BODY`;
 # - no `Transfer-Encoding` and no `Upgrade`.
-#
-# Everything else is refused and the connection closed. The HTTP parser behind sees only heads that passed.
-
 
 MAX_HEAD = 32 * 1024
 MAX_HEADERS = 512
@@ -342,51 +335,6 @@ def check_sum_headers(headers: dict[bytes, bytes]) -> Problem | None:
     return problem
 
 
-def malformed() -> Problem:
-    return Problem(400, "not an HTTP/1.1 request", "see /docs for what is served")
-
-
-def head_too_long() -> Problem:
-    return Problem(431, "the head of the request is too long", f"at most {MAX_HEAD} bytes and {MAX_HEADERS} headers")
-
-
-def length_missing() -> Problem:
-    return Problem(411, "the length of the body is not stated", "send Content-Length")
-
-
-def body_too_long(length: int, limit: int) -> Problem:
-    return Problem(413, f"a body of {length} bytes", f"at most {limit} bytes")
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# The number of open connections, in all and from each address; and the answers that they have not read.
-#
-# One peer must not lock the others out, so an address may hold a part of the connections only. An IPv6 address
-# counts by
-# its /64, which is what one customer of a network has. Behind a reverse proxy all peers have the proxy's address:
-# give
-# the server a larger limit there (`onoff serve --per-address`) and let the proxy limit its own peers.
-
-
-MAX_CONNECTIONS = 4096  # open at once, in one process
-MAX_PER_ADDRESS = 256  # of them from one address; half of what may be in work at once
-
-MAX_UNREAD_BYTES = 256 * 1024 * 1024  # of answers that were made for one peer each
-
-
-def network_of(host: str) -> str:
-    """What counts as one peer: an IPv4 address, or the /64 of an IPv6 address."""
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return host
-    if isinstance(address, ipaddress.IPv4Address):
-        return str(address)
-    if address.ipv4_mapped is not None:
-        return str(address.ipv4_mapped)
-    return str(ipaddress.ip_network((address, 64), strict=False))
-
-
 def is_loopback(host: str) -> bool:
     """Whether an address is of this machine."""
     try:
@@ -397,74 +345,28 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
-class Peers:
-    """The open connections of one process, counted by address."""
-
-    def __init__(self, max_connections: int = MAX_CONNECTIONS, max_per_address: int = MAX_PER_ADDRESS) -> None:
-        self.max_connections = max_connections
-        self.max_per_address = max_per_address
-        self._total = 0
-        self.open: Counter[str] = Counter()  # by network
-
-    def enter(self, network: str) -> bool:
-        """Count a connection; False, and nothing counted, if there is no room for it."""
-        if self._total >= self.max_connections or self.open[network] >= self.max_per_address:
-            if not self.open[network]:
-                del self.open[network]
-            return False
-        self._total += 1
-        self.open[network] += 1
-        return True
-
-    def leave(self, network: str) -> None:
-        """A connection that entered is closed."""
-        self._total -= 1
-        self.open[network] -= 1
-        if not self.open[network]:
-            del self.open[network]
+def malformed() -> Problem:
+    return Problem(400, "not an HTTP/1.1 request", "see /docs for what is served")
 
 
-class AnsweredPeer(Hashable, Protocol):
-    """A connection that has been sent an answer."""
-
-    def cut_off(self) -> None:
-        """End it, and let go of what it has not read."""
+def head_too_long() -> Problem:
+    return Problem(431, "the head of the request is too long", f"at most {MAX_HEAD} bytes and {MAX_HEADERS} headers")
 
 
-class Unread:
-    """Answers that were made for one peer each and wait to be read: at most `MAX_UNREAD_BYTES` in one process.
-
-    Where there are more, whoever has not read for longest is cut off, so that those who do read are served.
-    """
-
-    def __init__(self) -> None:
-        self._held: dict[AnsweredPeer, int] = {}  # the one that has waited longest is first
-        self.total = 0
-
-    def add(self, reader: AnsweredPeer, size: int) -> None:
-        """A reader has so many bytes before it."""
-        self.remove(reader)
-        self._held[reader] = size
-        self.total += size
-        while self.total > MAX_UNREAD_BYTES and len(self._held) > 1:
-            slowest = next(iter(self._held))
-            self.remove(slowest)
-            slowest.cut_off()
-
-    def remove(self, reader: AnsweredPeer) -> None:
-        """A reader has read on, or is gone."""
-        self.total -= self._held.pop(reader, 0)
+def overloaded() -> Problem:
+    return Problem(503, "the server has more requests than it can serve", "send the same request again in a moment")
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Counts of what the server did, summed over its workers, in Prometheus' text form.
-#
-# Each worker adds to its own row of a table in shared memory, and any worker reports the sums. No count is kept by
-# source, session or client: the numbers say how much was asked, never what.
+def length_missing() -> Problem:
+    return Problem(411, "the length of the body is not stated", "send Content-Length")
+
+
+def body_too_long(length: int, limit: int) -> Problem:
+    return Problem(413, f"a body of {length} bytes", f"at most {limit} bytes")
 
 
 class Count(IntEnum):
-    """The columns of the table."""
+    """What is counted: how much was asked, never what; nothing by source, session or client."""
 
     ANSWERED = 0
     ANSWERED_FRAMES = 1
@@ -509,7 +411,7 @@ def shared_table(context: SpawnContext, workers: int) -> ctypes.Array[ctypes.c_u
 
 
 class Metrics:
-    """The row of one worker in a shared table; a table of its own without one."""
+    """Counts in Prometheus' text form: each worker adds to its row of a shared table, and any reports the sums."""
 
     def __init__(self, table: ctypes.Array[ctypes.c_uint64] | None = None, *, worker: int = 0) -> None:
         self._width = len(Count)

@@ -35,10 +35,10 @@ import uvicorn
 
 from onoff.server.admin import edit_catalogue, new_publisher, opened, prepare_to_follow
 from onoff.server.app import MAX_IN_FLIGHT, MessageServer, MetricsAccess
+from onoff.server.connections import QueryProtocol
 from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.following import Follower
 from onoff.server.http import MAX_CONNECTIONS, MAX_PER_ADDRESS, Metrics, shared_table
-from onoff.server.protocol import QueryProtocol
 from onoff.system import sockets
 from onoff.system.interrupts import held_back
 from onoff.system.logs import log_to_stderr

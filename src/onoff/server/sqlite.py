@@ -1,11 +1,9 @@
 """The default store: one SQLite file, any number of worker processes on one machine.
 
-WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged (`sqlite_writer`).
+WAL and synchronous=FULL, both checked at opening: a publish is on disk before it is acknowledged (`GroupCommit`).
 Reading has a connection of its own. Beside the file lies a `StepTable` with the steps of the sessions and a
 generation, changed after a commit, before it is acknowledged, and at every opening: while it stays the same nothing
 acknowledged is new.
-
-The tables are described in `sqlite_schema`.
 """
 
 from __future__ import annotations
@@ -58,24 +56,16 @@ from onoff.wire import (
     next_digest,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# The tables of the SQLite store: how they are made, and how those of an earlier version are brought up to date.
+# The tables. Schema 1 (version 0.1) had no editions: opening makes its content the first edition of a new life.
 #
 #     meta        catalogue (JSON as on the wire), schema, and of the edition: count (its number), life, digest,
-#                 born (the hour since 1970 in which counting of change began), bytes (of all bodies together)
+#                 born (the hour since 1970 in which counting of change began), bytes (of all bodies together, kept by
+#                 triggers, so that no publish has to sum over all messages)
 #     messages    name, version, published, media_type, body, count (the edition of its publish)
 #     digests     number, digest: of the last `KEPT_DIGESTS` editions of this life
 #     hours       hour since 1970, bytes of frames published in it
 #     publishers  name, digest, sources (JSON)
 #     feeds       url, name: what the source of each feed is called; made where it is missing
-#
-# `bytes` is kept by triggers, so that it is right for every writer, and no publish has to sum over all messages.
-# Opening creates them where they are missing.
-#
-# Schema 1 (version 0.1) had no editions: count, and nothing of life, digest, digests and hours. Opening brings it
-# up
-# to date in one transaction: its content becomes the first edition of a new life.
-
 
 SCHEMA_VERSION = 2
 
@@ -196,13 +186,6 @@ def advance(db: sqlite3.Connection, number: int, digest: bytes, size: int) -> No
     db.execute("DELETE FROM hours WHERE hour <= ?", (hour - HOURS,))
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Group commit to one SQLite file: each write is durable when it returns, and waiting writes are committed together.
-#
-# Waiting for the disk, the one slow part of a commit, is left to a thread. What comes meanwhile goes into the next
-# commit, and while many queries are asked a commit waits some milliseconds for more.
-
-
 _T = TypeVar("_T")
 
 BUSY_SECONDS = 5
@@ -214,7 +197,10 @@ WriteWork = Callable[[sqlite3.Connection], _T]
 
 
 class GroupCommit:
-    """The writes of one process.
+    """The writes of one process: each is durable when it returns, and those that wait are committed together.
+
+    Waiting for the disk, the one slow part of a commit, is left to a thread. What comes meanwhile goes into the next
+    commit, and while many queries are asked a commit waits some milliseconds for more.
 
     Parameters
     ----------

@@ -263,10 +263,6 @@ def token_digest(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# Editions, for both stores: how many digests are kept, how the rate of change is counted, what a new life is.
-
-
 KEPT_DIGESTS = 1 << 16  # a reader whose edition is older than so many changes gets everything
 HOURS = 24  # over which change is averaged
 
@@ -318,30 +314,6 @@ def check_total(catalogue: Catalogue, others: int, body: bytes) -> None:
         )
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What all workers of one machine share beside the messages: the last step of each session, and a generation.
-#
-# The file has a fixed size. Its first page holds the **generation**, random bytes that change whenever a worker has
-# changed the messages; comparing them is a thousand times cheaper than a query. The rest is a hash table of
-# buckets,
-# each of eight slots of 64 bytes:
-#
-#     session 16 | step 8 | sha256 32 | last seen 8 (milliseconds; 0 is empty)
-#
-# A session lives in the bucket its first bytes name. A new session in a full bucket takes the slot that was seen
-# longest ago, so memory is bounded; a forgotten session starts afresh. The content survives the processes, not a
-# power failure: it serves to detect a client that was rolled back or copied.
-#
-# Processes are synchronized by two locks, of which the first decides whether the second is needed:
-#
-# - of the whole file (flock): shared, for life; or exclusive, until the end of this iteration of the event loop;
-# - of the bucket (a record lock): taken by processes that share the file, not by one that holds it exclusively.
-#
-# So a single process takes one lock for each iteration, not for each query. A second process sets a byte, the
-# **request
-# to share**, which is read before the file is locked again; from then on both share.
-
-
 _SLOT = struct.Struct(">16sQ32sQ")
 SLOT_BYTES = _SLOT.size
 SLOTS = 8
@@ -355,7 +327,22 @@ SHARE_SECONDS = 2.0  # within which a process must let another in; an iteration 
 
 
 class StepTable:
-    """`admit` steps, one slot per session; compare and change the `generation`.
+    """What all workers of one machine share beside the messages: the last step of each session, and a generation.
+
+    The file has a fixed size. Its first page holds the **generation**, random bytes that change whenever a worker has
+    changed the messages; comparing them is a thousand times cheaper than a query. The rest is a hash table of buckets
+    of eight slots:
+
+        session 16 | step 8 | sha256 32 | last seen 8 (milliseconds; 0 is empty)
+
+    A session lives in the bucket its first bytes name. A new session in a full bucket takes the slot that was seen
+    longest ago, so memory is bounded; a forgotten session starts afresh. The content survives the processes, not a
+    power failure: it serves to detect a client that was rolled back or copied.
+
+    Processes are synchronized by a lock of the whole file (flock), shared for life or exclusive until the end of this
+    iteration of the event loop, and by a lock of the bucket (a record lock), which only those take that share the file:
+    so a single process takes one lock for each iteration, not for each query. A second process sets a byte, the request
+    to share, which is read before the file is locked again; from then on both share.
 
     `at_end_of_iteration` calls what it is given when the event loop has done what is ready now; without it the table is
     always shared.

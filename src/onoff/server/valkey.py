@@ -13,9 +13,9 @@ All keys begin with `{onoff}`, so that a cluster keeps them together:
     {onoff}:changed              sorted set, name -> the edition of its latest publish
     {onoff}:publishers           hash, name -> JSON of digest and sources
     {onoff}:feeds                hash, address of a feed -> name of its source
-    {onoff}:steps                hash, bucket -> slots as in `steps`: the last step of up to 262144 sessions
+    {onoff}:steps                hash, bucket -> slots as in `StepTable`: the last step of up to 262144 sessions
 
-Each method is one script, so versions, editions and steps are atomic over all servers; `valkey_publishing` says how
+Each method is one script, so versions, editions and steps are atomic over all servers; `PublishQueue` says how
 messages are published. A new session in a full bucket takes the slot that was seen longest ago, so clients cannot fill
 the store; a forgotten session starts afresh. What an acknowledged message survives depends on how the store itself
 is set to write its log; `promise()` asks it and says so.
@@ -78,11 +78,8 @@ from onoff.wire import (
     next_digest,
 )
 
-# --------------------------------------------------------------------------------------------------------------------
-# The Lua scripts of the Valkey store: each is atomic over all servers.
-#
-# In every script KEYS are `STORE_KEYS`, in order; ADMIT has one more. A store without a catalogue answers EMPTY.
-
+# The Lua scripts, each atomic over all servers. In every script KEYS are `STORE_KEYS`, in order; ADMIT has one more.
+# A store without a catalogue answers EMPTY.
 
 _NAMES = ("catalogue", "sources", "changes", "versions", "messages", "changed", "edition", "digests", "hours", "steps")
 STORE_KEYS: Final = tuple(f"{{onoff}}:{name}" for name in _NAMES)
@@ -264,10 +261,6 @@ redis.call('HSET', KEYS[7], 'leader', ARGV[7])
 """
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# The encoding of messages and numbers in Valkey, and how they are read back and checked.
-
-
 _HEAD = struct.Struct(">QB")
 
 
@@ -297,14 +290,6 @@ def number_pairs(items: Sequence[Any]) -> list[tuple[int, int]]:
     return readable(lambda: [(int(one), int(other)) for one, other in pairs(items)])
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# PublishQueue: publishes to a shared store, in batches, each conditional on the edition that it follows.
-#
-# The next digest is computed here from the edition that was looked at; the script accepts it only if that is still
-# the
-# newest one, else the batch is computed again. Publishes that come meanwhile wait and go together.
-
-
 BATCH_BYTES = 4 * 1024 * 1024
 """Bytes of messages that one script writes or reads, about."""
 
@@ -319,7 +304,10 @@ class _Waiting:
 
 
 class PublishQueue:
-    """The publishes of one process.
+    """The publishes of one process, in batches, each conditional on the edition that it follows.
+
+    The next digest is computed here from the edition that was looked at; the script accepts it only if that is still
+    the newest one, else the batch is computed again. Publishes that come meanwhile wait and go together.
 
     Parameters
     ----------

@@ -1,9 +1,10 @@
-"""Queries: a set of sources as a bitmap, asked at one step of one session.
+"""Queries, answers, the catalogue, refusals, and the HTTP around them.
 
     query    version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8)            integers are big-endian
     bitmap   source i is bit i % 8 (least significant first) of byte i // 8; spare bits zero; at least one set
 
-All queries to a server are equally long, whatever their sets.
+A query asks for a set of sources at one step of one session. All queries to a server are equally long, whatever
+their sets.
 """
 
 from __future__ import annotations
@@ -21,17 +22,11 @@ from typing import Any, Final, NamedTuple, TypeVar
 from onoff.errors import InvalidWire, UnknownSource
 from onoff.names import MAX_NAME_BYTES, name_problem
 
-# --------------------------------------------------------------------------------------------------------------------
-# The catalogue: the names of the sources, in the order of their indices, how messages are framed, and the epoch.
-#
-# There are two kinds, each with its own JSON:
+# The catalogue, of two kinds, each with its own JSON. Its **epoch** is the first 48 bits of SHA-256 over kind, size and
+# names in order: an index never means another source under the same epoch.
 #
 #     {"epoch", "limit", "sources"}        each message at its own length, up to `limit` bytes
 #     {"epoch", "frame_size", "sources"}   every frame padded to `frame_size` bytes (`onoff serve --padding fixed`)
-#
-# The **epoch** names the catalogue: the first 48 bits of SHA-256 over kind, size and names in order. Equal
-# catalogues have equal epochs on every server, and an index never means another source under the same epoch.
-
 
 EPOCH_LIMIT: Final = 1 << 48
 MAX_SOURCES: Final = 1 << 16
@@ -278,18 +273,14 @@ def decode_query(data: bytes, n: int) -> WireQuery:
     return WireQuery(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)
 
 
-# --------------------------------------------------------------------------------------------------------------------
 # Answers: one frame per asked source, ascending; nothing before, between or after.
 #
 #     frame    source 4 | version 8 | published 8 | length 4 | media type 64 | body | zeros | checksum 16
 #
-# Unpadded frames have no zeros: each is as long as its message makes it. Padded frames are all exactly as long as
-# the
-# catalogue says, so the length of an answer is a function of the number of asked sources. The checksum is the first
-# 16
-# bytes of SHA-256 over the epoch and all that precedes: a frame of another catalogue fails it. It detects damage,
-# not a malicious server. Version 0 is "nothing published yet"; `published` is in milliseconds since 1970.
-
+# Only padded frames have zeros: all are exactly as long as the catalogue says, so the length of an answer is a function
+# of the number of asked sources. The checksum is the first 16 bytes of SHA-256 over the epoch and all that precedes: a
+# frame of another catalogue fails it. It detects damage, not a malicious server. Version 0 is "nothing published yet";
+# `published` is in milliseconds since 1970.
 
 VERSION_LIMIT: Final = 1 << 53
 TIME_LIMIT: Final = 1 << 53
@@ -448,19 +439,8 @@ def decode_answer(
     return tuple(messages)
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What the server says besides frames: why it refuses, and the last step that it saw in a session.
-#
-# Every refusal is problem+json. A 409 is one of three: `EPOCH_CHANGED` (with `epoch`, the new one); `STEP_CONFLICT`
-# (with `step` and `sha256`, the last step that the server saw in this session and the digest of its bytes): the
-# same
-# step with other bytes, or a step before the last; or `EDITION_GONE` (with `edition`, the newest that the server
-# has): a
-# sum was asked of an edition that it does not hold. The same step with the same bytes is answered again.
-#
-# `Seen` says what `STEP_CONFLICT` would, so that a client whose state was restored from an earlier one learns it
-# before it asks anything: JSON with `step` and `sha256`, both null if unknown.
-
+# A refusal is problem+json. A 409 is one of three: the catalogue is another one; the session has sent this step with
+# other bytes, or a later step (the same bytes are answered again); a sum was asked of an edition that is not held.
 
 EPOCH_CHANGED: Final = "urn:onoff:epoch-changed"
 STEP_CONFLICT: Final = "urn:onoff:step-conflict"
@@ -527,7 +507,11 @@ def decode_problem(data: bytes) -> Problem:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last step that the server saw in a session, and the SHA-256 of its bytes in hex."""
+    """The last step that the server saw in a session, and the SHA-256 of its bytes in hex.
+
+    It says what `STEP_CONFLICT` would, so that a client whose state was restored from an earlier one learns it before
+    it asks anything.
+    """
 
     step: int
     sha256: str
@@ -557,9 +541,7 @@ def decode_seen(data: bytes) -> Seen | None:
     return seen
 
 
-# --------------------------------------------------------------------------------------------------------------------
 # The HTTP around it: paths, media types, and the headers of either side, which are these and no others.
-
 
 QUERY_PATH: Final = "/v1/query"
 CATALOGUE_PATH: Final = "/v1/catalogue"

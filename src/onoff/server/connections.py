@@ -1,9 +1,9 @@
 """The connection: uvicorn's HTTP protocol behind a strict parser of heads, with more limits and a fast path.
 
-**One request at a time.** What comes is cut into requests by `head`: a head that passed its rules, then as many bytes
-as it says. The parser of uvicorn is given whole heads and the bytes of their bodies, nothing else; the next request is
-looked at when the last one is answered. What is not a request is refused and ends the connection. Bytes are copied a
-fixed number of times however they are cut into segments, and reading pauses while a request is in work.
+**One request at a time.** What comes is cut into requests: a head that passed the rules of `read_head`, then as many
+bytes as it says. The parser of uvicorn is given whole heads and the bytes of their bodies, nothing else; the next
+request is looked at when the last one is answered. What is not a request is refused and ends the connection. Bytes are
+copied a fixed number of times however they are cut into segments, and reading pauses while a request is in work.
 
 **Limits.** A head may have 32 KiB (else 431) and a whole request 20 s (else 408); a server takes only so many
 connections, and only so many from one address (else 503); a reader takes a piece of an answer every 30 s, or is cut
@@ -19,25 +19,28 @@ the ordinary path, with the same coroutine: here it is driven by hand, once (`no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import ipaddress
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.errors import StoreUnavailable
 from onoff.server.answers import now
-from onoff.server.app import MessageServer, overloaded
 from onoff.server.changes import JOINED_BYTES
 from onoff.server.http import (
     BODY_SECONDS,
     MAX_CACHED_HEAD,
+    MAX_CONNECTIONS,
+    MAX_PER_ADDRESS,
     PIECE_BYTES,
     Count,
     Plain,
     malformed,
-    network_of,
     not_a_head,
+    overloaded,
     problem_headers,
     read_changes_request,
     read_head,
@@ -46,10 +49,92 @@ from onoff.server.http import (
 from onoff.server.sums import SumOutcome
 from onoff.wire import ANSWER_TYPE, CHANGES_PATH, CHANGES_TYPE, SUM_TYPE, Problem, encode_problem
 
+if TYPE_CHECKING:
+    from onoff.server.app import MessageServer
+
+
+MAX_UNREAD_BYTES = 256 * 1024 * 1024  # of answers that were made for one peer each
 REQUEST_SECONDS = 2 * BODY_SECONDS
 PIECE_SECONDS = 30.0  # within which a reader must take a piece of a long answer
 _CHANGES = b"GET %b?" % CHANGES_PATH.encode()
 COPIED_BYTES = 64 * 1024  # up to here one copy is quicker than many small buffers
+
+
+def network_of(host: str) -> str:
+    """What counts as one peer: an IPv4 address, or the /64 of an IPv6 address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, 64), strict=False))
+
+
+class Peers:
+    """The open connections of one process, counted by address.
+
+    One peer must not lock the others out, so an address may hold a part of the connections only. An IPv6 address counts
+    by its /64, which is what one customer of a network has. Behind a reverse proxy all peers have the proxy's address:
+    give the server a larger limit there (`onoff serve --per-address`) and let the proxy limit its own peers.
+    """
+
+    def __init__(self, max_connections: int = MAX_CONNECTIONS, max_per_address: int = MAX_PER_ADDRESS) -> None:
+        self.max_connections = max_connections
+        self.max_per_address = max_per_address
+        self._total = 0
+        self.open: Counter[str] = Counter()  # by network
+
+    def enter(self, network: str) -> bool:
+        """Count a connection; False, and nothing counted, if there is no room for it."""
+        if self._total >= self.max_connections or self.open[network] >= self.max_per_address:
+            if not self.open[network]:
+                del self.open[network]
+            return False
+        self._total += 1
+        self.open[network] += 1
+        return True
+
+    def leave(self, network: str) -> None:
+        """A connection that entered is closed."""
+        self._total -= 1
+        self.open[network] -= 1
+        if not self.open[network]:
+            del self.open[network]
+
+
+class AnsweredPeer(Hashable, Protocol):
+    """A connection that has been sent an answer."""
+
+    def cut_off(self) -> None:
+        """End it, and let go of what it has not read."""
+
+
+class Unread:
+    """Answers that were made for one peer each and wait to be read: at most `MAX_UNREAD_BYTES` in one process.
+
+    Where there are more, whoever has not read for longest is cut off, so that those who do read are served.
+    """
+
+    def __init__(self) -> None:
+        self._held: dict[AnsweredPeer, int] = {}  # the one that has waited longest is first
+        self.total = 0
+
+    def add(self, reader: AnsweredPeer, size: int) -> None:
+        """A reader has so many bytes before it."""
+        self.remove(reader)
+        self._held[reader] = size
+        self.total += size
+        while self.total > MAX_UNREAD_BYTES and len(self._held) > 1:
+            slowest = next(iter(self._held))
+            self.remove(slowest)
+            slowest.cut_off()
+
+    def remove(self, reader: AnsweredPeer) -> None:
+        """A reader has read on, or is gone."""
+        self.total -= self._held.pop(reader, 0)
 
 
 class QueryProtocol(HttpToolsProtocol):
@@ -57,9 +142,7 @@ class QueryProtocol(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        server = self.config.loaded_app
-        assert isinstance(server, MessageServer)
-        self._server = server
+        self._server = server = cast("MessageServer", self.config.loaded_app)
         self._never_waits = server.store.never_waits
         self._input = bytearray()  # received, not yet handed on
         self._searched = 0  # bytes of it that hold no end of a head
