@@ -29,7 +29,7 @@ from onoff.client.journal import Journal
 from onoff.lab.families import dirichlet
 from onoff.model.context_tree import all_contexts
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 from onoff.upstream.message_server import Fetched, MessageServer
 from onoff.wire import Catalogue, Edition, WireMessage
 

@@ -22,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from onoff.model.contexts import RequestModel
 from onoff.model.people import OpenHistory, own_law
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 KNOWN, AFTER = 100, 10
 CONSTANTS = {"cap": 30.0, "weight": 0.88, "trust": 15.0}

@@ -35,7 +35,8 @@ from onoff.model.bounds import step_bounds
 from onoff.model.chain import MarkovChain
 from onoff.schemes import greedy
 from onoff.session import Session
-from onoff.session.session import SeededEntropy, TableCache
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import TableCache
 from onoff.system.kernels import preparing_seconds
 
 STEPS = 10

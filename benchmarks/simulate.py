@@ -19,7 +19,7 @@ from onoff.lab.simulate import Simulation, simulate
 from onoff.lab.walk import Pattern, States
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 SOURCES = 17
 PATTERN = "ON OFF*10"

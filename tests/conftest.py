@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from onoff.session.session import SeededEntropy, SystemEntropy
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SystemEntropy
 
 PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
 """The program that a test with this marker drives. One fixture needs openssl besides, and looks for it itself."""

@@ -14,7 +14,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.context_tree import all_contexts
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 

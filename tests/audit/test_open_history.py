@@ -27,7 +27,8 @@ from onoff.model.people import OpenHistory, own_law
 from onoff.model.rows import Rows
 from onoff.session import Query, Session
 from onoff.session.filter import ModelFilter
-from onoff.session.session import LOST_PAST, SeededEntropy, history_after
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import LOST_PAST, history_after
 
 pytestmark = pytest.mark.slow(reason="every path of requests and draws is enumerated")
 

@@ -22,7 +22,7 @@ from onoff.information import mutual_information, table_chances
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 from onoff.tables.table import QueryTable
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")

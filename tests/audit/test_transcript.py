@@ -18,7 +18,7 @@ from onoff.client import MemoryJournal
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 SPARSE = NAMED["zeros 4"]
 

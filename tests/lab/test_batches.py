@@ -12,7 +12,7 @@ from onoff.lab.simulate import SHARED_FROM, shares, simulate
 from onoff.lab.walk import Pattern, RandomSwitching, States, expected_costs, sampled_paths
 from onoff.model.chain import MarkovChain
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 pytestmark = pytest.mark.slow(reason="whole experiments are run")
 

@@ -18,7 +18,7 @@ from onoff.lab.walk import Pattern, RandomSwitching, States, expected_costs
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-9
 """Error probability of each G-test; the seeds are fixed besides."""

@@ -7,7 +7,7 @@ from tests.support.typed import as_a
 
 import onoff
 from onoff.model.notebook import MOST_NOTEBOOK_CELLS
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 P = [[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]]
 NAMES = ["left", "<centre>", "right"]

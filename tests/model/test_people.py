@@ -11,7 +11,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.context_tree import all_contexts
 from onoff.model.contexts import RequestModel, load_model
 from onoff.model.people import MOST_OPEN, OpenHistory, own_law
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 CHAIN = MarkovChain([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.3, 0.4, 0.3]], initial=[0.2, 0.3, 0.5])
 HISTORY = OpenHistory("here", 3, (0, 0, 1, None, 1, 1, 0))

@@ -16,7 +16,7 @@ from onoff.lab import families
 from onoff.model.rows import Rows, SparseRows
 from onoff.schemes import design
 from onoff.schemes.race import Race, build
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 ALPHA = 1e-6
 """The probability that a G-test here would reject a correct race, were its seed not fixed."""

@@ -18,7 +18,8 @@ from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Rows
 from onoff.session import Session
 from onoff.session.filter import ModelFilter
-from onoff.session.session import LOST_PAST, SeededEntropy
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import LOST_PAST
 
 pytestmark = pytest.mark.slow(reason="whole sessions are enumerated and sampled")
 

@@ -7,7 +7,8 @@ import pytest
 from scipy.stats import chisquare
 
 from onoff.model.rows import UNIT
-from onoff.session.session import SeededEntropy, SystemEntropy
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import SystemEntropy
 
 
 def test_the_same_seed_gives_the_same_draws():

@@ -29,7 +29,7 @@ from onoff import wire
 from onoff.client.copies import Mirror
 from onoff.client.journal import Journal
 from onoff.server.sqlite import SQLiteStore
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 from onoff.tables.files import read_table, write_table
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -9,7 +9,7 @@ import pytest
 import uvicorn
 from tests.support.waiting import PATIENCE
 
-from onoff.system.sockets import OrderlyServer
+from onoff.system.serving import OrderlyServer
 
 PROTOCOLS = ("h11", "httptools")
 WITHOUT_ITS_BODY = b"POST / HTTP/1.1\r\nHost: here\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n"

@@ -14,7 +14,7 @@ import sys, threading, time
 import numpy as np
 from onoff.lab.families import FAMILIES
 from onoff.schemes import design
-from onoff.system import shutdown
+from onoff.system import interrupts as shutdown
 shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested
 at_work = threading.Event()
 rows = FAMILIES["dirichlet 0.1"](100, np.random.default_rng(1))
@@ -44,7 +44,7 @@ def test_exact_pricing_is_broken_off():
     program = """
 import sys, threading, time
 import numpy as np
-from onoff.system import shutdown
+from onoff.system import interrupts as shutdown
 from onoff.system.interrupts import is_shutting_down, uninterrupted
 from onoff.schemes.search.proofs import Duals, branch
 shutdown.SHUTDOWN_SECONDS = 120  # a slow machine is not what is tested

@@ -20,7 +20,7 @@ from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.model.traces import Options, Trace, size_of
 from onoff.schemes import find_scheme
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 STEP_COLUMNS = (
     "OFF requests",

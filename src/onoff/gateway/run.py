@@ -29,7 +29,7 @@ from onoff.gateway.app import build_app
 from onoff.gateway.engine import Engine
 from onoff.gateway.guard import PATH_PREFIX, Guard
 from onoff.system import sockets
-from onoff.system.sockets import OrderlyServer
+from onoff.system.serving import OrderlyServer
 
 STOP_GATEWAY_SECONDS: Final = 2
 GATEWAY_BACKLOG: Final = 128

@@ -30,7 +30,8 @@ from onoff.model.chain import MarkovChain
 from onoff.model.rows import Floats
 from onoff.session import Session
 from onoff.session.memories import LastQuery
-from onoff.session.session import SeededEntropy, TableCache
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import TableCache
 from onoff.tables.table import QueryTable
 
 MOST_HISTORIES = 5_000

@@ -46,7 +46,8 @@ from onoff.model.contexts import Model
 from onoff.model.rows import UNIT, Floats, Integers, exact_sum
 from onoff.schemes import find_scheme
 from onoff.session import Session
-from onoff.session.session import SeededEntropy, TableCache
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import TableCache
 from onoff.tables.table import QueryTable
 
 BLOCK = 100_000

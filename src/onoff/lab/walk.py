@@ -36,7 +36,8 @@ from onoff.schemes import find_scheme
 from onoff.schemes.race import Drawn, Race
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import LastQuery
-from onoff.session.session import Memory, SeededEntropy, TableCache, start
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import Memory, TableCache, start
 from onoff.tables.table import QuerySource, QueryTable
 
 Set = tuple[int, ...]

@@ -42,7 +42,7 @@ from onoff.server.http import MAX_CONNECTIONS, MAX_PER_ADDRESS, Metrics, shared_
 from onoff.system import sockets
 from onoff.system.interrupts import held_back
 from onoff.system.logs import log_to_stderr
-from onoff.system.sockets import OrderlyServer
+from onoff.system.serving import OrderlyServer
 
 log = logging.getLogger("onoff.server")
 

@@ -512,21 +512,3 @@ def _check_history(model: Model, history: OpenHistory, *, starting: bool) -> Non
             "than the session",
             hint="make it of them: own_law(model, history, ...)",
         )
-
-
-# --------------------------------------------------------------------------------------------------------------------
-# Seeded randomness for experiments: the same seed gives the same numbers. Never for real queries.
-
-
-class SeededEntropy:
-    """The interface of `onoff.session.session`, drawn from a numpy Generator."""
-
-    def __init__(self, rng: np.random.Generator) -> None:
-        self._rng = rng
-
-    def choose(self, weights: Sequence[int]) -> int:
-        edges = np.cumsum(np.asarray(weights, dtype=np.int64))
-        return int(np.searchsorted(edges, self._rng.integers(edges[-1]), side="right"))
-
-    def uniforms(self, count: int) -> Floats:
-        return np.asarray(1 - self._rng.random(count), dtype=np.float64).clip(2.0**-54, 1 - 2.0**-53)

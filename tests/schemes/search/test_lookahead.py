@@ -13,7 +13,8 @@ from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import Rows
 from onoff.schemes.search.lookahead import RUN, Horizon, SuccessorCost
-from onoff.session.session import MEMORIES, SeededEntropy, Session
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import MEMORIES, Session
 
 CHAINS = {
     "ring 6": lambda: families.ring(6),

@@ -29,7 +29,7 @@ from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answers import Shelf
 from onoff.server.changes import ChangesBuilder
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

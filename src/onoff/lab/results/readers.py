@@ -21,7 +21,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.traces import Trace
 from onoff.session import Session
-from onoff.session.session import SeededEntropy
+from onoff.session.seeded import SeededEntropy
 
 AFTER = 10
 ATTACKER_TYPES = 24
