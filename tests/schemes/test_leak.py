@@ -20,7 +20,6 @@ from onoff.model.learn import learn
 from onoff.model.rows import UNIT, Rows
 from onoff.model.traces import Trace
 from onoff.schemes import design, leak
-from onoff.schemes.leak import limit_of
 from onoff.tables.files import read_table, write_table
 
 TENTH, HALF, ONE = (nats / math.log(2) for nats in (0.1, 0.5, 1.0))
@@ -103,7 +102,7 @@ def test_every_table_keeps_its_limit_in_integers(dial):
 
 def test_a_budget_is_rounded_down_to_units():
     for eighths in range(1, 40):
-        units = limit_of(Rows.of(TWO), eighths / 8, None).leak or 0
+        units = LeakLimit.of(Rows.of(TWO), eighths / 8).leak or 0
         assert units**8 <= 2**eighths * UNIT**8 < (units + 1) ** 8
 
 

@@ -61,10 +61,10 @@ def test_a_table_that_two_requests_built_counts_once(monkeypatch):
     tables = TableCache(CHAIN, "greedy")
     build = tables._build
 
-    def meanwhile(rows, **options):
+    def meanwhile(*rows, **options):
         monkeypatch.setattr(tables, "_build", build)
         tables.of(memory(0, 1))
-        return build(rows, **options)
+        return build(*rows, **options)
 
     monkeypatch.setattr(tables, "_build", meanwhile)
     tables.of(memory(0, 1))

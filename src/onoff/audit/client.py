@@ -215,6 +215,7 @@ class ClientRun:
             self.journal,
             tables=self.tables,  # built once for all worlds
             mirror=self.mirror,
+            leak=self.leak,
             hooks=Hooks(
                 observe=self.observed,
                 tick=0,
@@ -227,6 +228,8 @@ class ClientRun:
 
     mirror: Literal[False] | None = False
     """Whether the client has one."""
+    leak = 0.0
+    """Its budget, in bits."""
 
     def upstream(self) -> MessageServer | SumServers | Web:
         """What the client asks."""

@@ -42,6 +42,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
 from onoff.model.rows import UNIT, Floats, to_units
 from onoff.session import Query, Session
+from onoff.session.budget import Budgeted, without_budget
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import LastQueries, LastQuery
 from onoff.session.session import Entropy, SystemEntropy
@@ -296,7 +297,7 @@ class Worlds:
 
 def _place(world: World, session: Auditable) -> Hashable:
     """A value such that two sessions with the same one answer the same request alike."""
-    alone = type(session) is Session and isinstance(session.memory, LastQuery | LastQueries)
+    alone = type(session) is Session and isinstance(without_budget(session.memory), LastQuery | LastQueries)
     if alone or getattr(session, "self_contained", False):
         return world.state  # holds all there is; a twin, or a filter, may depend on what was seen
     return world.state, world.history
@@ -589,13 +590,13 @@ def _judge(
 
 def _promised(session: Auditable) -> int | None:
     """How many of the last private requests a session hides; None for all."""
-    memory = getattr(session, "memory", None)
+    memory = without_budget(getattr(session, "memory", None))
     return memory.hide if isinstance(memory, ModelFilter) else None
 
 
 def _rounding(session: Auditable) -> Fraction:
     """How far a session may be from independence by the rounding that it counted."""
-    memory = getattr(session, "memory", None)
+    memory = without_budget(getattr(session, "memory", None))
     return Fraction(2 * memory.rounding, UNIT) if isinstance(memory, ModelFilter) else Fraction(0)
 
 
@@ -647,3 +648,95 @@ def _largest_deviation(joint: Joint) -> tuple[Fraction, SeenHistory | None]:
             if apart > worst:
                 worst, told = apart, q
     return Fraction(worst, total**2), told
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# Sessions with a budget: what is told about each private request, against its odometer.
+#
+# Let h be a history, tau a private request before it, and g the history just after tau. What the queries since tell
+# about x_tau at most is the sum over h after g of max over x of P(h | x_tau = x, g). Sums of the largest factors bound
+# it step by step, so with s(h) the odometer of tau at h, in every g
+#
+#     sum over h after g of max over x of P(h | x_tau = x, g) / s(h)  <=  1
+#
+# which is decided by rationals. It says that the leak found is at most the largest odometer.
+
+
+@dataclass(frozen=True)
+class ToldAbout:
+    """What the queries since one private request tell about it at most: found, and by its odometer, in units."""
+
+    t: int
+    found: Fraction
+    odometer: int
+
+
+@dataclass(frozen=True)
+class BudgetAudit:
+    """What every private request of a pattern was told about at its end; `breach` says where more was than counted."""
+
+    told: tuple[ToldAbout, ...]
+    cost: float
+    breach: str | None
+
+    def require_kept(self) -> None:
+        """Raise PrivacyBreach where more was told than the odometer says, or more than the budget."""
+        if self.breach is not None:
+            raise PrivacyBreach(self.breach)
+
+
+def audit_budget(model: Model, start: Auditable, pattern: tuple[bool, ...], budget: int) -> BudgetAudit:
+    """Audit a session that may tell `budget` units about each private request, at the end of a pattern.
+
+    The last private request must not have more than the budget on its odometer.
+    """
+    worlds, total, breach = Worlds.before_the_first_request(model, start), Fraction(0), None
+    for t, private in enumerate(pattern):
+        worlds, cost, undecodable = worlds.after(private=private)
+        total += cost
+        if undecodable and breach is None:
+            breach = f"step {t}: a query did not contain the source that was wanted"
+    times = [t for t, private in enumerate(pattern) if private]
+    odometers: dict[SeenHistory, tuple[int, ...]] = {}
+    for world, (_, session) in worlds.held.items():
+        memory = getattr(session, "memory", None)
+        known = memory.spent if isinstance(memory, Budgeted) else (UNIT,) * len(times)
+        spent = (*known, *[budget] * (len(times) - len(known)))  # of requests before a loss it knows no more than that
+        if odometers.setdefault(world.history, spent) != spent:
+            breach = breach or "the odometer depends on what is hidden"
+    told = []
+    for place, t in enumerate(times):
+        found, largest, excess = _told_about(worlds, place, len(pattern) - 1 - t, odometers, len(times) - 1 - place)
+        told.append(ToldAbout(t, found, largest))
+        if excess > 1 and breach is None:
+            breach = f"the request at step {t} is told about {float(excess):.6g} times as much as its odometer says"
+    if told and told[-1].odometer > budget and breach is None:
+        breach = f"the odometer of the request at step {told[-1].t} is beyond the budget"
+    return BudgetAudit(tuple(told), float(total), breach)
+
+
+def _told_about(
+    worlds: Worlds, place: int, since: int, odometers: Mapping[SeenHistory, tuple[int, ...]], newer: int
+) -> tuple[Fraction, int, Fraction]:
+    """For a private request: the largest leak found over what was seen before, odometer, and ratio of the two."""
+    joint: dict[SeenHistory, dict[SeenHistory, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
+    for world, (weight, _) in worlds.held.items():
+        before = world.history
+        for _ in range(since):
+            before = before.before or before
+        row, x = joint[before][world.history], world.private_sources[place]
+        row[x] = row.get(x, 0) + weight
+    found, largest, excess = Fraction(0), UNIT, Fraction(0)
+    for after in joint.values():
+        prior: dict[int, int] = defaultdict(int)
+        for row in after.values():
+            for x, weight in row.items():
+                prior[x] += weight
+        leak, ratio = Fraction(0), Fraction(0)
+        for history, row in after.items():
+            most = max(Fraction(weight, prior[x]) for x, weight in row.items())
+            leak += most
+            ratio += most * UNIT / odometers[history][newer]
+            largest = max(largest, odometers[history][newer])
+        found, excess = max(found, leak), max(excess, ratio)
+    return found, largest, excess

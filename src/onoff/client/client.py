@@ -165,6 +165,8 @@ class Client:
         With a RequestModel: how many of the last private requests stay hidden.
     everything
         Whether every private request asks for all sources, not only for those that can be wanted.
+    leak
+        Bits that the queries since a private request may tell about it, all at the first open request; 0: nothing.
     tables
         Tables to share with other clients of the same model, instead of `scheme` and `options`.
     hooks
@@ -187,6 +189,7 @@ class Client:
         max_age: float = 0.0,
         hide: int = 1,
         everything: bool = False,
+        leak: float = 0.0,
         tables: TableCache | None = None,
         hooks: Hooks = NO_HOOKS,
         **options: Any,
@@ -222,7 +225,7 @@ class Client:
             session: Drawing = (
                 AlwaysPrivate(self.chain.names)
                 if self._model is None
-                else Session(self._model, hide=hide, everything=everything, entropy=random, tables=tables)
+                else Session(self._model, hide=hide, leak=leak, everything=everything, entropy=random, tables=tables)
             )
             place.forget()
             return Core(session, place, origin=origin, new_session=hooks.new_session)

@@ -9,7 +9,6 @@ import numpy as np
 
 from onoff import wire
 from onoff.client.copies import MemoryMirror, MirrorClient
-from onoff.model.rows import UNIT
 from onoff.session import Session
 from onoff.tables.table import QuerySource, QueryTable
 from onoff.wire import FRAME_OVERHEAD
@@ -106,7 +105,7 @@ def table_messages(table: QuerySource, servers: int) -> float:
         return cost_of_set(round(table.cost), servers)
     sizes = np.diff(table.offsets)
     costs = {int(size): cost_of_set(int(size), servers) for size in np.unique(sizes)}
-    return float(np.array([costs[int(size)] for size in sizes]) @ table.mass / UNIT)
+    return float(np.array([costs[int(size)] for size in sizes]) @ table.mean_masses)
 
 
 def table_bytes(table: QuerySource, sizes: Sequence[int]) -> float:
@@ -114,4 +113,4 @@ def table_bytes(table: QuerySource, sizes: Sequence[int]) -> float:
     if not isinstance(table, QueryTable):
         return table.cost * float(np.mean(sizes))
     each = np.asarray(sizes, dtype=float)
-    return float(np.add.reduceat(each[table.items], table.offsets[:-1]) @ table.mass / UNIT)
+    return float(np.add.reduceat(each[table.items], table.offsets[:-1]) @ table.mean_masses)

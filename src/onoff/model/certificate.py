@@ -43,8 +43,10 @@ LeakCertificate for tables that may leak, see `LeakLimit`: m_q the largest mass 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
+from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
 from operator import mul
 from typing import Any, ClassVar, TypeAlias
@@ -52,14 +54,16 @@ from typing import Any, ClassVar, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from onoff.errors import InvalidTable
-from onoff.model.rows import UNIT, Rows, exact_sum
+from onoff.errors import InvalidInput, InvalidTable
+from onoff.model.rows import UNIT, Rows, exact_sum, to_units
 from onoff.system.kernels import kernel
 
 SCALE = 2**40
 """The usual denominator of the numbers in a certificate."""
 WEIGHTS = 2**30
 """What the weights of the rows of a `LeakLimit` sum to; the prices of its certificates are in units of 1 / WEIGHTS."""
+LEAST_BITS, MOST_BITS = 2.0**-40, 60.0
+"""The smallest budget of leakage that is no rounding error, and one that no table needs."""
 LEAF = -1
 """In a tree: a leaf; other numbers are sources to branch on."""
 
@@ -178,6 +182,36 @@ class LeakLimit:
     leak: int | None
     ratio: int | None
     weights: tuple[int, ...]
+
+    @classmethod
+    def of(cls, rows: Rows, leak: float | None, ratio: float | None = None, weights: Any = None) -> LeakLimit:
+        """The limit of so many bits, and of weights of the original rows (default: all alike), in integers.
+
+        Raises InvalidInput for bits and weights that are none.
+        """
+        each = np.ones(rows.m) if weights is None else np.asarray(weights, dtype=np.float64)
+        if each.shape != (rows.m,) or not np.isfinite(each).all() or (each < 0).any() or not each.any():
+            raise InvalidInput(f"the weights are not {rows.m} numbers from 0 up", hint="one for each row, not all 0")
+        merged = np.bincount(rows.group, weights=each, minlength=rows.distinct)
+        return cls(
+            None if leak is None else units_of_bits(leak, "leak"),
+            None if ratio is None else units_of_bits(ratio, "ratio"),
+            tuple(to_units(merged.tolist(), WEIGHTS).tolist()),
+        )
+
+
+def units_of_bits(bits: float, name: str) -> int:
+    """2^bits in units, rounded down."""
+    if isinstance(bits, bool) or not isinstance(bits, int | float) or not math.isfinite(bits) or bits < 0:
+        raise InvalidInput(f"{name} = {bits}: not a number of bits from 0 up", hint=f"as {name}=0.5 for half a bit")
+    if 0 < bits < LEAST_BITS:
+        raise InvalidInput(f"{name} = {bits}: less than rounding tells", hint=f"0, or at least {LEAST_BITS:.1g} bits")
+    bits = min(bits, MOST_BITS)
+    if bits == int(bits):
+        return UNIT << int(bits)
+    with localcontext() as context:  # 60 digits: an error of 1e-55 cannot pass a whole number unless it is met exactly
+        context.prec = 80
+        return int((Decimal(2) ** Decimal(bits) * UNIT).to_integral_value(rounding=ROUND_FLOOR))
 
 
 @dataclass(frozen=True)

@@ -22,16 +22,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Decimal, localcontext
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from onoff.errors import InvalidInput, Stopped
+from onoff.errors import Stopped
 from onoff.model.certificate import WEIGHTS, LeakCertificate, LeakLimit
 from onoff.model.checker import FEW_SOURCES, query_gains, size_gains
-from onoff.model.rows import UNIT, Floats, Integers, Rows, to_units
+from onoff.model.rows import UNIT, Floats, Integers, Rows
 from onoff.schemes import optimal
 from onoff.schemes.leak_sizes import Sizes, drawn, herd
 from onoff.schemes.search.exact import Sets
@@ -40,8 +39,6 @@ from onoff.schemes.search.portfolio import Clock, Stop, never
 from onoff.tables.table import QueryTable
 
 NAME = "leak"
-LEAST_BITS, MOST_BITS = 2.0**-40, 60.0
-"""The smallest budget that is no rounding error, and one that no table needs."""
 SOLVED = 1e-7
 """Relative distance of cost and bound at which the program counts as solved."""
 LOWEST = -64.0
@@ -79,41 +76,22 @@ def build(
     leak: bits of maximal leakage. ratio: bits between the masses of a query for two values of u.
     weights: of the values u, for the cost (default: all alike).
     """
-    limit = limit_of(rows, leak, ratio, weights)
+    return within(rows, LeakLimit.of(rows, leak, ratio, weights), budget, progress, stop, enough)
+
+
+def within(
+    rows: Rows,
+    limit: LeakLimit,
+    budget: float,
+    progress: Callable[[str], None] | None = None,
+    stop: Stop = never,
+    enough: Stop = never,
+) -> QueryTable:
+    """The same for a limit in integers."""
     program, clock = LeakProgram(rows, limit), Clock(budget, stop, enough)
     few = len(rows.columns) <= FEW_SOURCES and rows.weights.size <= MOST_PRICED
     found = _solve(program, clock, progress) if few else _sampled(program, clock, progress)
     return exact_table(rows, limit, found.sets, found.masses, scheme="optimal", certificate=found.certificate)
-
-
-def limit_of(rows: Rows, leak: float | None, ratio: float | None, weights: Any = None) -> LeakLimit:
-    """The limit in integers. Raises InvalidInput for bits and weights that are none."""
-    if weights is None:
-        each = np.ones(rows.m)
-    else:
-        each = np.asarray(weights, dtype=np.float64)
-        if each.shape != (rows.m,) or not np.isfinite(each).all() or (each < 0).any() or not each.any():
-            raise InvalidInput(f"the weights are not {rows.m} numbers from 0 up", hint="one for each row, not all 0")
-    merged = np.bincount(rows.group, weights=each, minlength=rows.distinct)
-    return LeakLimit(
-        None if leak is None else _units(leak, "leak"),
-        None if ratio is None else _units(ratio, "ratio"),
-        tuple(to_units(merged.tolist(), WEIGHTS).tolist()),
-    )
-
-
-def _units(bits: float, name: str) -> int:
-    """2^bits in units, rounded down."""
-    if isinstance(bits, bool) or not isinstance(bits, int | float) or not math.isfinite(bits) or bits < 0:
-        raise InvalidInput(f"{name} = {bits}: not a number of bits from 0 up", hint=f"as {name}=0.5 for half a bit")
-    if 0 < bits < LEAST_BITS:
-        raise InvalidInput(f"{name} = {bits}: less than rounding tells", hint=f"0, or at least {LEAST_BITS:.1g} bits")
-    bits = min(bits, MOST_BITS)
-    if bits == int(bits):
-        return UNIT << int(bits)
-    with localcontext() as context:  # 60 digits: an error of 1e-55 cannot pass a whole number unless it is met exactly
-        context.prec = 80
-        return int((Decimal(2) ** Decimal(bits) * UNIT).to_integral_value(rounding=ROUND_FLOOR))
 
 
 # -- the program -------------------------------------------------------------------------------------------

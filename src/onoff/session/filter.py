@@ -8,7 +8,7 @@
 Rows        p(x | u) = sum over h of B_u(h) p(x | h).
 OFF         the table couples the rows; given (u, x) it draws q with probability k(q | x, u). Then
             B_u(h') ~ sum over h, x of B_u(h) p(x | h) k(q | x, u) [h' = next(h, x)]. q has the same law for every u, so
-            w_u stays.
+            w_u stays; from a table that may leak it becomes w_u p(q | u), and u with p(q | u) = 0 are left out.
 ON          everything possible is asked. U takes in x and forgets its oldest request, which is averaged over by w.
 
 Exact: a query depends on the past through (u, x) and earlier queries only, so its law given earlier queries is the same
@@ -134,7 +134,10 @@ class ModelFilter:
         mass = self.model.mixtures(tails.belief, columns)
         if table is not None:  # else the query does not depend on what was wanted, or is the wanted source alone
             mass *= self._kernel(query, table)[tails.row]
-        return self._normalised(_csr(*tails.stepped(mass, columns, tails.row[:, None]), len(self.us), self.model))
+        belief = _csr(*tails.stepped(mass, columns, tails.row[:, None]), len(self.us), self.model)
+        if isinstance(table, QueryTable) and table.limit is not None:
+            return self._told(belief)
+        return self._normalised(belief)
 
     def afresh(self, wanted: int) -> ModelFilter:
         return ModelFilter.after_everything(self.model, wanted, self.hide)
@@ -224,6 +227,20 @@ class ModelFilter:
         after = ModelFilter(self.model, us, weights, found[possible], secret_row, self.hide, self.rounding)
         untouched = self.rounding == 0 and not self.us.size  # sessions that start with ON all come to the same state
         return after._normalised(after.belief, lasting=untouched)
+
+    def _told(self, belief: csr_matrix) -> ModelFilter:
+        """The state after a query that may tell about u: w_u is now w_u p(q | u), and what it rules out is left out."""
+        seen = np.asarray(belief.sum(axis=1)).reshape(-1)
+        left = np.flatnonzero(seen)
+        weights = self.weights[left] * seen[left]
+        after = replace(
+            self,
+            us=self.us[left],
+            weights=weights / weights.sum(),
+            belief=belief[left],
+            secret_row=int(np.searchsorted(left, self.secret_row)),
+        )
+        return after._normalised(after.belief)
 
     def _normalised(self, belief: csr_matrix, *, lasting: bool = False) -> ModelFilter:
         """The state with this belief: every row scaled to sum 1, and the rounding of it all counted."""

@@ -208,8 +208,11 @@ class BayesFilter:
         if not isinstance(table, QueryTable):
             raise UnknownScheme("the paper's filter needs a table", hint="use memory 'last-query' with this scheme")
         weights, rounding = self._predict(query, table)
-        rows = Rows.from_integers(weights[self.rows.group], self.chain.n)
-        return BayesFilter(self.chain, rows, self.secret_row, self.rounding + rounding)
+        # Where a table may leak, a query can rule values of u out: those are no longer hidden among.
+        left = np.flatnonzero((table.block(table.index_of(query)).sum(axis=1) > 0)[self.rows.group])
+        rows = Rows.from_integers(weights[self.rows.group[left]], self.chain.n)
+        secret_row = int(np.searchsorted(left, self.secret_row))
+        return BayesFilter(self.chain, rows, secret_row, self.rounding + rounding)
 
     def afresh(self, wanted: int) -> BayesFilter:
         return BayesFilter(self.chain, self.chain.rows(), wanted)
@@ -240,7 +243,8 @@ class BayesFilter:
                 if mass:
                     for y, unit in zip(sources.tolist(), units.tolist(), strict=True):
                         law[y] += mass * unit
-            predicted[r] = to_units(law)
+            if any(law):
+                predicted[r] = to_units(law)
         return predicted, self.chain.n
 
 

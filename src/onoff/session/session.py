@@ -33,14 +33,17 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from onoff.errors import InvalidInput, UnknownScheme, nearest
+from onoff.model.certificate import LeakLimit
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
 from onoff.model.people import OpenHistory
 from onoff.model.rows import Floats, Rows, SparseRows
-from onoff.schemes import design, find_scheme
+from onoff.schemes import LEAK, design, find_scheme
 from onoff.schemes.race import Drawn, Race
+from onoff.session.budget import Budgeted, odometer_bits, without_budget
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import BayesFilter, LastQueries, LastQuery
+from onoff.system.interrupts import is_shutting_down
 from onoff.tables.files import load_table, save_table, table_path
 from onoff.tables.table import QuerySource, QueryTable
 
@@ -175,6 +178,16 @@ MOST_TO_LOOK_AT = 300
 """Sources of a chain up to which they are told its rows."""
 
 
+def _limit_of(memory: Memory) -> LeakLimit | None:
+    return memory.limit if isinstance(memory, Budgeted) else None
+
+
+def _key_of(memory: Memory) -> Hashable | None:
+    """What tables are kept by: the rows, and what may be told."""
+    limit = _limit_of(memory)
+    return memory.key if limit is None or memory.key is None else (memory.key, limit)
+
+
 class TableCache:
     """The tables of `model` under `scheme`, least recently used first."""
 
@@ -200,12 +213,13 @@ class TableCache:
 
     def of(self, memory: Memory) -> QuerySource:
         """The table for the rows of `memory`."""
-        key = memory.key
+        key, limit = _key_of(memory), _limit_of(memory)
         with self._lock:
             if key is not None and key in self._kept:
                 self._kept.move_to_end(key)
                 return self._kept[key]
-        table = self._stored(memory.rows) if memory.lasting else self._build(memory.rows, lasting=False)
+        lasting = memory.lasting
+        table = self._stored(memory.rows, limit) if lasting else self._build(memory.rows, limit, lasting=False)
         if key is not None:
             self._keep(key, table)
         return table
@@ -219,25 +233,29 @@ class TableCache:
         usual = scheme.budget if lasting or scheme.session_budget is None else scheme.session_budget
         return self.options.get("budget", usual)
 
-    def _build(self, rows: Rows | SparseRows, *, lasting: bool = True) -> QuerySource:
+    def _build(self, rows: Rows | SparseRows, limit: LeakLimit | None = None, *, lasting: bool = True) -> QuerySource:
         options = dict(self.options)
         budget = self.budget(lasting=lasting)
+        if limit is not None:
+            from onoff.schemes.leak import within
+
+            return within(Rows.of(rows), limit, budget=budget or LEAK.budget or 0.0, stop=is_shutting_down)
         if budget is not None:
             options["budget"] = budget
         if self.look_ahead:
             options["future"] = self._future
         return design(rows, self.scheme, **options)
 
-    def _stored(self, rows: Rows | SparseRows) -> QuerySource:
+    def _stored(self, rows: Rows | SparseRows, limit: LeakLimit | None) -> QuerySource:
         """The table after everything: from disk where it is there, else built, and kept there."""
         if self.store is None or not isinstance(rows, Rows):
-            return self._build(rows)
-        made = {**self.options, "look_ahead": self.look_ahead}
+            return self._build(rows, limit)
+        made = {**self.options, "look_ahead": self.look_ahead, **({} if limit is None else {"limit": limit})}
         path = table_path(self.store, self.model.digest(), self.scheme, made)
         found = load_table(path, rows)
-        if found is not None:
+        if found is not None and found.limit == limit:
             return found
-        table = self._build(rows)
+        table = self._build(rows, limit)
         if isinstance(table, QueryTable):
             save_table(path, table)
         return table
@@ -257,7 +275,7 @@ class TableCache:
     def has(self, memory: Memory) -> bool:
         """Whether that table is in the cache."""
         with self._lock:
-            return memory.key in self._kept
+            return _key_of(memory) in self._kept
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -351,6 +369,8 @@ class Session:
         "last-query" (the default for a chain), "bayes-filter" (the default for a model), or a Memory to go on from.
     hide
         With a filter: how many of the last private requests stay hidden.
+    leak
+        Bits that the queries since a private request may tell about it; see `spent`. 0: nothing.
     everything
         Ask for all sources while ON, even impossible ones.
     entropy, tables
@@ -378,6 +398,7 @@ class Session:
         memory: Literal["last-query", "bayes-filter"] | Memory | None = None,
         *,
         hide: int = 1,
+        leak: float = 0.0,
         everything: bool = False,
         entropy: Entropy | None = None,
         tables: TableCache | None = None,
@@ -393,6 +414,8 @@ class Session:
         self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
         if named and history is not None and isinstance(model, RequestModel) and isinstance(self.memory, ModelFilter):
             self.memory = ModelFilter.start(model, hide, model.context_of(history.last))
+        if leak:
+            self.memory = Budgeted.start(self.memory, leak)
         self.everything = everything
         if tables is None:
             tables = TableCache(model, scheme, **options)
@@ -417,6 +440,12 @@ class Session:
         if not isinstance(self.model, MarkovChain):
             raise InvalidInput("a session of a model with types or longer contexts", hint="this needs a chain")
         return self.model
+
+    @property
+    def spent(self) -> float:
+        """Bits that the queries since the last private request may have told about it: its odometer, never too low."""
+        spent = self.memory.spent if isinstance(self.memory, Budgeted) else ()
+        return odometer_bits(spent[0]) if spent else 0.0
 
     def request(self, source: int | str, *, private: bool) -> Query:
         """The query to send for `source`; the session's state is then the one after it."""
@@ -445,7 +474,7 @@ class Session:
         if memory.rows.distinct == 1:
             return Query((x,), self.model.n), memory.after((x,), x, private=False, table=None)
         table = self.tables.of(memory)
-        if isinstance(table, Race) and isinstance(memory, ModelFilter):
+        if isinstance(table, Race) and isinstance(without_budget(memory), ModelFilter):
             raced = table.draw_winners(memory.secret_row, x, self._entropy)
             return Query(raced.sources, self.model.n), memory.after(raced.sources, x, private=False, table=raced)
         sources = table.draw(memory.secret_row, x, self._entropy)

@@ -243,6 +243,15 @@ class QueryTable:
         sizes = self.sizes.tolist()
         return [sum(map(mul, self.mass_seen_by(r).tolist(), sizes)) for r in range(self.rows.distinct)]
 
+    @cached_property
+    def mean_masses(self) -> Floats:
+        """p(q) for every query, over u by the weights of the limit; without one it is the same for every u."""
+        if self.limit is None:
+            return self.mass / UNIT
+        of_rows = zip(self.limit.weights, range(self.rows.distinct), strict=True)
+        each = [weight / WEIGHTS * self.mass_seen_by(r) / UNIT for weight, r in of_rows]
+        return np.asarray(np.sum(each, axis=0), dtype=np.float64)
+
     @property
     def leak(self) -> float:
         """Bits of maximal leakage: log2 of the sum over q of max over u of p(q | u)."""
