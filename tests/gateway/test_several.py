@@ -17,7 +17,7 @@ from onoff.audit.logs import audit_log, parse_line
 from onoff.client import Sent
 from onoff.client.forecast import cost_of_set
 from onoff.gateway.engine import Engine
-from onoff.gateway.evidence import assess_sums, views_of
+from onoff.gateway.evidence import assess, views_of
 from onoff.gateway.query_log import told_together
 from onoff.gateway.state import snapshot
 from onoff.model.chain import MarkovChain
@@ -261,7 +261,7 @@ def test_servers_that_tell_each_other_know_where_their_views_differ():
 def test_a_private_step_costs_what_the_best_code_does_and_an_open_one_claims_no_bound():
     chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
     assert chain.n == 2
-    on = assess_sums(Sent("", 0, (0, 1), 2, True, vectors=(b"\1\1", b"\0\1")), 0, None)
+    on = assess(Sent("", 0, (0, 1), 2, True, vectors=(b"\1\1", b"\0\1")), 0, None)
     assert (on.expected, on.lower, on.bits) == (1.5, 1.5, 0.0)
-    off = assess_sums(Sent("", 1, (0,), 2, False, vectors=(b"\0\0", b"\1\0")), 0, None)
+    off = assess(Sent("", 1, (0,), 2, False, vectors=(b"\0\0", b"\1\0")), 0, None)
     assert (off.expected, off.lower) == (1.0, 1.0)

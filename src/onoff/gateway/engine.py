@@ -50,7 +50,7 @@ from onoff.client import (
 from onoff.client.client import transports
 from onoff.client.consent import OpenRecord
 from onoff.errors import InvalidInput, OnOffError, UnknownSource
-from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess_sums, evidence_for
+from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for
 from onoff.gateway.query_log import LoggedQuery, QueryLog
 from onoff.gateway.refresh import HEARTBEAT, INTERVAL, Deadlines, Heartbeat, Refresher
 from onoff.gateway.render import EntryStore
@@ -493,12 +493,8 @@ class Engine:
 
     def _assess(self, sent: Sent, wanted: int) -> Assessment:
         """What a query told the server; what is read from the mirror moves what it can believe as well."""
-        if wanted >= sent.n and isinstance(self.evidence, ModelEvidence):
-            return Assessment()  # read outside the model, whose filter stays as it was
         try:
-            if sent.vectors:
-                return assess_sums(sent, wanted, self.evidence)
-            return Assessment() if self.evidence is None else self.evidence.add(sent, wanted)
+            return assess(sent, wanted, self.evidence)
         except Exception as error:  # an error in what is only displayed must not stop requests
             _logger.warning("a step could not be weighed: %s", type(error).__name__)
             return Assessment()

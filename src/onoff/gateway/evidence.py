@@ -137,22 +137,14 @@ class Evidence:
         return after if seen > 0 else None
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What each request cost and told the server, for a model with types and longer contexts.
-#
-# The same as `evidence`, by following the public part of the session's filter: hidden values u, their weights and
-# beliefs
-# follow from the queries alone. `ours` is p(u | all queries), which moves only where a table's masses differ
-# between
-# rows; `naive` is what the plain request right after the private one would have left.
-#
-# The beliefs are not known when a gateway opens an existing journal, or after a doubt that leaves the memory as it
-# was:
-# steps are then weighed from the next session on that begins with a private request.
-
-
 class ModelEvidence:
-    """Follows one session of a model."""
+    """The same for a model with types and longer contexts, by the public part of the session's filter.
+
+    Hidden values u, their weights and beliefs follow from the queries alone. `ours` is p(u | all queries), which moves
+    only where a table's masses differ between rows; `naive` is what the plain request right after the private one would
+    have left. The beliefs are not known when a gateway opens an existing journal, or after a doubt that leaves the
+    memory as it was: queries are then weighed from the next session on that begins with a private request.
+    """
 
     def __init__(self, model: RequestModel, tables: TableCache, hide: int = 1) -> None:
         self._model, self._tables, self._hide = model, tables, hide
@@ -166,8 +158,8 @@ class ModelEvidence:
 
     def add(self, sent: Sent, wanted: int) -> Assessment:
         """Weigh the next step."""
-        if self._model.n > MOST_WEIGHED_SOURCES:
-            return Assessment()
+        if self._model.n > MOST_WEIGHED_SOURCES or wanted >= self._model.n:
+            return Assessment()  # what is read outside the model leaves its filter as it was
         known = self._memory if self._last in ((sent.session, sent.step - 1), (sent.session, sent.step)) else None
         self._last = (sent.session, sent.step)
         if known is None and sent.note is None and not sent.private:
@@ -234,18 +226,6 @@ class ModelEvidence:
         }
 
 
-# --------------------------------------------------------------------------------------------------------------------
-# What each of several servers saw of a request, and what it could tell them.
-#
-# A server sees a vector (`wire.sums`): an entry for each source, uniform on its class whatever is wanted. No server
-# sees
-# the set that the vectors were drawn in. What is computed for the set here, from the same tables as with one
-# server, is
-# an upper bound: what a server would learn if it saw the set. All servers together see where their vectors differ:
-# at the
-# wanted source.
-
-
 def evidence_for(
     model: Model, tables: TableCache, last: tuple[str, int, tuple[int, ...]] | None, hide: int
 ) -> Evidence | ModelEvidence:
@@ -261,11 +241,14 @@ def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> lis
     return [[vector[at] for at in order] for vector in sent.vectors]
 
 
-def assess_sums(sent: Sent, wanted: int, evidence: Evidence | ModelEvidence | None) -> Assessment:
-    """Weigh a step that several servers saw.
+def assess(sent: Sent, wanted: int, evidence: Evidence | ModelEvidence | None) -> Assessment:
+    """Weigh the next query; without evidence there is no model, and every set is everything.
 
-    evidence: Weighs its set as if one server had seen it; None: there is no model, and every set is everything.
+    Of several servers each sees a vector (`wire.sums`), uniform on its class whatever is wanted, and none the set that
+    the vectors were drawn in. What is computed for the set is an upper bound: what a server would learn if it saw it.
     """
+    if not sent.vectors:
+        return Assessment() if evidence is None else evidence.add(sent, wanted)
     expected = cost_of_set(len(sent.sources), len(sent.vectors))
     lower = expected if sent.private else 1.0
     if evidence is None:
