@@ -28,6 +28,10 @@ LAYERS = [
     "upstream",
     "server",
     "client",
+    "adapters",
+    "httpx",
+    "httpx2",
+    "requests",
     "audit",
     "lab",
     "gateway",
@@ -142,6 +146,7 @@ def test_every_error_of_the_tree_is_at_the_top() -> None:
 
 # Names that several modules may define, and why.
 SHARED_NAMES = {
+    "Transport": "of each HTTP library that is adapted, and of our own: the word that the field has for it",
     "Board": "of a search, what its strategies share; and of a page of the gateway",
     "MessageServer": "the server itself, and the upstream by which a client asks one",
     "NAME": "of a scheme: every module of `schemes` has one, and its Scheme record names it",

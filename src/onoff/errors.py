@@ -23,11 +23,13 @@
     │   └── MirrorEmpty                       nothing was fetched yet
     ├── ServerUnreachable            exit 4   no answer, or not one of a message server
     │   ├── ServerMissing                     of several servers one does not answer; all are needed
+    │   ├── SourceFailed                      of a web site: all of the set was asked for, and the wanted one failed
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
     └── PrivacyBreach                exit 5   a privacy check failed
 
 Some parts derive their own errors from OnOffError (exit 1): the gateway's Busy, Changed and Superseded,
-the client's NoChanges, the sweep's ClusterLost, and ShuttingDown.
+the client's NoChanges, the budget's OverBudget, the adapters' NotListed (exit 3), the sweep's ClusterLost, and
+ShuttingDown.
 
 Each carries a message that names what is wrong and where, and a `hint` that says what to do.
 No message, argument or repr of an error ever holds a private request.

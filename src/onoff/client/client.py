@@ -201,6 +201,7 @@ class Client:
         self._model = load_model(Path(model)) if isinstance(model, str | os.PathLike) else model
         if self._model is not None:
             check_model(self._model)
+        self.upstream = upstream
         self.url = upstream.address
         self.journal = default_journal(self.url) if journal is None else journal
         if tables is None and self._model is not None:
