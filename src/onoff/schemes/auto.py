@@ -26,9 +26,9 @@ from onoff.tables.table import QueryTable
 NAME = "auto"
 MOST_SEARCHED_ENTRIES = 200_000
 """Positive entries up to which the optimum is searched for: 447 full rows."""
-ENTRIES_PER_SECOND, FEW_ENTRIES = 20_000, 10_000
+ENTRIES_PER_SECOND, FEW_ENTRIES = 90_000, 10_000
 """The same for each second of a short budget, and up to which it is searched for in any case."""
-MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 300_000
+MOST_SEARCHED_CELLS, CELLS_PER_SECOND = 2000 * 2000, 10**6
 """Rows times columns, zero or not, up to which it is searched for; and for each second of a short budget."""
 FOR_THE_RACE, LEAST_WORK = 0.1, 5_000_000
 """The part of the time in which the cost of the race is estimated, and entries that are looked at in any case."""

@@ -17,6 +17,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from onoff.model.certificate import Certificate, PartsBound, SimpleBound
 from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
@@ -35,9 +37,11 @@ from onoff.schemes.search.samples import Samples
 from onoff.tables.table import QueryTable
 
 NAME = "optimal"
-FOR_THE_HULL, FOR_THE_LIFT = 0.2, 0.15
-"""The part of the time after which rows inside the hull of others are no longer looked for; and the part that it takes
-to make the table for them."""
+FOR_THE_HULL = 0.2
+"""The part of the time after which rows inside the hull of others are no longer looked for."""
+FOR_THE_LIFT, LIFTED_CELLS = (0.15, 0.5), 10**6
+"""The part that it takes to make the table for them, at least and at most; and rows inside times columns that take all
+of it."""
 
 
 def default_portfolio() -> list[Strategy]:
@@ -120,7 +124,7 @@ def _searched(
     reduced = rows if len(extreme) == rows.distinct else rows.part(extreme.tolist())
     inside = rows.distinct - reduced.distinct
     if inside:
-        clock.budget *= 1 - FOR_THE_LIFT
+        clock.budget *= 1 - float(np.clip(inside * len(rows.columns) / LIFTED_CELLS, *FOR_THE_LIFT))
     problem = Problem(reduced, clock, seed=seed, looks_ahead=future is not None, inside=inside)
     board = Board(problem, gap)
     search(problem, board, portfolio, progress)

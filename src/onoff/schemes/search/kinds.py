@@ -18,7 +18,7 @@ Where: TypeAlias = "Callable[[Problem], bool]"
 
 MANY, SMALL_QUERIES = 25, 7.0
 """Rows and columns that are many, and the lower bound up to which queries are small."""
-SOLVED_A_SECOND, CENTRAL_A_SECOND = 25_000, 12_000
+SOLVED_A_SECOND, CENTRAL_A_SECOND = 25_000, 14_000
 """Rows times columns for each second of the budget with which the program of a pool ends in time, and columns squared
 with which it does from the middle: so much is the work of a few dozen rounds."""
 
@@ -55,7 +55,7 @@ def starts_from_samples(problem: Problem) -> bool:
 
 def is_sampled(problem: Problem) -> bool:
     """Rows for which samples make the table: small queries, and too many columns; of few rows they place little."""
-    return has_small_queries(problem) and not is_central(problem) and 2 * problem.distinct >= problem.size
+    return has_small_queries(problem) and not is_central(problem) and 4 * problem.distinct >= problem.size
 
 
 def is_solvable(problem: Problem) -> bool:

@@ -25,7 +25,7 @@ from onoff.model.certificate import Certificate, SimpleBound
 from onoff.model.checker import check_certificate
 from onoff.model.rows import Floats, Rows
 from onoff.schemes import greedy, single
-from onoff.schemes.search.exact import Sets, sets_of, table_of
+from onoff.schemes.search.exact import CELLS_A_SECOND, Sets, sets_of, table_of
 from onoff.schemes.search.proofs import Duals, best
 from onoff.system.kernels import preparing_seconds
 from onoff.tables.table import OPTIMAL_GAP, QueryTable
@@ -34,6 +34,8 @@ MET = OPTIMAL_GAP / 10
 """Relative distance to the lower bound at which the search ends, unless another gap is asked for."""
 LEAST_REPAIR = 0.05
 """Seconds that the repair of a table may take, however little time is left."""
+PAIRS_A_SECOND = 5 * 10**7
+"""Pairs of columns times rows, for each second of the budget, up to which bounds by pairs are worked out."""
 TELL_EVERY = 2.0
 """Seconds between two lines of progress."""
 
@@ -109,7 +111,9 @@ class Problem:
 
     @cached_property
     def simple(self) -> Certificate:
-        """The best of the simple bounds."""
+        """The best of the simple bounds; of those without pairs of columns, where these would take long."""
+        if self.size**2 * self.distinct > PAIRS_A_SECOND * self.clock.budget:
+            return best(self.rows, [SimpleBound("doeblin")])
         return simplest(self.rows)
 
     @cached_property
@@ -219,12 +223,14 @@ class Greedy:
 
     share: without end, so that it is compared in any case and no table is dearer, however short the time was. Its cost
     is counted first; the table is made where it is the cheaper one.
+    beyond: the part of the budget, and seconds, that making it may take in the end: of hundreds of full rows it takes
+    several budgets.
     """
 
     share = np.inf
 
-    def __init__(self, *, proved: bool = False) -> None:
-        self.proved = proved
+    def __init__(self, *, proved: bool = False, beyond: tuple[float, float] = (0.25, 0.2)) -> None:
+        self.proved, self.beyond = proved, beyond
 
     def applies(self, problem: Problem) -> bool:
         """Where its atoms fit in memory."""
@@ -232,7 +238,10 @@ class Greedy:
 
     def run(self, problem: Problem, board: Board, is_over: IsOver) -> Iterator[None]:
         """One table."""
-        if self.proved or greedy.costs_less(problem.rows, board.cost):
+        part, seconds = self.beyond
+        takes = greedy.most_cells(problem.rows) / CELLS_A_SECOND
+        in_time = takes <= max(problem.clock.left(), 0.0) + part * problem.clock.budget + seconds
+        if self.proved or (in_time and greedy.costs_less(problem.rows, board.cost)):
             board.offer(greedy.build(problem.rows))
         yield
 
