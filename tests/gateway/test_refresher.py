@@ -398,6 +398,65 @@ def test_a_mirror_that_cannot_be_opened_again_is_tried_again(local, monkeypatch)
     assert local.get("/v1/sources/beta").body == b"second of beta"
 
 
+def test_work_is_done_once_at_the_earliest_time_that_was_set_for_it_and_survives_a_bug():
+    done: list[str] = []
+    bugs: list[Exception] = []
+    go_on = threading.Event()
+    deadlines = module.Deadlines(bugs.append)
+
+    def later():
+        done.append("later")
+
+    def fail():
+        done.append("fail")
+        raise KeyError
+
+    def last():
+        done.append("last")
+        go_on.set()
+
+    for seconds, work in ((SELDOM, later), (0.0, later), (SELDOM, later), (0.0, fail), (0.0, last), (SELDOM, fail)):
+        deadlines.after(seconds, work)
+    deadlines.thread.start()
+    assert go_on.wait(PATIENCE)
+    deadlines.close()
+    deadlines.thread.join(PATIENCE)
+    assert (done, [type(bug) for bug in bugs]) == (["later", "fail", "last"], [KeyError])
+
+
+def test_once_closed_nothing_more_is_begun():
+    done: list[str] = []
+    deadlines = module.Deadlines(print)
+
+    def close():
+        done.append("close")
+        deadlines.close()
+        deadlines.after(0.0, close)
+
+    deadlines.after(0.0, close)
+    deadlines.thread.start()
+    deadlines.thread.join(PATIENCE)
+    assert (done, deadlines.thread.is_alive()) == (["close"], False)
+
+
+@pytest.mark.parametrize("tells_editions", [True, False])
+def test_a_heartbeat_asks_for_the_catalogue_only_where_it_is_another_one(tmp_path, tells_editions):
+    world = World()
+    world.tells_changes = tells_editions  # else it is of an older version, and its catalogue says that it is there
+    with gateway(tmp_path, world=world) as local:
+        heartbeat = local.engine.heartbeat
+        for changed in (False, False, True):
+            if changed:
+                world.catalogue = wire.Catalogue((*NAMES, "new"), None)
+                world.messages["new"] = world.messages["alpha"]
+                world.begin_life()
+            before = len(world.requests)
+            heartbeat.beat()
+            asked = [wire.EDITION_PATH] + [wire.CATALOGUE_PATH] * (changed or not tells_editions)
+            assert paths(world)[before:] == asked
+            assert (heartbeat.connected, heartbeat.catalogue.names) == (True, world.catalogue.names)
+
+
 async def grow(store):
     async with opened(str(store)) as opened_store:
         await edit_catalogue(opened_store, add=["epsilon"])

@@ -16,6 +16,7 @@ from onoff import wire
 from onoff.audit.logs import audit_log, parse_line
 from onoff.client import Sent
 from onoff.client.forecast import cost_of_set
+from onoff.errors import OnOffError
 from onoff.gateway.engine import Engine
 from onoff.gateway.evidence import assess, views_of
 from onoff.gateway.query_log import told_together
@@ -208,6 +209,27 @@ def test_what_leaves_after_a_lie_does_not_depend_on_what_was_wanted(tmp_path, li
                 assert [path for path in paths if path != wire.CATALOGUE_PATH] == one * (len(statuses) + 1)
                 seen.add(paths.count(wire.CATALOGUE_PATH))  # once, of the client
     assert seen == {1}
+
+
+def test_a_gateway_that_looks_for_its_servers_after_a_lie_would_be_caught(tmp_path, monkeypatch):
+    """The twin: a heartbeat that comes because an answer did not fit."""
+    remember = Engine.remember
+
+    def remember_and_look(engine, job, outcome):
+        remember(engine, job, outcome)
+        if isinstance(outcome, OnOffError):
+            engine.deadlines.after(0, engine.heartbeat.beat)
+
+    monkeypatch.setattr(Engine, "remember", remember_and_look)
+    with contextlib.ExitStack() as stack:
+        two = Two(stack, make=Liar)
+        two.worlds[0].about = 2
+        local = stack.enter_context(gateway(tmp_path, url=two.urls, refresh=SELDOM, heartbeat=SELDOM))
+        until(partial(getattr, local.engine.heartbeat, "connected"))
+        woken = stack.enter_context(beats_set(local.engine))
+        while local.get("/v1/sources/gamma").status != 502:  # nothing is added to an empty answer
+            pass
+        assert woken != []
 
 
 def test_everything_from_the_other_server_where_that_is_allowed(tmp_path, two):
