@@ -57,7 +57,11 @@ class Samples:
         if problem.size >= MANY:
             wanted += 2 * problem.size / problem.distinct
         wanted = np.clip(wanted, *self.orders) if problem.full else self.orders[0]
-        sets, masses = systematic(problem.p, int(np.clip(wanted, 1, max(self.most_sets // problem.size, 1))), rng)
+        most = float(self.most_sets)
+        if self.table:  # what they leave is little, or else there are too few of them for rows so many
+            a_set = problem.distinct * (self.rest.a_row + self.rest.a_column * problem.lower)
+            most = min(most, 0.9 * problem.clock.left(self.share) / a_set)
+        sets, masses = systematic(problem.p, int(np.clip(wanted, 1, max(most // problem.size, 1))), rng)
         if self.table:
             table = rebuild_sets(problem.rows, sets, masses)
             board.offer(table)
