@@ -18,7 +18,8 @@ from onoff.model.rows import UNIT
 from onoff.session import Session, budget
 from onoff.session.budget import Budgeted
 from onoff.session.filter import ModelFilter
-from onoff.session.session import SeededEntropy, TableCache
+from onoff.session.seeded import SeededEntropy
+from onoff.session.session import TableCache
 
 BITS = 0.3
 BUDGET = units_of_bits(BITS, "leak")

@@ -9,7 +9,8 @@ For every step t the audit enumerates the joint law of (X_{B_t}, Q_[t]) and give
 
     bits   I(X_{B_t} ; Q_t | Q_[t-1])   what step t adds for the server: the paper's privacy, which must be zero. The
                                         filter of a model promises it for the last `hide` private requests only; B_t is
-                                        then these, and `all_bits` says what step t adds about all private requests
+                                        then these, and `all_bits` says what step t adds about all private requests.
+                                        With topics X_i is the topic of request i
     joint  I(X_{B_t} ; Q_[t])           what it knows in all; earlier open requests may have told it something, which
                                         no causal scheme can prevent
     guess  E max_b P(X_{B_t} = b | Q_[t])    how often its best guess of all private requests is right, and what that
@@ -608,8 +609,10 @@ def _laws(
 ]:
     """The law of the last `promised` private requests (None: all) and what was seen; the same by the history before."""
     law: dict[tuple[HiddenRequests, SeenHistory], int] = defaultdict(int)
-    for world, (weight, _) in worlds.held.items():
-        law[world.private_sources if promised is None else world.private_sources[-promised:], world.history] += weight
+    for world, (weight, session) in worlds.held.items():
+        hidden = world.private_sources if promised is None else world.private_sources[-promised:]
+        topics = getattr(session, "topics", None)
+        law[hidden if topics is None else tuple(topics.of[x] for x in hidden), world.history] += weight
     by_history: dict[SeenHistory | None, dict[tuple[HiddenRequests, SeenHistory], int]] = defaultdict(dict)
     for (wanted, history), weight in law.items():
         by_history[history.before][wanted, history] = weight

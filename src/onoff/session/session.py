@@ -43,6 +43,7 @@ from onoff.schemes.race import Drawn, Race
 from onoff.session.budget import Budgeted, odometer_bits, without_budget
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import BayesFilter, LastQueries, LastQuery
+from onoff.session.topics import TopicLists, TopicRows, Topics
 from onoff.system.interrupts import is_shutting_down
 from onoff.tables.files import load_table, save_table, table_path
 from onoff.tables.table import QuerySource, QueryTable
@@ -224,6 +225,18 @@ class TableCache:
             self._keep(key, table)
         return table
 
+    def of_topic(self, memory: Memory, part: TopicRows) -> QueryTable:
+        """The table for the rows within a topic, where `memory` is what is hidden."""
+        key = None if memory.key is None else (memory.key, part.sources)
+        with self._lock:
+            kept = self._kept.get(key) if key is not None else None
+        table = self._build(part.rows, lasting=False) if kept is None else kept
+        if not isinstance(table, QueryTable):
+            raise InvalidInput(f"topics need tables, and scheme {self.scheme!r} gives none", hint="use scheme 'auto'")
+        if key is not None:
+            self._keep(key, table)
+        return table
+
     def budget(self, *, lasting: bool) -> float | None:
         """Seconds of processor time for a table; None where the scheme does not search.
 
@@ -371,6 +384,9 @@ class Session:
         With a filter: how many of the last private requests stay hidden.
     leak
         Bits that the queries since a private request may tell about it; see `spent`. 0: nothing.
+    topics
+        Names of topics with their sources, or several such lists: hide the topic of private requests, not the source.
+        The rest is one topic. While ON about one source of each topic is asked for. Needs a chain and "last-query".
     everything
         Ask for all sources while ON, even impossible ones.
     entropy, tables
@@ -399,6 +415,7 @@ class Session:
         *,
         hide: int = 1,
         leak: float = 0.0,
+        topics: TopicLists | None = None,
         everything: bool = False,
         entropy: Entropy | None = None,
         tables: TableCache | None = None,
@@ -414,6 +431,12 @@ class Session:
         self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
         if named and history is not None and isinstance(model, RequestModel) and isinstance(self.memory, ModelFilter):
             self.memory = ModelFilter.start(model, hide, model.context_of(history.last))
+        self.topics = None if topics is None else Topics.from_lists(topics, model)
+        if topics is not None and (everything or not isinstance(self.memory, LastQuery)):
+            raise InvalidInput(
+                "topics with everything=True, or a memory that does not hide them",
+                hint='use a chain, memory="last-query" and everything=False',
+            )
         if leak:
             self.memory = Budgeted.start(self.memory, leak)
         self.everything = everything
@@ -464,6 +487,8 @@ class Session:
             everything = tuple(range(self.model.n))
             after = memory.after(everything, x, private=private, table=None)
             return Query(everything, self.model.n, None if private else LOST_PAST), after
+        if private and self.topics is not None:
+            return self._among_topics(x)
         if private:
             possible = self._possible()
             if x not in possible:
@@ -487,6 +512,8 @@ class Session:
 
     def expected_cost(self, *, private: bool) -> float:
         """The expected number of messages of the next request. It depends on nothing secret."""
+        if private and self.topics is not None:
+            return sum(table.cost for _, table in self._topic_tables())
         if private or self.memory.blind:
             return len(self._possible())
         return 1.0 if self.memory.rows.distinct == 1 else self.tables.of(self.memory).cost
@@ -501,6 +528,28 @@ class Session:
         twin = copy.copy(self)
         twin._entropy = entropy
         return twin
+
+    def _among_topics(self, x: int) -> tuple[Query, Memory]:
+        """A part of every topic that can be wanted: of that of x given what is hidden, of the others whatever it is."""
+        memory = self.memory
+        if memory.rows.weight(memory.secret_row, x) == 0:
+            return self._fall_back(x)
+        hidden, weight = int(memory.rows.group[memory.secret_row]), int(memory.rows.weight(memory.secret_row, x))
+        query: set[int] = set()
+        for part, table in self._topic_tables():
+            if x in part.sources:
+                query.update(part.draw(table, hidden, x, weight, self._entropy))
+            else:
+                query.update(part.draw_any(table, self._entropy))
+        sources = tuple(sorted(query))
+        return Query(sources, self.model.n), memory.after(sources, x, private=True, table=None)
+
+    def _topic_tables(self) -> list[tuple[TopicRows, QueryTable]]:
+        """The table of each topic that can be wanted now. They depend on nothing secret."""
+        rows = self.memory.rows
+        if self.topics is None or not isinstance(rows, Rows):
+            raise InvalidInput(f"topics among {self.model.n} sources need tables", hint="use fewer sources")
+        return [(part, self.tables.of_topic(self.memory, part)) for part in self.topics.parts(rows)]
 
     def _possible(self) -> tuple[int, ...]:
         if self.everything or self.memory.blind:
