@@ -34,7 +34,7 @@ from typing import ClassVar, Literal, Self
 from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
 from onoff.audit.logs import URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
-from onoff.client import Client, Hooks, Sent, upstream_of
+from onoff.client import Client, Hooks, MemoryCopies, Sent, upstream_of
 from onoff.client.client import randbelow
 from onoff.client.core import Record
 from onoff.errors import BadAnswer, MirrorEmpty, OnOffError, PrivacyBreach
@@ -226,8 +226,8 @@ class ClientRun:
             ),
         )
 
-    mirror: Literal[False] | None = False
-    """Whether the client has one."""
+    mirror: Literal[False] | MemoryCopies | None = False
+    """The client's copies; None: a mirror beside the journal."""
     leak = 0.0
     """Its budget, in bits."""
 

@@ -821,11 +821,12 @@ class WebSources:
         """Bytes are not counted by the day."""
 
     def close(self) -> None:
-        """Close the copies for good. A second call does nothing."""
+        """Close the copies for good, also those that were given. A second call does nothing."""
         self._closed = True
-        if self._opened is not None:
-            self._opened.close()
-            self._opened = None
+        given = self._where if isinstance(self._where, MemoryCopies) else self._opened
+        if given is not None:
+            given.close()
+        self._opened = None
 
 
 FRESH: Final = MemberOutcome("fresh")
