@@ -64,11 +64,11 @@ OF_A_MEMBER: Final = (
     Happening.REDIRECTED,
     Happening.LIMITED,
 )
-Condition = tuple[Happening, int]
+SiteCondition = tuple[Happening, int]
 NOTHING_HAPPENS: Final = None
 
 
-def every_condition(n: int) -> tuple[Condition, ...]:
+def every_condition(n: int) -> tuple[SiteCondition, ...]:
     """Every happening, at every member where it is about one."""
     places = {happening: range(n) if happening in OF_A_MEMBER else range(1) for happening in Happening}
     return tuple((happening, place) for happening in Happening for place in places[happening])
@@ -81,14 +81,14 @@ class ScriptedSite:
         self.names = names
         self.versions = [1] * len(names)
         self.moved: set[int] = set()
-        self.condition: Condition | None = None
+        self.condition: SiteCondition | None = None
         self.answered = [0] * len(names)
         self.time = EPOCH
         self.events: list[str] = []
         self.dies: Happening | None = None
         """When the process that asks it ends."""
 
-    def begin(self, condition: Condition | None) -> None:
+    def begin(self, condition: SiteCondition | None) -> None:
         """Another request begins, a minute later."""
         self.condition, self.answered = condition, [0] * len(self.names)
         self.time += 60
@@ -171,7 +171,7 @@ class ScriptedLine:
 class WebClient(AuditedClient):
     """The client over a web site. conditions: what may happen. kind: the upstream, to be replaced by a broken twin."""
 
-    conditions: tuple[Condition, ...] = ()
+    conditions: tuple[SiteCondition, ...] = ()
     kind: type[Web] = Web
 
     @property
@@ -201,7 +201,7 @@ class WebRun(ClientRun):
         faults: tuple[Fault, ...],
         recorder: Recorder,
         *,
-        conditions: tuple[Condition, ...],
+        conditions: tuple[SiteCondition, ...],
         kind: type[Web],
     ) -> None:
         self.site, self.conditions, self.kind = ScriptedSite(chain.names), (NOTHING_HAPPENS, *conditions), kind
@@ -229,7 +229,7 @@ class WebRun(ClientRun):
         right = message is None or message in (self.site.message(x), self._before_change(x))
         return RequestSeen(events, asked, right)  # type: ignore[arg-type]
 
-    def _asked(self, x: int, private: bool, condition: Condition | None) -> bytes | None:
+    def _asked(self, x: int, private: bool, condition: SiteCondition | None) -> bytes | None:
         """The message; after the end of a process the next one asks for the same set."""
         self.site.dies = None if condition is None else condition[0]
         try:
@@ -262,7 +262,11 @@ class WebRun(ClientRun):
 
 
 def audit_web(
-    chain: Model, scheme: str, pattern: tuple[bool, ...], conditions: Sequence[Condition] = (), kind: type[Web] = Web
+    chain: Model,
+    scheme: str,
+    pattern: tuple[bool, ...],
+    conditions: Sequence[SiteCondition] = (),
+    kind: type[Web] = Web,
 ) -> ExactAudit:
     """The exact audit of the shipped client over a web site.
 

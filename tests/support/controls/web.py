@@ -2,8 +2,12 @@
 
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
+from tests.support.typed import as_a
+
+from onoff.client import WebSources
 from onoff.client.core import Core
 from onoff.upstream.transport import Reply
 from onoff.upstream.web import Web, _Got
@@ -13,11 +17,11 @@ class TellsTheUpstream(Core):
     """Tells the upstream what is wanted, so that it can leak it."""
 
     def _ask(self, record):
-        self.upstream.web.wanted = self.chain.names[record.wanted]
+        as_a(Told, as_a(WebSources, self.upstream).web).wanted = self.chain.names[record.wanted]
         return super()._ask(record)
 
     def remember(self, wanted, **how):
-        self.upstream.web.wanted = self.chain.names[wanted]
+        as_a(Told, as_a(WebSources, self.upstream).web).wanted = self.chain.names[wanted]
         return super().remember(wanted, **how)
 
 
@@ -95,7 +99,7 @@ class FollowsForTheWanted(Told):
 class DrawsAgain(Core):
     """After the end of a process the set is drawn again, from what was remembered before it."""
 
-    before = None
+    before: Any = None
 
     def request(self, wanted, *, private):
         type(self).before = self.session.memory
