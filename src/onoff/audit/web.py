@@ -168,7 +168,7 @@ class ScriptedLine:
 
 
 @dataclass
-class WebClient(AuditedClient):
+class AuditedWeb(AuditedClient):
     """The client over a web site. conditions: what may happen. kind: the upstream, to be replaced by a broken twin."""
 
     conditions: tuple[SiteCondition, ...] = ()
@@ -277,5 +277,5 @@ def audit_web(
         chain,
         scheme,
         pattern,
-        session=lambda: WebClient(chain, scheme, conditions=tuple(conditions), kind=kind),
+        session=lambda: AuditedWeb(chain, scheme, conditions=tuple(conditions), kind=kind),
     )
