@@ -16,6 +16,7 @@ from tests.support.typed import as_a
 from onoff.audit import guesses, traces
 from onoff.audit.cases import Case, PrivateStarts, choose_cases
 from onoff.audit.counted import empirical_bounds, exact_gains
+from onoff.audit.known import choose_known_cases, knows_the_person, starts_of
 from onoff.audit.traces import audit_traces
 from onoff.errors import InvalidInput
 from onoff.information import mutual_information, table_chances
@@ -218,3 +219,84 @@ def test_too_few_readers_and_impossible_requests(people, monkeypatch):
     monkeypatch.setattr(traces, "FEWEST_CASES", 301)
     with pytest.raises(InvalidInput, match="at least 301"):
         audit(Session(people, "greedy"), visits, {"bayes": people})
+
+
+# -- what the person openly asked before is known ------------------------------------------------------------
+
+
+CONSTANTS = {"cap": 100.0, "weight": 0.95, "trust": 15.0}
+
+
+def requests_of_one(rng, again):
+    """120 requests of a person with places of their own, by a law that only the history tells; some are made again."""
+    own = 0.85 * rng.dirichlet(np.full(6, 0.15)) + 0.15 / 6
+    found = rng.choice(6, size=120, p=own).tolist()
+    for t in range(1, 120):
+        found[t] = found[t - 1] if rng.random() < again else found[t]
+    return found
+
+
+def known_audit(again, begin):
+    population = MarkovChain(np.full((6, 6), 0.1) + 0.4 * np.eye(6))
+    rng = np.random.default_rng(5)
+    people = [requests_of_one(rng, again) for _ in range(100)]
+    cases = choose_known_cases(enumerate(people), 3, rng, 360)
+    return audit_traces(
+        Session(population, "greedy"),
+        cases,
+        {"own law": knows_the_person(population, CONSTANTS, 0)},
+        "nothing",
+        users=360,
+        begin=begin(population, rng),
+        entropy=lambda: SeededEntropy(rng),
+    )
+
+
+def test_a_session_that_knows_less_than_the_server_is_worse_than_naive():
+    """Requests do not depend on each other: naive switching tells nothing to a server that knows the person."""
+    found = known_audit(0, lambda population, rng: None)
+    last = found.steps[-1]
+    assert last.difference > 3 * last.difference_stderr > 0
+    assert not found.below_naive
+    assert found.history == "open"
+    assert last.empirical_bound is None
+    assert found.before_bits > 10 * found.before_stderr  # the history tells where the person goes
+    assert abs(last.control_bits) < 4 * last.control_stderr + 0.01
+
+
+def test_a_session_that_knows_as_much_as_the_server_is_below_naive():
+    found = known_audit(0.25, lambda population, rng: starts_of(population, CONSTANTS, rng, "greedy"))
+    last = found.steps[-1]
+    assert last.difference < -3 * last.difference_stderr < 0
+    assert found.below_naive
+    assert last.bits < 3 * last.stderr
+    assert found.cost < 4  # of 18; three are the least
+
+
+def test_the_paired_difference_is_counted_case_by_case_and_by_person():
+    person = np.array([0, 0, 1, 2])
+    ours, theirs = (
+        guesses.Judgement(person, np.array(bits)[:, None], [{}], np.zeros((4, 2), dtype=bool))
+        for bits in ([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.4, 0.3])
+    )
+    mean, error = guesses.difference(ours, theirs, 1)
+    assert mean == pytest.approx(-0.1)
+    off = np.array([-0.2, 0.0, 0.2])  # by person, about the mean
+    assert error == pytest.approx(np.sqrt((off**2).sum() * 3 / 2) / 4)
+
+
+def test_known_cases_have_twenty_open_requests_before_them_and_do_not_overlap():
+    visits = [(1, range(15)), (2, range(30)), (1, range(15, 300)), (2, range(30, 32))]
+    cases = choose_known_cases(visits, 3, np.random.default_rng(0), 9)
+    assert {case.person for case in cases} == {1, 2}
+    assert [case.person for case in cases[:4]] == [1, 2, 1, 2]
+    for case in cases:
+        assert case.asked == 0
+        assert len(case.requests) == 4
+        first = case.requests[0]
+        assert first >= 20
+        assert case.history == tuple(range(max(0, first - 200), first))
+    firsts = sorted(case.requests[0] for case in cases if case.person == 1)
+    assert all(b - a >= 4 for a, b in pairwise(firsts))
+    assert choose_known_cases([(1, range(23))], 3, np.random.default_rng(0), 9) == []
+    assert len(choose_known_cases([(1, range(24))], 3, np.random.default_rng(0), 9)) == 1

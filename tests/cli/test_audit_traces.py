@@ -9,6 +9,8 @@ import pytest
 from tests.audit.test_observer import model_of
 from tests.support.typed import present
 
+from onoff.audit.cases import Case
+from onoff.audit.known import own_constants, starts_of
 from onoff.audit.measured import measured_of, save_measured, zero_in_words
 from onoff.cli import run
 from onoff.cli.audit_traces import TABLE_SECONDS, table_options
@@ -182,3 +184,45 @@ def test_readers_do_not_wait_for_tables_that_look_ahead(scheme):
     tables = Session(MarkovChain([[0.7, 0.3], [0.4, 0.6]]), scheme, **table_options(scheme)).tables
     assert not tables.look_ahead
     assert (tables.budget(lasting=True) or 0) <= TABLE_SECONDS
+
+
+@pytest.fixture(scope="module")
+def settled(tmp_path_factory):
+    """People who each go to places of their own, whatever the last was, and a guess at how others behave."""
+    folder, rng = tmp_path_factory.mktemp("settled"), np.random.default_rng(5)
+    names = [f"place{x}" for x in range(6)]
+    lines = ["user,source"]
+    for user in range(110):
+        law = 0.85 * rng.dirichlet(np.full(6, 0.15)) + 0.15 / 6
+        lines += [f"{user},{names[x]}" for x in rng.choice(6, size=60, p=law)]
+    (folder / "trace.csv").write_text("\n".join(lines))
+    MarkovChain(np.full((6, 6), 0.1) + 0.4 * np.eye(6), names).save(folder / "chain.json")
+    return folder
+
+
+@pytest.mark.slow(reason="readers are sent through sessions, and attackers are taught")
+def test_a_model_that_is_not_below_naive_exits_5_whatever_is_allowed(settled, capsys):
+    options = ("--history", "open", "--after", "3", "--users", "300", "--types", "2", "--allow", "99")
+    assert run(["audit", "traces", str(settled / "chain.json"), str(settled / "trace.csv"), *options]) == 5
+    said = " ".join(capsys.readouterr().out.split())
+    assert "gives away no less than naive switching" in said
+    assert "What each person openly asked before had told" in said
+    assert "paired difference +0." in said
+
+
+def test_a_history_ends_right_before_the_private_request(settled, capsys):
+    chain, trace = str(settled / "chain.json"), str(settled / "trace.csv")
+    assert run(["audit", "traces", chain, trace, "--history", "open", "--before", "private"]) == 3
+    assert "ends right before" in capsys.readouterr().err
+
+
+def test_learning_chooses_how_a_person_s_own_law_is_made(settled, capsys, tmp_path):
+    for name in ("model.json", "model.npz"):
+        run(["learn", str(settled / "trace.csv"), "-o", str(tmp_path / name)])
+        assert "Knowing what a person openly asked, a request takes" in capsys.readouterr().out
+        constants = present(own_constants(tmp_path / name))
+        assert constants["weight"] >= 0.88
+        assert starts_of(load_model(tmp_path / name), constants, np.random.default_rng(0), "greedy")(
+            Case((0, 1), 0, 0, (0, 1, 1))
+        ).history
+    assert own_constants(settled / "chain.json") is None

@@ -4,13 +4,14 @@ import json
 
 import numpy as np
 import pytest
+from tests.support.typed import present
 
 from onoff.errors import InvalidInput, InvalidModel
 from onoff.model import people as module
 from onoff.model.chain import MarkovChain
 from onoff.model.context_tree import all_contexts
 from onoff.model.contexts import RequestModel, load_model
-from onoff.model.people import MOST_OPEN, OpenHistory, own_law
+from onoff.model.people import MOST_OPEN, OpenHistory, choose_constants, own_law
 from onoff.session.seeded import SeededEntropy
 
 CHAIN = MarkovChain([[0.6, 0.3, 0.1], [0.2, 0.2, 0.6], [0.3, 0.4, 0.3]], initial=[0.2, 0.3, 0.5])
@@ -159,3 +160,33 @@ def test_a_history_survives_json_and_what_is_none_is_refused():
     for wrong in ({}, {**kept.as_dict(), "hidden": 1}, {**kept.as_dict(), "asked": [3]}, {**kept.as_dict(), "n": "x"}):
         with pytest.raises(InvalidInput):
             OpenHistory.from_dict(wrong)
+
+
+# -- constants -----------------------------------------------------------------------------------------------
+
+
+def test_constants_are_those_that_people_held_out_take_the_fewest_bits_with():
+    """Whoever goes to places of their own is known by the history; whoever is like everybody is not."""
+    rng = np.random.default_rng(4)
+    own = 0.9 * rng.dirichlet(np.full(3, 0.2), size=40) + 0.1 / 3
+    settled = present(choose_constants(CHAIN, [rng.choice(3, size=140, p=law).tolist() for law in own]))
+    alike = present(choose_constants(CHAIN, [CHAIN.sample(140, rng).tolist() for _ in range(40)]))
+    assert settled["weight"] >= 0.88
+    assert settled["held_out_bits"] < settled["population_bits"] - 0.3
+    assert alike["weight"] == min(module.WEIGHTS)
+    assert alike["held_out_bits"] == pytest.approx(alike["population_bits"], abs=0.02)
+    assert choose_constants(CHAIN, [[0] * 29]) is None
+
+
+def test_bits_are_those_of_the_mean_of_the_law():
+    """One person, scored by hand with the model's own particles; many of these, so that their mean is near."""
+    requests = np.random.default_rng(6).integers(0, 3, size=30).tolist()
+    found = present(choose_constants(CHAIN, [requests]))
+    history = OpenHistory("", 3, tuple(requests[:20]))
+    cap, weight, trust = (found[key] for key in ("cap", "weight", "trust"))
+    many = SeededEntropy(np.random.default_rng(8))
+    model = own_law(CHAIN, history, cap=cap, weight=weight, trust=trust, particles=3000, entropy=many)
+    mean = model.weights @ np.asarray(model.laws).reshape(3000, -1)
+    law = mean.reshape(4, 3)
+    bits = [-np.log2(law[1 + requests[t - 1], requests[t]]) for t in range(20, 30)]
+    assert found["held_out_bits"] == pytest.approx(np.mean(bits), abs=0.01)

@@ -9,6 +9,6 @@ not make one, so every audit has controls: broken twins that it has to catch.
     sampled     a G-test on many sessions
     logs        what a server wrote down; the server that records
     identities  the integer identities of every table that a session reaches
-    traces      real people's requests, and attackers who guess
+    traces      real people's requests, and attackers who guess; `known`: people whose open history is known
     report      what an audit found, as text, JSON and a page
 """

@@ -22,11 +22,15 @@ MOST_BEFORE = 20
 
 @dataclass(frozen=True)
 class Case:
-    """Requests of one reader, from the first of the visit to the last that is sent. asked: the place of X."""
+    """Requests of one reader, from the first of the visit to the last that is sent. asked: the place of X.
+
+    history: what the reader openly asked before all these, as far as the server and the session know it.
+    """
 
     requests: tuple[int, ...]
     asked: int
     person: int
+    history: tuple[int, ...] = ()
 
     @property
     def wanted(self) -> int:
@@ -82,16 +86,17 @@ def send_cases(
     before: Before,
     entropy: Callable[[], Entropy],
     progress: Callable[[int], None],
+    begin: Callable[[Case], Session] | None = None,
 ) -> Sightings:
     """Send the requests of readers; those with impossible requests are left out.
 
-    start: A session before its first request; every reader gets a twin of it.
+    start: A session before its first request; every reader gets a twin. begin: the session of each reader instead.
     """
     found: list[tuple[Case, Sequence[Channel]]] = []
     standing = PrivateStarts(start) if before == "private" else None
     for done, case in enumerate(cases):
         channels: list[Channel] = []
-        session = start.fork(entropy())
+        session = (start if begin is None else begin(case)).fork(entropy())
         if standing is not None:
             session, channels = standing.before(case, entropy())
         statuses = case.private(before)

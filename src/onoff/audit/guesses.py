@@ -32,7 +32,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from onoff.audit.cases import Before, Sightings, parts_by_person
+from onoff.audit.cases import Before, Case, Sightings, parts_by_person
 from onoff.audit.observer import Observer, View
 from onoff.model.rows import Floats, Integers
 
@@ -79,9 +79,12 @@ class Clues:
         return replace(self, bayes=bayes, asked=self.asked[other])
 
 
-def gather(observers: Mapping[str, Observer], seen: Sightings, before: Before, back: int = 0) -> Clues:
+Watching: TypeAlias = Observer | Callable[[Case], Observer]
+"""One observer for all cases, or one for each: who knows what the reader openly asked before."""
+
+
+def gather(observers: Mapping[str, Watching], seen: Sightings, before: Before, n: int, back: int = 0) -> Clues:
     """The clues about X, or about the private request `back` places before it."""
-    n = next(iter(observers.values())).n
     asked = np.zeros((len(seen), len(seen[0][0].later), n), dtype=bool)
     for i, (case, channels) in enumerate(seen):
         for j, channel in enumerate(channels[case.asked + 1 :]):
@@ -94,7 +97,7 @@ def gather(observers: Mapping[str, Observer], seen: Sightings, before: Before, b
     )
 
 
-def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 0) -> Floats:
+def posteriors(watching: Watching, seen: Sightings, before: Before, back: int = 0) -> Floats:
     """The law of a private request for an observer: before, and after each query that follows X.
 
     Returns
@@ -107,7 +110,8 @@ def posteriors(observer: Observer, seen: Sightings, before: Before, back: int = 
     kept: dict[tuple[tuple[int, ...], ...], View] = {}
     place = -1
     for case, channels in seen:
-        if case.asked != place:
+        observer = watching if isinstance(watching, Observer) else watching(case)
+        if case.asked != place or observer is not watching:
             place, kept = case.asked, {}
         tracked = [t for t, on in enumerate(case.private(before)) if on][-depth:]
         view, mine = observer.start, []
@@ -320,6 +324,11 @@ class Judgement:
     def top1(self, k: int) -> float:
         """How much more often the best guess is right after k queries."""
         return float(self.right[:, k].mean() - self.right[:, 0].mean())
+
+
+def difference(ours: Judgement, theirs: Judgement, k: int) -> tuple[float, float]:
+    """How much more the first gained than the second after k queries, case by case, and its standard error."""
+    return mean_by_person(ours.bits[:, k - 1] - theirs.bits[:, k - 1], ours.person)
 
 
 def mean_by_person(values: Floats, person: Integers) -> tuple[float, float]:

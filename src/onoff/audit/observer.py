@@ -12,6 +12,7 @@ depends on the session's memory: the last requests (the observer's own context),
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Protocol
@@ -124,6 +125,11 @@ class View:
         return np.asarray(np.bincount(values, self.belief.value, minlength=n), dtype=np.float64)
 
 
+def _start(weights: Floats, context: int) -> View:
+    first = Belief(np.asarray(weights, dtype=np.float64)[:, None, None])
+    return View(np.full(1, context, dtype=np.int64), ((),), first)
+
+
 class _Moves:
     """Transitions from contexts to contexts, of which most are zero: a matrix for each type, to multiply by.
 
@@ -148,7 +154,8 @@ class _Moves:
 class Observer:
     """Follows sessions whose readers are believed to follow `model`."""
 
-    def __init__(self, model: ReaderModel) -> None:
+    def __init__(self, model: ReaderModel, context: int = 0) -> None:
+        """context: where the reader stands before the first request."""
         self.n = model.n
         cells = model.types * len(model.contexts) * model.n
         if cells > MOST_PROBABILITIES:
@@ -158,7 +165,10 @@ class Observer:
             )
         every = range(len(model.contexts))
         self.contexts = [tuple(context) for context in model.contexts]
-        self.laws = np.array([[model.law(z, c) for c in every] for z in range(model.types)])
+        dense = getattr(model, "laws", None)
+        if not isinstance(dense, np.ndarray):
+            dense = np.array([[model.law(z, c) for c in every] for z in range(model.types)])
+        self.laws = dense
         self.following = np.asarray(model.next(np.arange(len(every))[:, None], np.arange(model.n)[None]))
         _, alike = np.unique(self.following, axis=0, return_inverse=True)
         self._alike = alike.reshape(-1)
@@ -166,8 +176,13 @@ class Observer:
         self.last = np.array([context[-1] if context else -1 for context in self.contexts])
         if (self.last[self.following] != np.arange(model.n)).any():
             raise InvalidInput("a model that forgets the last request", hint="make every source a context")
-        first = Belief(np.asarray(model.weights, dtype=np.float64)[:, None, None])
-        self.start = View(np.zeros(1, dtype=np.int64), ((),), first)
+        self.start = _start(model.weights, context)
+
+    def knowing(self, weights: Floats, context: int) -> Observer:
+        """The same, who knows how likely each type is and where the reader stands."""
+        twin = copy(self)
+        twin.start = _start(weights, context)
+        return twin
 
     def after(self, view: View, channel: Channel, *, private: bool) -> View:
         """The view once a query was seen. Raises InvalidInput where the model calls it impossible."""

@@ -20,6 +20,9 @@ them together. For each k:
     exact    for k = 1 and 2, and X at one place: the joint law of the requests themselves, counted on other readers, no
              model at all; exact in the mean over the session's random choices
 
+With a history (`Case.history`), X is the first request after what the person openly asked before, which server, session
+and attackers know; naive switching is judged by the same attackers. `difference` is bits less naive bits, paired.
+
 Errors are standard errors, by person. `before_bits` is what was known of X before it was sent, over how often each
 value is: what open requests before it tell, which no scheme can take back. `empirical_bound` is a lower bound on the
 messages of OFF request k for any scheme that hides X, counted from how often it followed each X; None where open
@@ -39,7 +42,16 @@ import numpy as np
 
 from onoff.audit.cases import Before, Case, naive_channels, send_cases
 from onoff.audit.counted import empirical_bounds, exact_gains
-from onoff.audit.guesses import attackers_of, bits_of, counted, gather, known_before, let_guess, mean_by_person
+from onoff.audit.guesses import (
+    attackers_of,
+    bits_of,
+    counted,
+    difference,
+    gather,
+    known_before,
+    let_guess,
+    mean_by_person,
+)
 from onoff.audit.observer import Observer, ReaderModel
 from onoff.errors import InvalidInput
 from onoff.session import Session
@@ -50,7 +62,11 @@ FEWEST_CASES, FEWEST_PEOPLE = 200, 50
 
 @dataclass(frozen=True)
 class TraceStep:
-    """What is known after k OFF requests. attackers: the bits of each of them alone; the rest as in the module."""
+    """What is known after k OFF requests.
+
+    difference: bits less naive bits, paired: case by case. attackers: the bits of each of them alone; the rest as in
+    the module.
+    """
 
     k: int
     cost: float
@@ -60,6 +76,8 @@ class TraceStep:
     naive_bits: float
     naive_stderr: float
     naive_top1: float
+    difference: float
+    difference_stderr: float
     control_bits: float
     control_stderr: float
     empirical_bound: float | None
@@ -100,6 +118,12 @@ class TraceAudit:
     steps: tuple[TraceStep, ...]
     older: tuple[OlderStep, ...] = ()
     older_users: int = 0
+    history: str = "none"
+
+    @property
+    def below_naive(self) -> bool:
+        """Whether less was given away than by naive switching, after all OFF requests."""
+        return self.steps[-1].difference < 0
 
     @property
     def leak(self) -> float:
@@ -125,24 +149,26 @@ class TraceAudit:
             f"If people behave like this trace, {last.k} open requests after a private one let the server guess it "
             f"{100 * (base + last.top1):.0f} times in 100 ({100 * base:.0f} before, "
             f"{100 * (base + last.naive_top1):.0f} with naive switching), and give away {last.bits:z.3f} ± "
-            f"{last.stderr:.3f} of {self.prior_bits:z.2f} bits (naive: {last.naive_bits:z.2f}), at {self.cost:.1f} "
+            f"{last.stderr:.3f} of {self.prior_bits:z.2f} bits (naive: {last.naive_bits:z.2f}; paired difference "
+            f"{last.difference:+z.3f} ± {last.difference_stderr:.3f}), at {self.cost:.1f} "
             f"messages{least}. With another person's requests the attackers gain {last.control_bits:z.3f} ± "
             f"{last.control_stderr:.3f} bits."
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "cost": self.cost, "leak": self.leak}
+        return {**asdict(self), "cost": self.cost, "leak": self.leak, "below_naive": self.below_naive}
 
 
 def audit_traces(
     start: Session,
     cases: Sequence[Case],
-    attackers: Mapping[str, ReaderModel],
+    attackers: Mapping[str, ReaderModel | Callable[[Case], Observer]],
     before: Before,
     *,
     users: int,
     older_users: int = 0,
     with_counted: bool = True,
+    begin: Callable[[Case], Session] | None = None,
     entropy: Callable[[], Entropy] = SystemEntropy,
     progress: Callable[[int], None] = lambda done: None,
 ) -> TraceAudit:
@@ -151,9 +177,10 @@ def audit_traces(
     start: A session before its first request; every reader gets a twin of it.
     cases: Of readers held out from what the model and the attackers were learnt on. All of them are counted for what is
     counted; the first `users` are sent through sessions.
-    attackers: Models of the readers that Bayes attackers know, by name, at least one.
+    attackers: Models of the readers that Bayes attackers know, by name, at least one; or who watches each reader.
     users, older_users: How many cases are sent, and of how many the private request before X is asked about too
     (`before` is "private" only).
+    begin: The session of each reader, where it depends on what is known of the reader before.
 
     Raises
     ------
@@ -163,17 +190,19 @@ def audit_traces(
     sending = sorted(cases[:users], key=lambda case: case.asked)
     check_enough(len(sending), len({case.person for case in sending}))
     n, after = start.model.n, len(cases[0].later)
-    seen = send_cases(start, sending, before, entropy, progress)
-    observers = {name: Observer(model) for name, model in attackers.items()}
-    clues = gather(observers, seen, before)
+    known = any(case.history for case in cases)
+    seen = send_cases(start, sending, before, entropy, progress, begin)
+    observers = {name: one if callable(one) else Observer(one) for name, one in attackers.items()}
+    clues = gather(observers, seen, before, n)
     guessers, missing = attackers_of(observers)
     prior = known_before(clues, guessers)
     naive_seen = [(case, naive_channels(case, before, n)) for case, _ in seen]
     ours, naive, control = (
-        let_guess(some, guessers, prior) for some in (clues, gather(observers, naive_seen, before), clues.of_others())
+        let_guess(some, guessers, prior)
+        for some in (clues, gather(observers, naive_seen, before, n), clues.of_others())
     )
-    limits = None if before == "open" else empirical_bounds(cases, n)
-    exact = exact_gains(start, cases, before) if with_counted else []
+    limits = None if before == "open" or known else empirical_bounds(cases, n)
+    exact = exact_gains(start, cases, before) if with_counted and not known else []
     steps = tuple(
         TraceStep(
             k,
@@ -182,6 +211,7 @@ def audit_traces(
             ours.top1(k),
             *naive.gain(k),
             naive.top1(k),
+            *difference(ours, naive, k),
             *control.gain(k),
             empirical_bound=None if limits is None else limits[k - 1],
             exact_bits=exact[k - 1] if k <= len(exact) else None,
@@ -189,22 +219,23 @@ def audit_traces(
         )
         for k in range(1, after + 1)
     )
-    known = bits_of(prior, clues.wanted)
+    told_before = bits_of(prior, clues.wanted)
     audit = TraceAudit(
         len(np.unique(clues.person)),
         len(seen),
         len(sending) - len(seen),
         before,
-        float(-known.mean()),
+        float(-told_before.mean()),
         float(ours.right[:, 0].mean()),
-        *mean_by_person(known - bits_of(counted(clues), clues.wanted), clues.person),
+        *mean_by_person(told_before - bits_of(counted(clues), clues.wanted), clues.person),
         missing,
         steps,
+        history="open" if known else "none",
     )
     if before != "private" or older_users == 0:
         return audit
     some = seen[:: max(1, len(seen) // older_users)]
-    older = gather(observers, some, before, back=1)
+    older = gather(observers, some, before, n, back=1)
     prior = known_before(older, guessers)
     ours, control = (let_guess(each, guessers, prior) for each in (older, older.of_others()))
     told = tuple(

@@ -10,13 +10,23 @@ import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.audit.cases import choose_cases, parts_by_person
+from onoff.audit.cases import Before, choose_cases, parts_by_person
+from onoff.audit.known import (
+    FEWEST_KNOWN,
+    USUAL_CONSTANTS,
+    choose_known_cases,
+    knows_the_person,
+    knows_the_type,
+    own_constants,
+    starts_of,
+)
 from onoff.audit.measured import save_measured, summary
 from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
 from onoff.cli.audit import Html
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.contexts import Model, RequestModel, load_model
+from onoff.model.people import choose_constants
 from onoff.model.traces import Options, Trace, size_of
 from onoff.schemes import find_scheme
 from onoff.session import Session
@@ -31,6 +41,7 @@ STEP_COLUMNS = (
     "right more often",
     "naive bits",
     "naive right",
+    "less naive",
     "control",
 )
 READERS = (
@@ -53,8 +64,13 @@ def traces_command(
         int, Parameter(validator=validators.Number(gte=1), help="OFF requests after the private one.")
     ] = 10,
     before: Annotated[
-        Literal["private", "open", "nothing"], Parameter(help="What the visit was before the private request.")
-    ] = "private",
+        Literal["private", "open", "nothing"] | None,
+        Parameter(help="What the visit was before the private request; private unless a history is known."),
+    ] = None,
+    history: Annotated[
+        Literal["none", "open"],
+        Parameter(help=f"open: {FEWEST_KNOWN} or more open requests of each person are known, and end right before."),
+    ] = "none",
     users: Annotated[
         int,
         Parameter(
@@ -83,30 +99,52 @@ def traces_command(
     ```console
     onoff audit traces model.npz held-out.csv --after 10
     onoff audit traces chain.json held-out.csv --before open --allow 0.1 --json
+    onoff audit traces model.npz held-out.csv --history open
     ```
 
     Give readers that the model was not learnt from. Half of them teach an attacker how people behave; the private
     requests of the other half are guessed, those of each person by what others taught.
     Tables are quick ones (with `--scheme auto` searched for half a second at most, and not chosen for what follows
     them), so that messages may be a few per cent more than those of a client.
+
+    With `--history open` server and attackers know what each person openly asked before. Sessions know it too where the
+    model's file says how to make a person's own law of it (`onoff learn` chooses that); others know other people only.
+    A model that gives away no less than naive switching, judged by the same attackers, fails with 5 whatever `--allow`
+    says.
     """
+    before = _checked_before(before, history)
     check_writable(html, inputs=[model, trace, *(attacker or [])])
     check_writable(model if save else None)
     with progress(f"reading {model.name}") as done:
         loaded = load_model(model)
         options = Options(format=format, gap=gap, sources=loaded.names)
         done.now("bytes", size_of(trace) if trace.exists() else None)
-        visits = list(Trace(trace, options).visits(after + (1 if before == "nothing" else 2), done))
+        least = 1 if history == "open" else after + (1 if before == "nothing" else 2)
+        visits = list(Trace(trace, options).visits(least, done))
     people = parts_by_person([person for person, _ in visits], 2)
     judged = [visit for part, visit in zip(people, visits, strict=True) if part == 1 or attacker is not None]
     rng = np.random.default_rng(seed)
-    cases = choose_cases(judged, after, before, rng, users)
+    if history == "open":
+        cases = choose_known_cases(judged, after, rng, users)
+    else:
+        cases = choose_cases(judged, after, before, rng, users)
+    learnt = [visit for part, (_, visit) in zip(people, visits, strict=True) if part == 0]
+    known: dict[str, Any]
     with progress(f"learning an attacker of {types} types" if attacker is None else "reading the attackers") as done:
         if attacker is None:
-            learnt = [visit for part, (_, visit) in zip(people, visits, strict=True) if part == 0]
             known = {f"{types} types": _learnt_from(learnt, loaded, types, seed)}
         else:
             known = {path.name: RequestModel.load(path) for path in attacker}
+        begin = None
+        if history == "open":
+            constants = choose_constants(loaded, learnt) if attacker is None else None
+            own = own_constants(model)
+            constants = constants or own or USUAL_CONSTANTS
+            known = {
+                **{name: knows_the_type(one) for name, one in known.items()},
+                "own law": knows_the_person(loaded, constants, seed),
+            }
+            begin = None if own is None else starts_of(loaded, own, rng, scheme, hide=hide, **table_options(scheme))
         start = Session(loaded, scheme, memory, hide=hide, **table_options(scheme))  # type: ignore[arg-type]
         done.now("readers", min(users, len(cases)))
         audit = audit_traces(
@@ -116,6 +154,7 @@ def traces_command(
             before,
             users=users,
             older_users=older,
+            begin=begin,
             entropy=lambda: SeededEntropy(rng),
             progress=done,
         )
@@ -126,7 +165,16 @@ def traces_command(
             done.now(f"writing {html.name}")
             _write(html, audit, f"{model.name}, {trace.name}, {after} OFF requests")
     emit(audit.as_dict(), json, lambda console: _show(console, audit))
-    return 0 if allow is None or audit.leak <= allow else PrivacyBreach.exit_code
+    allowed = allow is None or audit.leak <= allow
+    return 0 if allowed and audit.below_naive else PrivacyBreach.exit_code
+
+
+def _checked_before(before: Before | None, history: str) -> Before:
+    if history == "none":
+        return before or "private"
+    if before not in (None, "nothing"):
+        raise InvalidInput(f"--before {before} with a history", hint="what is known ends right before the private one")
+    return "nothing"
 
 
 def table_options(scheme: str) -> dict[str, Any]:
@@ -158,6 +206,7 @@ def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
             f"{step.top1:+.2%}",
             f"{step.naive_bits:z.3f}",
             f"{step.naive_top1:+.1%}",
+            f"{step.difference:+z.3f} ± {step.difference_stderr:.3f}",
             f"{step.control_bits:z.4f} ± {step.control_stderr:.4f}",
         )
         for step in audit.steps
@@ -176,6 +225,13 @@ def _remarks(audit: TraceAudit) -> list[str]:
             f"The open requests before the private one had told {audit.before_bits:z.2f} ± {audit.before_stderr:.2f} "
             f"of {audit.prior_bits + audit.before_bits:z.2f} bits already; no scheme can take that back."
         )
+    if audit.history == "open":
+        found.append(
+            f"What each person openly asked before had told {audit.before_bits:z.2f} ± {audit.before_stderr:.2f} of "
+            f"{audit.prior_bits + audit.before_bits:z.2f} bits already; attackers of naive switching know it too."
+        )
+    if not audit.below_naive:
+        found.append("This gives away no less than naive switching: do not switch OFF with this model.")
     exact = [(step.k, step.exact_bits) for step in audit.steps if step.exact_bits is not None]
     if exact:
         told = ", ".join(f"{bits:z.4f} bits after {k}" for k, bits in exact)

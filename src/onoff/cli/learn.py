@@ -182,6 +182,12 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
         console.print(table(("order", "fitted", "held out"), lines, title=title))
     kind = "a chain" if found.richer is None else f"{model['types']} types of order {model['order']}"
     console.print(f"Learnt: {kind} ({model['chosen']})")
+    own = about.get("own_law")
+    if own is not None:
+        console.print(
+            f"Knowing what a person openly asked, a request takes {own['held_out_bits']:.2f} bits, and by others alone "
+            f"{own['population_bits']:.2f}; sessions that know it: `onoff audit traces --history open` measures them."
+        )
     console.print(
         f"Smoothing {smooth['added']:g} moved rows by at most {smooth['rows_moved_most']:.3g} (total variation); "
         f"{smooth['unseen_transitions']} transitions were never seen; smallest probability "

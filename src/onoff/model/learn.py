@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import chain as chained
 from itertools import islice
@@ -33,7 +33,8 @@ from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain
 from onoff.model.choosing import HELD_OUT, Auto, Chosen, about, choose
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.files import check_json_name, model_document
-from onoff.model.fitting import RequestTokens
+from onoff.model.fitting import RequestTokens, fit
+from onoff.model.people import KNOWN, SCORED, choose_constants
 from onoff.model.rows import Floats, Integers
 from onoff.model.traces import Run, Trace
 from onoff.system.files import atomic_write
@@ -52,6 +53,8 @@ FEW = 30
 """A row with fewer observations than this is named in the report."""
 MOST_KEPT = 12_000_000
 """Requests that are kept to fit a model to; beyond, those of every other person are dropped, repeatedly."""
+FEWEST_FOR_OWN, FEWEST_LONG, MOST_LONG = KNOWN[0] + SCORED, 10, 200
+"""Requests of a person who is held out, and such people, from which constants of the own law are chosen; at most."""
 _SHIFT = 21  # bits for a source in the key of a pair or triple
 
 
@@ -226,6 +229,7 @@ def learn(
         )
     chain = MarkovChain.from_counts(pairs, first, names, smoothing=smoothing, structural_zeros=structural_zeros)
     chosen = None if kept is None else _chosen(trace, kept.tokens(renamed, len(names)), order, types, seed, phase)
+    own = None if chosen is None or kept is None else _own_law(kept.tokens(renamed, len(names)), chosen, names, seed)
     report = {
         "trace": {
             "file": trace.path.name,
@@ -245,6 +249,8 @@ def learn(
         "rows": _rows(pairs, single, names),
         "cost": _cost(chain),
     }
+    if own is not None:
+        report["own_law"] = own
     richer = None
     if chosen is not None and (chosen.order, chosen.types) != (1, 1):
         richer = RequestModel(**{**chosen.fitted.arguments(), "names": names, "about": report})
@@ -266,6 +272,21 @@ def _chosen(
         return choose(tokens, order, types, seed=seed, progress=phase)
     except InvalidModel as error:
         raise InvalidModel(f"{trace.path}: {error.message}", hint=error.hint) from None
+
+
+def _own_law(tokens: RequestTokens, chosen: Chosen, names: Sequence[str], seed: int) -> dict[str, float] | None:
+    """Constants of the own law by people held out from the population; None where too few were seen for long."""
+    held = np.arange(int(tokens.people.max()) + 1) % HELD_OUT == 0
+    out = tokens.of_people(held)
+    sources, whose = out.sources[out.told], out.people[out.told]  # others only say what came before, once more
+    order = np.argsort(whose, kind="stable")
+    ends = np.cumsum(np.bincount(whose)).tolist()
+    people = [some.tolist() for some in np.split(sources[order], ends) if len(some) >= FEWEST_FOR_OWN]
+    if len(people) < FEWEST_LONG:
+        return None
+    types = min(chosen.types, int((~held).sum()))
+    others = fit(tokens.of_people(~held), chosen.order, types, seed=seed)
+    return choose_constants(RequestModel(**{**others.arguments(), "names": names}), people[:MOST_LONG])
 
 
 def _count(trace: Trace, progress: Callable[[int], None] | None, kept: Kept | None) -> tuple[Counts, Counts]:

@@ -18,9 +18,9 @@ OWN: Final = "own"
 def about_of(path: Path) -> dict[str, Any]:
     """What the file of a model, which was loaded before, says of it; empty where it says nothing."""
     if path.suffix.lower() == ".npz":
-        from onoff.model.contexts import load_model
+        from onoff.model.files import read_file
 
-        return dict(getattr(load_model(path), "about", {}))
+        return dict(read_file(path, LARGEST_FILE).get("about") or {})
     try:
         found = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
     except (UnicodeDecodeError, ValueError):  # a matrix

@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -197,7 +197,7 @@ def own_law(
     check_model(population)
     _check(population, history, cap, weight, trust, particles)
     base = RequestModel.of(population) if isinstance(population, MarkovChain) else population
-    chances = _types_given(base, history)
+    chances = types_given(base, history)
     types = np.flatnonzero(chances > LEAST_TYPE)
     chances = chances[types] / chances[types].sum()
     of_each = np.maximum(1, np.rint(particles * chances).astype(np.int64))
@@ -223,6 +223,62 @@ def own_law(
     about = {**base.about, "own_law": {**constants, "server": history.server, "history": history.digest()}}
     weights = np.repeat(chances / of_each, of_each)
     return RequestModel(laws, base.contexts, base.names, weights / weights.sum(), order=base.order, about=about)
+
+
+# -- constants -----------------------------------------------------------------------------------------------
+
+CAPS, WEIGHTS, TRUSTS = (10.0, 30.0, 100.0), (0.15, 0.5, 0.75, 0.88, 0.95), (2.0, 5.0, 15.0, 40.0)
+KNOWN, SCORED = (20, 50, 120), 10
+"""Open requests that are known of a person, and how many after them are scored."""
+
+
+def choose_constants(population: Model, people: Iterable[Sequence[int]]) -> dict[str, float] | None:
+    """The constants of `own_law` with which people, who are not of the population, take the fewest bits.
+
+    people: The requests of each, in order. Each is scored after 20, 50 and 120 requests, by the mean of the law.
+
+    Returns
+    -------
+    dict
+        cap, weight and trust; "held_out_bits" per request with them, and "population_bits" without the own law. None
+        where nobody made enough requests.
+    """
+    base = RequestModel.of(population) if isinstance(population, MarkovChain) else population
+    usual = _usual(base)
+    found: list[tuple[float, ...]] = []
+    for requests in people:
+        for known in KNOWN:
+            if len(requests) >= known + SCORED:
+                found += _scored(base, [int(x) for x in requests[: known + SCORED]], known, usual)
+    if not found:
+        return None
+    p, pair, left, single, usually, h = np.array(found).T
+    tried = {(0.0, 0.0, 0.0): p}
+    for cap, weight, trust in product(CAPS, WEIGHTS, TRUSTS):
+        scale, k = np.minimum(1, cap / h), weight * h / (h + HALF_KNOWN)
+        goes = (single * scale + LIKE_EVERYBODY * usually) / (h * scale + LIKE_EVERYBODY)
+        tried[cap, weight, trust] = (1 - k) * p + k * (pair * scale + trust * goes) / (left * scale + trust)
+    bits = {key: -float(np.log2(np.maximum(law, 1e-300)).mean()) for key, law in tried.items()}
+    alone = bits.pop((0.0, 0.0, 0.0))
+    best = min(bits, key=bits.__getitem__)
+    constants = dict(zip(("cap", "weight", "trust"), best, strict=True))
+    return {**constants, "held_out_bits": bits[best], "population_bits": alone}
+
+
+def _scored(model: RequestModel, requests: list[int], known: int, usual: Floats) -> list[tuple[float, ...]]:
+    """For each request after the known ones: what the population says of it, and the person's own counts."""
+    history = OpenHistory("", model.n, tuple(requests[:known]))
+    single, pairs = history.counts()
+    chances = types_given(model, history)
+    found: list[tuple[float, ...]] = []
+    for t in range(known, len(requests)):
+        last, x, context = requests[t - 1], requests[t], model.context_of(requests[:t])
+        p = sum(chance * model.law(z, context)[x] for z, chance in enumerate(chances.tolist()) if chance > LEAST_TYPE)
+        found.append((float(p), pairs[last, x], pairs[last].sum(), single[x], usual[x], known))
+    return found
+
+
+# -- parts ---------------------------------------------------------------------------------------------------
 
 
 def _check(population: Model, history: OpenHistory, cap: float, weight: float, trust: float, particles: int) -> None:
@@ -260,7 +316,7 @@ def _usual(model: RequestModel) -> Floats:
     return np.asarray(law / law.sum())
 
 
-def _types_given(model: RequestModel, history: OpenHistory) -> Floats:
+def types_given(model: RequestModel, history: OpenHistory) -> Floats:
     """p(type | open requests)."""
     if model.types == 1:
         return np.ones(1)
