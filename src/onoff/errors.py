@@ -23,8 +23,8 @@
     │   └── MirrorEmpty                       nothing was fetched yet
     ├── ServerUnreachable            exit 4   no answer, or not one of a message server
     │   ├── ServerMissing                     of several servers one does not answer; all are needed
-    │   ├── SourceFailed                      of a web site: all of the set was asked for, and the wanted one failed
     │   └── BadAnswer                         an answer that is not in its one form, or a refusal
+    ├── SourceFailed                 exit 1   a site has no answer for the wanted source; all of the set was asked for
     └── PrivacyBreach                exit 5   a privacy check failed
 
 Some parts derive their own errors from OnOffError (exit 1): the gateway's Busy, Changed and Superseded,
