@@ -8,6 +8,7 @@ import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 SAYS = {
+    "departures.py": ("ON   ", "the site was asked for all 12 stops", "always private would have taken 60"),
     "news_reader.py": ("private ones were left out", "the server sees: front", "told about the private requests: 0"),
     "street_grid.py": ("ON  at", "would tell", "request 4:"),
     "notebook.py": ("small diagonal", "leak 0", "naive switching"),
