@@ -15,6 +15,7 @@ from onoff.errors import InvalidInput
 from onoff.system.files import read_limited
 from onoff.upstream.steps import ATTEMPTS
 from onoff.upstream.transport import check_url
+from onoff.upstream.web import Web
 
 if TYPE_CHECKING:
     from cyclopts import App, ArgumentCollection
@@ -43,6 +44,12 @@ JournalFile = Annotated[
         help="The journal; unless given, one per server in the user's state directory.",
     ),
 ]
+UpstreamFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--upstream", help="A list of sources of ordinary web sites, TOML, OPML or addresses, not a server."
+    ),
+]
 SchemeOption = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
 
 
@@ -58,10 +65,12 @@ def need_chain(chain: Path | None) -> Path:
     return chain
 
 
-def journal_path(journal: Path | None, server: list[str] | None) -> Path:
-    """The journal that was given, or the one of the server, or of all of several."""
+def journal_path(journal: Path | None, server: list[str] | None, upstream: Path | None = None) -> Path:
+    """The journal that was given, or the one of the server, or of all of several, or of the sites of a list."""
     if journal is not None:
         return journal
+    if upstream is not None:
+        return default_journal(Web.load(upstream).address)
     if not server:
         raise InvalidInput("no journal was given", hint="use --journal PATH or --server URL")
     return default_journal(" ".join(each.rstrip("/") for each in server))

@@ -18,6 +18,7 @@ from onoff.cli.connection import (
     JournalFile,
     SchemeOption,
     ServerOption,
+    UpstreamFile,
     journal_path,
     need_chain,
     servers_of,
@@ -30,6 +31,7 @@ from onoff.client.copies import delete_mirror
 from onoff.client.core import Record
 from onoff.client.journal import Journal, remove
 from onoff.errors import InvalidInput, JournalUnusable, MirrorError
+from onoff.upstream.web import Web
 from onoff.wire import ENTRY_TYPE
 
 mirror_app = App(
@@ -192,6 +194,7 @@ def get_command(
         bool, Parameter(group=EITHER, negative="", help="Hide which source is wanted; so it is unless --open is given.")
     ] = False,
     open: Annotated[bool, Parameter(group=EITHER, negative="", help="Hide only what was wanted before.")] = False,
+    upstream: UpstreamFile = None,
     server: ServerOption = None,
     chain: ChainFile = None,
     journal: JournalFile = None,
@@ -221,6 +224,7 @@ def get_command(
     ```console
     onoff get NAME --server http://127.0.0.1:8470 --chain chain.json
     onoff get NAME --open --json
+    onoff get NAME --upstream city.toml --chain chain.json
     ```
 
     Privacy is ON unless --open is given: everything that changed is fetched into a mirror, and the message is read from
@@ -230,21 +234,27 @@ def get_command(
     With several servers none of them learns which source is wanted, for about two messages and without a mirror.
     Without a chain every request is private.
 
+    With --upstream ordinary sites are asked, by ordinary requests: for everything that the list names, or with --open
+    for a few of its sources. What they gave is kept beside the journal, and asked for again only where it has changed.
+
     Entries of a feed are printed as text: title, link, time, and what they say. Anything else is written to a pipe or
     file as it was published.
     """
-    address = servers_of(server)
+    address = servers_of(None if upstream is not None else server)
     if open:
         need_chain(chain)
+    if upstream is not None and dry_run:
+        raise InvalidInput("what sites will send is not known beforehand", hint="`onoff doctor --upstream` tries them")
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
+    beside = mirror_path(mirror, journal, address) if upstream is None else mirror
     with (
         progress("opening the journal" if chain is None else f"reading {chain}") as work,
         Client(
-            upstream_of(address, timeout=timeout, on_missing=on_missing),
+            upstream_of(address, timeout=timeout, on_missing=on_missing) if upstream is None else Web.load(upstream),
             chain,
-            journal_path(journal, address),
+            journal_path(journal, address, upstream),
             scheme,
-            mirror=mirror_path(mirror, journal, address),
+            mirror=beside,
             max_age=max_age,
             hooks=Hooks(background=False, **told(work, address)),
         ) as client,
@@ -253,6 +263,8 @@ def get_command(
             forecast = asdict(client.forecast())
             emit(forecast, json, lambda console: show_forecast(console, forecast))
             return
+        if upstream is not None:
+            work.now(f"asking {client.url}")
         message = client.get(wanted, private=not open)
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
@@ -281,6 +293,8 @@ def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:
         "bytes_received": message.received,
         "messages": message.messages,
         "edition": message.edition,
+        "asked": list(message.asked),
+        "requests": message.requests,
         "sent": {**message.sent.as_dict(), "names": [names[x] for x in message.sent.sources]},
     }
 
@@ -295,7 +309,9 @@ state_app = App(name="state", help="Show, verify or reset the journal in which a
 
 
 @state_app.command(name="show")
-def show_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> None:
+def show_state(
+    *, upstream: UpstreamFile = None, server: ServerOption = None, journal: JournalFile = None, json: Json = False
+) -> None:
     """Show where the session stands: what the server saw last, and which chain is pinned.
 
     ```console
@@ -303,13 +319,15 @@ def show_state(*, server: ServerOption = None, journal: JournalFile = None, json
     onoff state show --journal app.sqlite --json
     ```
     """
-    path = journal_path(journal, server)
+    path = journal_path(journal, server, upstream)
     data = _state_described(path)
     emit(data, json, lambda console: console.print(table(("", ""), [(k, _plain(v)) for k, v in data.items()])))
 
 
 @state_app.command(name="verify")
-def verify_state(*, server: ServerOption = None, journal: JournalFile = None, json: Json = False) -> int:
+def verify_state(
+    *, upstream: UpstreamFile = None, server: ServerOption = None, journal: JournalFile = None, json: Json = False
+) -> int:
     """Check that the journal can be relied on.
 
     ```console
@@ -319,7 +337,7 @@ def verify_state(*, server: ServerOption = None, journal: JournalFile = None, js
 
     Exit code 1 where it cannot: the next request asks for everything.
     """
-    path = journal_path(journal, server)
+    path = journal_path(journal, server, upstream)
     data = _state_described(path)
     sound = data["doubt"] is None
     emit({"journal": str(path), "sound": sound, "doubt": data["doubt"]}, json, lambda console: _verdict(console, data))
@@ -331,6 +349,7 @@ def verify_state(*, server: ServerOption = None, journal: JournalFile = None, js
 @state_app.command(name="reset")
 def reset_state(
     *,
+    upstream: UpstreamFile = None,
     server: ServerOption = None,
     journal: JournalFile = None,
     yes: Annotated[bool, Parameter(negative="", help="Delete without being asked.")] = False,
@@ -345,7 +364,7 @@ def reset_state(
 
     The next request asks for everything, once.
     """
-    path = journal_path(journal, server)
+    path = journal_path(journal, server, upstream)
     if not yes and not _agreed(f"Delete {path}? [y/N] "):
         raise InvalidInput("nothing was deleted", hint="answer y, or give --yes")
     removed = [str(file) for file in remove(path)]
