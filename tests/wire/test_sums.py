@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.support.controls import servers as controls
-from tests.support.fuzz import mutate, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire
@@ -306,21 +305,6 @@ def test_another_edition_is_the_same_step():
     for edition, digest in [(-1, bytes(32)), (1 << 53, bytes(32)), (1, b"")]:
         with pytest.raises(InvalidWire):
             wire.with_edition(data, edition, digest)
-
-
-def injured_query(rng):
-    servers = rng.randint(2, 16)
-    _, data = good_query(rng, n=9, servers=servers, place=rng.randrange(servers))
-    return mutate(rng, data) if rng.randrange(8) else data, lambda d: wire.encode_sum_query(wire.decode_sum_query(d, 9))
-
-
-def test_fuzz():
-    assert run_fuzz(injured_query, 10_000, seed=1) > 1000
-
-
-@pytest.mark.deep
-def test_fuzz_long():
-    assert run_fuzz(injured_query, 1_000_000, seed=2) > 100_000
 
 
 def test_edition_gone_names_the_newest():

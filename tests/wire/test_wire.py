@@ -1,17 +1,11 @@
-"""The wire: one form for everything, lengths that tell the number of sources only, strict readers.
-
-The fuzz loops mutate valid inputs with the structure in mind (checksums and epochs are mended half of the
-time, so that what lies behind them is reached). Whatever is accepted must be exactly what the writer writes.
-"""
+"""The wire: lengths that tell the number of sources only, strict readers; that all have one form is in `test_forms`."""
 
 import hashlib
 import json
 import random
 import struct
-from collections.abc import Callable
 
 import pytest
-from tests.support.fuzz import mutate, mutate_frames, run_fuzz
 
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
@@ -216,18 +210,6 @@ def test_nothing_published_is_a_frame_as_long_as_any():
     assert wire.decode_frame(data, 0, epoch=CATALOGUE.epoch, frame_size=FRAME) == wire.NOTHING
 
 
-def test_a_frame_is_refused_for_every_flipped_bit_and_every_truncation():
-    data = frame()
-    for bit in range(FRAME * 8):
-        bad = bytearray(data)
-        bad[bit >> 3] ^= 1 << (bit & 7)
-        with pytest.raises(InvalidWire):
-            wire.decode_frame(bytes(bad), 2, epoch=CATALOGUE.epoch, frame_size=FRAME)
-    for size in range(FRAME):
-        with pytest.raises(InvalidWire):
-            wire.decode_frame(data[:size], 2, epoch=CATALOGUE.epoch, frame_size=FRAME)
-
-
 def test_a_frame_of_another_source_or_catalogue_is_refused():
     with pytest.raises(InvalidWire, match="another source"):
         wire.decode_frame(frame(), 3, epoch=CATALOGUE.epoch, frame_size=FRAME)
@@ -324,78 +306,6 @@ def test_refusals_come_back_whole(problem: Problem):
 def test_refusals_that_do_not_say_what_they_must_are_refused(data: bytes):
     with pytest.raises(InvalidWire):
         wire.decode_problem(data)
-
-
-# Fuzz.
-
-
-def fuzz_query(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    n = rng.choice((1, 7, 8, 10, 17))
-    query = WireQuery(
-        rng.randrange(1 << 48),
-        rng.randbytes(16),
-        rng.randrange(1 << 53),
-        tuple(sorted(rng.sample(range(n), rng.randint(1, n)))),
-        n=n,
-    )
-    return mutate(rng, wire.encode_query(query)), lambda data: wire.encode_query(wire.decode_query(data, n))
-
-
-def fuzz_frame(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    data = frame(2, message(rng.randbytes(rng.randint(0, 20)), rng.randint(1, 9)))
-    if rng.randrange(2):
-        content = mutate(rng, data[:-16])[: FRAME - 16].ljust(FRAME - 16, b"\0")
-        data = mended(content)
-    else:
-        data = mutate(rng, data)
-    how = {"epoch": CATALOGUE.epoch, "frame_size": FRAME}
-    return data, lambda data: wire.encode_frame(2, wire.decode_frame(data, 2, **how), **how)
-
-
-def fuzz_answer(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    sources = tuple(sorted(rng.sample(range(10), rng.randint(1, 3))))
-    frames = [frame(s, message(bytes([s]))) for s in sources]
-
-    def damaged(content: bytes) -> bytes:
-        return mended(mutate(rng, content[:-16])[: FRAME - 16].ljust(FRAME - 16, b"\0"))
-
-    def again(data: bytes) -> bytes:
-        how = {"epoch": CATALOGUE.epoch, "frame_size": FRAME}
-        read = wire.decode_answer(data, sources, **how)
-        return b"".join(wire.encode_frame(s, m, **how) for s, m in zip(sources, read, strict=True))
-
-    return mutate_frames(rng, frames, damaged), again
-
-
-def fuzz_catalogue(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    data = wire.encode_catalogue(CATALOGUE)
-    if rng.randrange(2):  # injure a name and mend the epoch, so that the names themselves are judged
-        names = list(NAMES)
-        at = rng.randrange(len(names))
-        names[at] = mutate(rng, names[at].encode()).decode(errors="replace")
-        fake = object.__new__(Catalogue)
-        object.__setattr__(fake, "names", tuple(names))
-        object.__setattr__(fake, "frame_size", rng.choice((FRAME, FRAME, FRAME, 0, -1, 1 << 31)) & 0xFFFFFFFF)
-        data = wire.encode_catalogue(fake)
-    else:
-        data = mutate(rng, data)
-    return data, lambda data: wire.encode_catalogue(wire.decode_catalogue(data))
-
-
-def fuzz_problem(rng: random.Random) -> tuple[bytes, Callable[[bytes], bytes]]:
-    data = wire.encode_problem(Problem(409, "t", "h", wire.EPOCH_CHANGED, epoch=rng.randrange(1 << 48)))
-    return mutate(rng, data), lambda data: wire.decode_problem(data) and data  # type: ignore[return-value]
-
-
-PARSERS = [fuzz_query, fuzz_frame, fuzz_answer, fuzz_catalogue, fuzz_problem]
-
-
-@pytest.mark.slow(reason="thousands of injured inputs")
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("count", [10_000, pytest.param(1_000_000, marks=pytest.mark.deep)])
-@pytest.mark.parametrize("parser", PARSERS)
-def test_injured_inputs_never_crash_a_reader(parser: Callable, count: int):
-    assert 0 < run_fuzz(parser, count, seed=1) < 0.9 * count  # the loop reaches both verdicts
 
 
 # What the server saw last.
