@@ -56,17 +56,19 @@ def test_other_messages_have_a_history_too():
     assert shown(history, texts[1]) == ["text 2", "text 1"]
 
 
-def test_it_is_bounded_for_a_source_and_for_all(monkeypatch):
-    monkeypatch.setattr(module, "MOST_OF_SOURCE", 3)
-    history = EntryStore()
+def test_it_is_bounded_for_a_source():
+    history = EntryStore(most=3)
     arrive(history, *(feed(k) for k in range(1, 9)))
     assert shown(history, feed(8)) == ["entry 8", "entry 7", "entry 6", "entry 5"]
-    monkeypatch.setattr(module, "MOST_EARLIER_BYTES", 100)
-    for name in "bcdefgh":
+
+
+def test_it_is_bounded_for_all_and_those_that_changed_last_stay():
+    history = EntryStore(most_bytes=100)
+    for name in "abcdefgh":
         arrive(history, feed(1), feed(2), name=name)
-    assert 1 <= len(history._earlier) < 8
-    assert "h" in history._earlier
-    assert sum(history._bytes.values()) <= 100
+    kept = [len(history.with_earlier(Copy.of(name, feed(2)))) - 1 for name in "abcdefgh"]
+    each = len("entry 1") + len("https://a.example/1") + len("x")
+    assert kept == [0] * (8 - 100 // each) + [1] * (100 // each)
 
 
 def test_a_copy_is_made_into_entries_when_it_arrives_and_not_when_it_is_opened(tmp_path, monkeypatch):

@@ -239,9 +239,6 @@ def _urn(*parts: str) -> str:
     return uuid.uuid5(NAMESPACE, "\n".join(parts)).urn
 
 
-MOST_OF_SOURCE: Final = 200
-MOST_EARLIER_BYTES: Final = 16 * 1024 * 1024
-
 Entries = tuple[ReadableEntry, ...]
 
 
@@ -250,10 +247,12 @@ class EntryStore:
 
     They are made when a copy arrives, for every source alike, so that opening one takes no longer than opening another,
     and nothing here depends on what is read. Threads may share it; those who read wait until all that arrived together
-    is ready. At most `MOST_OF_SOURCE` earlier entries of a source are kept, and `MOST_EARLIER_BYTES` of all.
+    is ready. At most `most` earlier entries of a source are kept, and `most_bytes` of all: what a person scrolls
+    through, and what a small machine can spare.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = 200, most_bytes: int = 16 * 1024 * 1024) -> None:
+        self._most, self._most_bytes = most, most_bytes
         self._lock = threading.Lock()
         self._latest: dict[str, tuple[bytes, Entries]] = {}
         self._earlier: dict[str, Entries] = {}
@@ -286,10 +285,10 @@ class EntryStore:
     def _keep(self, source: str, dropped: Entries) -> None:
         now = {_key(entry) for entry in self._latest[source][1]}
         earlier = (entry for entry in (*dropped, *self._earlier.pop(source, ())) if _key(entry) not in now)
-        kept = _newest_first(_once(earlier))[:MOST_OF_SOURCE]
+        kept = _newest_first(_once(earlier))[: self._most]
         self._earlier[source] = kept  # those that changed last are at the end
         self._bytes[source] = sum(map(_size, kept))
-        while sum(self._bytes.values()) > MOST_EARLIER_BYTES and len(self._earlier) > 1:
+        while sum(self._bytes.values()) > self._most_bytes and len(self._earlier) > 1:
             oldest = next(iter(self._earlier))
             del self._earlier[oldest], self._bytes[oldest]
 
