@@ -40,6 +40,11 @@ def read(url: str, chain: onoff.MarkovChain, source: str) -> bytes:
         return bytes(message)
 
 
+def read_site(path: str, chain: onoff.MarkovChain, source: str) -> bytes:
+    with onoff.Client(onoff.Web.load(path), chain) as client:
+        return bytes(client.get(source, private=True))
+
+
 async def read_soon(url: str, model: onoff.RequestModel) -> str:
     async with onoff.AsyncClient(url, model) as client:
         return (await client.get("left", private=False)).media_type
@@ -56,6 +61,7 @@ MENDED: dict[type[onoff.OnOffError], str] = {
     onoff.UnknownSource: "look at the catalogue",
     onoff.UnknownScheme: "look at the list of schemes",
     onoff.MissingExtra: "install it",
+    onoff.SourceFailed: "ask the site later",
     onoff.JournalError: "look at the journal",
     onoff.JournalBusy: "close the other client",
     onoff.JournalUnusable: "move the file away",

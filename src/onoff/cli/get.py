@@ -244,7 +244,9 @@ def get_command(
     if open:
         need_chain(chain)
     if upstream is not None and dry_run:
-        raise InvalidInput("what sites will send is not known beforehand", hint="`onoff doctor --upstream` tries them")
+        raise InvalidInput(
+            "what sites will send is not known beforehand", hint="leave out --dry-run: the answer says what it took"
+        )
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
     beside = mirror_path(mirror, journal, address) if upstream is None else mirror
     with (

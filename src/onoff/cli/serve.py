@@ -16,7 +16,6 @@ from cyclopts import Parameter
 from onoff.cli.connection import DEFAULT_SERVER, SERVER_PORT, ServerOption, read_names, servers_of
 from onoff.cli.output import check_writable, json_text, progress
 from onoff.errors import CatalogueMismatch, InvalidInput, MissingExtra
-from onoff.server.app import MetricsAccess
 from onoff.server.http import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.files import read_limited
@@ -25,6 +24,7 @@ from onoff.system.sockets import check_port
 from onoff.wire import ANY_TYPE, MAX_LIMIT, Catalogue, check_media_type
 
 if TYPE_CHECKING:
+    from onoff.server.app import MetricsAccess
     from onoff.server.feeds import Feed, ListedFeed
 
 
@@ -214,6 +214,8 @@ def address_for_readers(url: str) -> str:
 
 
 def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
+    from onoff.server.app import MetricsAccess  # with uvicorn, which comes with an extra
+
     if token_file is None:
         return MetricsAccess(anyone=metrics == "anyone")
     if metrics == "anyone":

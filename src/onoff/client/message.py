@@ -104,7 +104,17 @@ class Message(Copy):
 
     @classmethod
     def answering(cls, name: str, answer: AnsweredSet, sent: Sent, asked: tuple[str, ...]) -> Self:
-        """The message of `name` among the answer to a set."""
+        """The message of `name` among the answer to a set.
+
+        Parameters
+        ----------
+        name
+            The source that was wanted.
+        answer
+            What came back for the whole set.
+        sent, asked
+            What the server saw, and the names of the set.
+        """
         found = answer.messages.get(name, wire.NOTHING)
         message = cls.of(name, found, edition=answer.edition, age=answer.ages.get(name, 0.0))
         message.outcome = answer.outcomes.get(name, NEW)

@@ -104,6 +104,10 @@ class Web:
         What is asked for, and how; `Web.load` reads it from a file.
     connect, now, sleep
         To be replaced in tests and audits: how a connection is made, seconds since 1970, and waiting.
+
+    >>> from onoff.upstream.sources import Source, SourceList
+    >>> Web(SourceList((Source("Central", "https://api.example/stops/1"), Source("Lake", "https://api.example/stops/2"))))
+    <Web: 2 sources>
     """
 
     def __init__(
