@@ -39,7 +39,7 @@ from onoff.tables.table import QueryTable
 NAME = "optimal"
 FOR_THE_HULL = 0.2
 """The part of the time after which rows inside the hull of others are no longer looked for."""
-FOR_THE_LIFT, LIFTED_CELLS = (0.15, 0.5), 10**6
+FOR_THE_LIFT, LIFTED_CELLS = (0.25, 0.5), 10**6
 """The part that it takes to make the table for them, at least and at most; and rows inside times columns that take all
 of it."""
 
@@ -59,7 +59,7 @@ def default_portfolio() -> list[Strategy]:
         ColumnGeneration(0.8, is_central, central=True),
         ColumnGeneration(0.3),
         Herding(0.55, is_solvable),
-        Herding(0.85, is_left_to_herding),
+        Herding(0.92, is_left_to_herding),
         ColumnGeneration(0.8),
         GroupBound(0.9),
         Tree(1.0),

@@ -137,25 +137,26 @@ def _rebuilt(rows: Rows, sets: Sets, masses: npt.ArrayLike, is_over: Callable[[]
 
 
 def from_cells(rows: Rows, offsets: Integers, items: Integers, units: Integers, cells: Integers) -> QueryTable:
-    """The table of sets whose masses every row fills by `cells` (row, edge, weight); the rest goes to everything."""
+    """The table of sets whose masses every row fills by `cells` (row, edge, weight); the rest goes to everything.
+
+    cells: row by row, edges ascending.
+    """
     row, edge, weight = cells
-    owner = np.repeat(np.arange(len(units)), np.diff(offsets))
+    kept = np.repeat(units > 0, np.diff(offsets))
     left = rows.weights.copy()
     np.subtract.at(left, (row, items[edge]), weight)
     rest_row, rest = np.nonzero(left)
-    kept = np.flatnonzero(units)
-    everything = [np.arange(len(rows.columns))] if len(rest) else []
-    place = np.zeros(len(units) + 1, dtype=np.int64)
-    place[kept] = np.arange(len(kept))
-    return QueryTable.from_csr(
-        rows,
-        offsets=np.cumsum([0, *np.diff(offsets)[kept], *map(len, everything)], dtype=np.int64),
-        items=rows.columns[np.concatenate([items[units[owner] > 0], *everything]).astype(np.int64)],
-        query=np.concatenate([place[owner[edge]], np.full(len(rest), len(kept))], dtype=np.int64),
-        row=np.concatenate([row, rest_row], dtype=np.int64),
-        source=rows.columns[np.concatenate([items[edge], rest])],
-        weight=np.concatenate([weight, left[rest_row, rest]]),
-    )
+    sizes, mass = np.diff(offsets)[units > 0], units[units > 0]
+    items, slots = items[kept], np.concatenate([(np.cumsum(kept) - 1)[edge], np.count_nonzero(kept) + rest])
+    if len(rest):
+        sizes, mass = np.append(sizes, len(rows.columns)), np.append(mass, left[0].sum())
+        items = np.concatenate([items, np.arange(len(rows.columns))])
+    row = np.concatenate([row, rest_row])
+    order = np.argsort(row, kind="stable")  # two ascending runs, merged
+    starts = np.searchsorted(row[order], np.arange(rows.distinct + 1)).astype(np.int64)
+    weights = np.concatenate([weight, left[rest_row, rest]])[order]
+    ends = np.append(0, np.cumsum(sizes)).astype(np.int64)
+    return QueryTable(rows, ends, rows.columns[items], mass.astype(np.int64), starts, slots[order], weights)
 
 
 def _distinct(sets: Sets, masses: Floats) -> tuple[Sets, Integers]:

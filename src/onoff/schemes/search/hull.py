@@ -65,17 +65,17 @@ def lifted(rows: Rows, table: QueryTable, weights: Floats) -> QueryTable:
 
     weights: of the extreme rows in each row.
     """
-    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse import csr_array
 
     alone = table.sizes < len(rows.columns)  # the query for everything takes what is left
     edges = np.repeat(alone, table.sizes)
     place = np.cumsum(edges) - 1
     amounts = table.weights.astype(np.float64)
     taken: Any = csr_array((amounts, table.slots, table.starts), shape=(table.rows.distinct, len(edges)))
-    mixed: Any = coo_array(csr_array(weights) @ taken[table.rows.group])
-    order = np.lexsort((mixed.col, mixed.row))
-    row, slot = mixed.row[order].astype(np.int64), mixed.col[order].astype(np.int64)
-    weight = np.floor(mixed.data[order] * (1 - 2.0**-50)).astype(np.int64)
+    mixed: Any = csr_array(weights) @ taken[table.rows.group]
+    mixed.sort_indices()
+    row, slot = np.repeat(np.arange(len(weights)), np.diff(mixed.indptr)), mixed.indices.astype(np.int64)
+    weight = np.floor(mixed.data * (1 - 2.0**-50)).astype(np.int64)
     kept = edges[slot]
     cells = np.array([row[kept], place[slot[kept]], weight[kept]])
     offsets = np.append(0, np.cumsum(table.sizes[alone]))

@@ -18,7 +18,7 @@ Where: TypeAlias = "Callable[[Problem], bool]"
 
 MANY, SMALL_QUERIES = 25, 7.0
 """Rows and columns that are many, and the lower bound up to which queries are small."""
-SOLVED_A_SECOND, CENTRAL_A_SECOND = 25_000, 14_000
+SOLVED_A_SECOND, CENTRAL_A_SECOND = 25_000, 12_000
 """Rows times columns for each second of the budget with which the program of a pool ends in time, and columns squared
 with which it does from the middle: so much is the work of a few dozen rounds."""
 
@@ -29,8 +29,9 @@ def has_many_columns(problem: Problem) -> bool:
 
 
 def is_few(problem: Problem) -> bool:
-    """Few full rows over many columns."""
-    return problem.full and problem.distinct < MANY <= problem.size
+    """Full rows over many columns that are few, or fewer than half as many as the columns."""
+    few = problem.distinct < MANY or 2 * problem.distinct < problem.size
+    return problem.full and few and problem.size >= MANY
 
 
 def has_small_queries(problem: Problem) -> bool:
@@ -40,7 +41,8 @@ def has_small_queries(problem: Problem) -> bool:
 
 def is_central(problem: Problem) -> bool:
     """Rows for which the program is solved from the middle: they have small queries, and it comes to an end in time."""
-    return has_small_queries(problem) and problem.size**2 <= CENTRAL_A_SECOND * problem.clock.budget
+    shape = problem.distinct < MANY or 2 * problem.distinct >= problem.size  # between, there are too many cuts to find
+    return shape and has_small_queries(problem) and problem.size**2 <= CENTRAL_A_SECOND * problem.clock.budget
 
 
 def is_few_and_central(problem: Problem) -> bool:
@@ -54,8 +56,9 @@ def starts_from_samples(problem: Problem) -> bool:
 
 
 def is_sampled(problem: Problem) -> bool:
-    """Rows for which samples make the table: small queries, and too many columns; of few rows they place little."""
-    return has_small_queries(problem) and not is_central(problem) and 4 * problem.distinct >= problem.size
+    """Rows for which samples make the table: small queries, and too many columns; few rows or mixtures place little."""
+    generic = 4 * problem.distinct >= problem.size and problem.table_rows == problem.distinct
+    return has_small_queries(problem) and not is_central(problem) and generic
 
 
 def is_solvable(problem: Problem) -> bool:

@@ -45,7 +45,7 @@ from onoff.schemes.search.master import NOTICED, MasterProgram, by_climbing
 from onoff.schemes.search.orbits import symmetries
 from onoff.schemes.search.portfolio import Board, IsOver, Problem
 from onoff.schemes.search.proofs import WORTHWHILE, Duals, best_subsets, subset_gains
-from onoff.schemes.search.samples import systematic
+from onoff.schemes.search.samples import races, systematic
 from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
 
@@ -85,8 +85,8 @@ def look_ahead(problem: Problem, board: Board, chain: Rows) -> QueryTable:
     one = np.eye(program.size, dtype=bool)
     program.aim(central=is_central(problem))
     program.add_sets(np.vstack([np.ones((1, program.size), dtype=bool), one, sets_of(table), board.sets]))
-    # Sets that the incumbent does not need may have cheap successors: with eight samples a grid lost half of the gain.
-    program.add_sets(systematic(program.p, 64, problem.rng())[0])
+    rng = problem.rng()
+    program.add_sets(np.vstack([systematic(program.p, 8, rng)[0], races(program.p, 2 * program.size, rng)]))
     program.add_cuts(np.vstack([one, ~one, program.p > 0, board.cuts]))
     values = SuccessorCost(problem.rows, chain)
     most = float(table.mass @ table.sizes) / UNIT * (1 + SAME_COST)

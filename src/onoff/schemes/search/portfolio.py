@@ -102,8 +102,8 @@ class Problem:
         self.rows, self.seed, self.looks_ahead = rows, seed, looks_ahead
         self.clock = Clock(np.inf) if clock is None else clock
         self.distinct, self.size = rows.weights.shape
-        self.table_rows = self.distinct + 3 * inside
-        """As many rows take the time to make a table for: a mixture takes several sources of a query."""
+        self.table_rows = self.distinct + inside
+        """Rows that a table is made for in the end."""
         self.p: Floats = rows.probabilities()
         self.entries = int(np.count_nonzero(rows.weights))
         self.full = 2 * self.entries > rows.weights.size
