@@ -38,7 +38,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from onoff.model.rows import UNIT, Floats, Rows
+from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.exact import Sets, csr, sets_of, table_of
 from onoff.schemes.search.kinds import MANY, SMALL_QUERIES, is_central
 from onoff.schemes.search.master import NOTICED, MasterProgram, by_climbing
@@ -63,6 +63,8 @@ MOST_LOOKS = 400
 """Rounds of one program at most: a number, not a time, so that the same rows give the same table."""
 SHAKEN = 0.05
 """By how much the duals are shaken that sets are climbed by."""
+RACES, MOST_RACES = 40, 1000
+"""Races for each column, and in all, whose sets are looked at."""
 RUN = 10
 """Requests that are looked ahead."""
 MOST_POWERS = 4 * 10**6
@@ -86,15 +88,17 @@ def look_ahead(problem: Problem, board: Board, chain: Rows) -> QueryTable:
     program.aim(central=is_central(problem))
     program.add_sets(np.vstack([np.ones((1, program.size), dtype=bool), one, sets_of(table), board.sets]))
     rng = problem.rng()
-    program.add_sets(np.vstack([systematic(program.p, 8, rng)[0], races(program.p, 2 * program.size, rng)]))
+    program.add_sets(
+        np.vstack([systematic(program.p, 8, rng)[0], races(program.p, min(RACES * program.size, MOST_RACES), rng)])
+    )
     program.add_cuts(np.vstack([one, ~one, program.p > 0, board.cuts]))
     values = SuccessorCost(problem.rows, chain)
-    most = float(table.mass @ table.sizes) / UNIT * (1 + SAME_COST)
+    most = table.cost * (1 + SAME_COST)
     if program.size <= ALL_SETS_VALUED:
         found = _deepened(program, chain, values, most, is_over)
     else:
         program.prefer(values, most)
-        found = solve_to_the_end(program, lambda: _climbed(program, values, problem.rng()), is_over)
+        found = solve_to_the_end(program, lambda: _climbed(program, values, rng), is_over)
     ahead = None if found is None else table_of(problem.rows, *found, is_over)
     return table if ahead is None or ahead.cost > table.cost * (1 + 2 * SAME_COST) else ahead
 

@@ -305,7 +305,7 @@ class ColumnGeneration:
         shaking: tuple[float, ...] = (0.05, 0.2, 0.5, 1.0),
     ) -> None:
         self.share, self.where, self.central, self.most_pool = share, where, central, most_pool
-        self.eager, self.softness, self.shaking = eager, softness, shaking
+        self.eager, self.softness, self.shaking, self.rng = eager, softness, shaking, np.random.default_rng(0)
 
     def applies(self, problem: Problem) -> bool:
         """Where it ends in time."""
@@ -315,6 +315,7 @@ class ColumnGeneration:
         """Masses of the pool that rows can follow, then better ones from round to round; and duals for a proof."""
         if not len(board.sets) and problem.size >= MANY:
             return  # sets are what others find; from single columns it would take long
+        self.rng = problem.rng()
         program = MasterProgram(problem.rows, self.softness, 1 if problem.outer else problem.size - 1)
         one = np.eye(program.size, dtype=bool)
         program.aim(central=self.central)
@@ -364,11 +365,11 @@ class ColumnGeneration:
 
     def _price(self, problem: Problem, board: Board, program: MasterProgram, is_over: IsOver) -> int:
         """Add sets that the present duals call cheap, as far as climbing finds any; how many."""
-        duals, rng = program.duals(), problem.rng()
+        duals = program.duals()
         starts = np.vstack([np.eye(program.size, dtype=bool), program.used()[0]])
         for noise in (0.0, *self.shaking):
             lines = np.tile(starts[: program.size], (5, 1)) if noise else starts
-            sets, gains = by_climbing(duals, lines, noise, rng, is_over)
+            sets, gains = by_climbing(duals, lines, noise, self.rng, is_over)
             if not noise and len(gains):
                 estimate = program.value - max(float(gains[0]), 0.0)
                 if board.duals is None or estimate > board.duals.value(problem.p) - board.duals_gain:
