@@ -56,6 +56,7 @@ def default_portfolio() -> list[Strategy]:
         Samples(0.4),
         Samples(0.85, is_sampled, table=True, orders=(5, 5)),
         Herding(0.4, is_few_and_central),
+        Herding(0.65, is_central, steps=40_000, short=True),
         ColumnGeneration(0.8, is_central, central=True),
         ColumnGeneration(0.3),
         Herding(0.55, is_solvable),

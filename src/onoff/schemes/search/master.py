@@ -372,8 +372,8 @@ class ColumnGeneration:
             sets, gains = by_climbing(duals, lines, noise, self.rng, is_over)
             if not noise and len(gains):
                 estimate = program.value - max(float(gains[0]), 0.0)
-                if board.duals is None or estimate > board.duals.value(problem.p) - board.duals_gain:
-                    board.duals, board.duals_gain = duals, max(float(gains[0]), 0.0)
+                if board.duals is None or estimate > board.promised:
+                    board.duals, board.promised = duals, estimate
             added = program.add_sets(sets[gains > WORTHWHILE][: 2 * program.size])
             if added or is_over():
                 return added

@@ -148,8 +148,8 @@ class Board:
         self.cuts: Sets = none
         """Hall cuts that some masses violated: any masses have to meet them."""
         self.duals: Duals | None = None
-        self.duals_gain = 0.0
-        """The most promising duals of the master program, for a proof, and the largest gain that was found by them."""
+        self.promised = -np.inf
+        """The most promising duals of the master program, for a proof, and the bound that they promise."""
         self.figures: dict[str, float] = {"rounds": 0, "iterations": 0, "sets": 0, "cuts": 0}
         self._problem = problem
 

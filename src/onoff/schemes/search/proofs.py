@@ -85,7 +85,7 @@ class Duals:
     def gains(self, sets: Sets) -> Floats:
         """gain(S) for each of `sets`."""
         contained = ~meets(sets, ~self.inside)
-        return np.asarray(self.t - sets.sum(axis=1) - contained @ self.y, dtype=np.float64)
+        return np.asarray(self.t - sets.sum(axis=1) - np.where(contained, self.y, 0.0).sum(axis=1), dtype=np.float64)
 
 
 def subset_gains(duals: Duals, price: float = 1.0) -> Floats:
@@ -349,7 +349,9 @@ class _Relaxed:
         alive = duals.inside[:, taken].all(axis=1)
         y, w, outside = duals.y[alive], w[alive], ~duals.inside[alive][:, free]
         may_go = outside.any(axis=1)
-        over = np.maximum(w[may_go] @ outside[may_go] - 1, 0).sum()
+        over = np.maximum(
+            (w[may_go, None] * outside[may_go]).sum(axis=0) - 1, 0
+        ).sum()  # so small, threads are in the way
         return float(duals.t - taken.sum() - y.sum() + (y - w)[may_go].sum() + over)
 
     def _note(self, chosen: Mask) -> None:
