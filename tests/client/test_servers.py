@@ -327,7 +327,7 @@ def test_a_new_catalogue_starts_over(tmp_path):
 
 LIES: dict[str, Any] = {
     "noise": lambda world, body: b"\1" * len(body),
-    "a bit after short messages": lambda world, body: body[:-1] + bytes([body[-1] ^ 1]),
+    "a bit after short messages": lambda world, body: body[:-1] + bytes(byte ^ 1 for byte in body[-1:]),
     "shorter": lambda world, body: body[:-1],
     "longer": lambda world, body: body + b"\0",
     **{f"another message of {name}": partial(another_message, name=name) for name in NAMES},
