@@ -55,7 +55,7 @@ def test_all_find_the_server_by_the_same_rules(capsys, monkeypatch, tmp_path, co
     """Options, else the variable, else a server on this machine; several of them in each way."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     # Nothing listens at port 1 and 9; a server may run at the default port of whoever runs the tests.
-    monkeypatch.setattr("onoff.cli.connection.DEFAULT_SERVER", "http://127.0.0.1:1")
+    monkeypatch.setattr("onoff.cli.options.DEFAULT_SERVER", "http://127.0.0.1:1")
     assert run(command) == 4
     assert "http://127.0.0.1:1: " in "".join(capsys.readouterr())
     monkeypatch.setenv("ONOFF_SERVER", "http://127.0.0.1:9/ http://127.0.0.2:9")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from onoff.cli.connection import read_names
+from onoff.cli.options import read_names
 from onoff.errors import InvalidInput
 
 

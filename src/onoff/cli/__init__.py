@@ -14,12 +14,13 @@ import os
 import sys
 import warnings
 from collections.abc import Sequence
+from typing import Literal
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from onoff import __version__
-from onoff.cli.connection import fill_in
+from onoff.cli.options import fill_in
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
 
@@ -39,7 +40,6 @@ app = App(
 app.command("onoff.cli.audit:audit_app", name="audit")
 app.command("onoff.cli.design:bounds_command", name="bounds")
 app.command("onoff.cli.serve:catalogue_command", name="catalogue")
-app.command("onoff.cli.completion:completion_command", name="completion")
 app.command("onoff.cli.demo:demo_command", name="demo")
 app.command("onoff.cli.doctor:doctor_command", name="doctor")
 app.command("onoff.cli.gateway:gateway_command", name="gateway")
@@ -55,6 +55,25 @@ app.command("onoff.cli.serve:serve_command", name="serve")
 app.command("onoff.cli.simulate:simulate_command", name="simulate")
 app.command("onoff.cli.get:state_app", name="state")
 app.command("onoff.cli.simulate:sweep_command", name="sweep")
+
+
+@app.command(name="completion")
+def completion_command(shell: Literal["bash", "zsh", "fish"], /) -> None:
+    """Print the script that completes `onoff` commands and options in a shell.
+
+    ```console
+    onoff completion bash > ~/.local/share/bash-completion/completions/onoff
+    onoff completion fish > ~/.config/fish/completions/onoff.fish
+    ```
+
+    For zsh, write it as `_onoff` into a folder of `$fpath`. Nothing is written or changed by this command itself.
+
+    Parameters
+    ----------
+    shell
+        The shell that will read it.
+    """
+    print(app.generate_completion(shell=shell))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -19,8 +19,9 @@ from onoff.audit.exact import ExactAudit, audit_exact
 from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.logs import LogAudit, audit_log, read_log
-from onoff.audit.report import Part, page, plot_exact, write
+from onoff.audit.report import Part, page, plot_error, plot_exact, plot_explanation, write
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
+from onoff.cli.options import EverythingOption, HideOption, Html, MemoryOption, PatternOption
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
 from onoff.lab import mismatch
@@ -30,9 +31,6 @@ from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.model.patterns import parse
 from onoff.model.rows import Integers
 from onoff.schemes import find_scheme
-
-Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
-PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
 
 audit_app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
 audit_app.command("onoff.cli.audit:chain_command", name="chain")
@@ -49,9 +47,9 @@ def exact_command(
     *,
     scheme: str = "auto",
     pattern: PatternOption = "ON OFF OFF ON OFF",
-    memory: Annotated[str | None, Parameter(help="last-query or bayes-filter; by default as sessions have it.")] = None,
-    hide: Annotated[int, Parameter(help="With the filter of a model: private requests that stay hidden.")] = 1,
-    everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
+    memory: MemoryOption = None,
+    hide: HideOption = 1,
+    everything: EverythingOption = False,
     sessions: Annotated[
         int | None,
         Parameter(
@@ -99,16 +97,13 @@ def exact_command(
         with progress("sessions", sessions) as done:
             told = partial(_tell_time, done, sessions, _foretell(scheme, statuses, sessions))
             met = audit_identities(loaded, scheme, statuses, sessions, progress=told, everything=everything)
-            if html is not None:
-                _write(html, _met(met), met.private, Part(what))
+            _write(done, html, EXACT, _met(met), met.private, Part(what))
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
     with progress("following every path of requests") as work:
         audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything, progress=work.now)
-        if html is not None:
-            work.now(f"writing {html.name}")
-            plot = plot_exact(audit)
-            _write(html, _verdict(audit), audit.private, Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot))
+        part = Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot_exact(audit) if html else "")
+        _write(work, html, EXACT, _verdict(audit), audit.private, part)
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))
     return 0 if audit.private else PrivacyBreach.exit_code
 
@@ -146,6 +141,7 @@ BROKEN = (
     "Before every request the fault happened or did not, with the same probability. 'Bits leaked' is what the bytes of "
     "all steps add to what the server knows about private requests; zero is decided by equality."
 )
+EXACT = "Exact audit"
 FAULT_COLUMNS = ("fault at every step", "worlds", "bits leaked")
 EXACT_COLUMNS = ("t", "privacy", "messages", "bits leaked", "known in all", "naive switching leaks")
 
@@ -175,8 +171,11 @@ def _show_exact(console: Console, audit: ExactAudit) -> None:
     console.print(_verdict(audit))
 
 
-def _write(path: Path, verdict: str, private: bool, part: Part) -> None:
-    write(path, page("Exact audit", verdict, private, [part]))
+def _write(work: Work, path: Path | None, title: str, verdict: str, good: bool, *parts: Part) -> None:
+    """The report of an audit as a page, where one was asked for."""
+    if path is not None:
+        work.now(f"writing {path.name}")
+        write(path, page(title, verdict, good, parts))
 
 
 def _client(model: Model, scheme: str, pattern: tuple[bool, ...], json: bool, html: Path | None, what: str) -> int:
@@ -187,20 +186,19 @@ def _client(model: Model, scheme: str, pattern: tuple[bool, ...], json: bool, ht
         for fault in (Fault.NONE, *EVERY_FAULT):
             audits[fault] = audit_client(model, scheme, pattern, () if fault is Fault.NONE else (fault,))
             done(len(audits))
-    calm = audits[Fault.NONE]
+        leaking = next((audit for audit in audits.values() if not audit.private), audits[Fault.NONE])
+        part = Part(what, [BROKEN], FAULT_COLUMNS, _fault_lines(audits))
+        _write(done, html, EXACT, _verdict(leaking), leaking.private, part)
     faults = [
         {"fault": str(fault), "leak": audit.leak or 0, "worlds": audit.steps[-1].worlds, "breach": audit.breach}
         for fault, audit in audits.items()
     ]
-    leaking = next((audit for audit in audits.values() if not audit.private), calm)
 
     def show(console: Console) -> None:
         console.print(table(FAULT_COLUMNS, _fault_lines(audits)))
         console.print(_verdict(leaking))
 
-    if html is not None:
-        _write(html, _verdict(leaking), leaking.private, Part(what, [BROKEN], FAULT_COLUMNS, _fault_lines(audits)))
-    emit({**calm.as_dict(), "faults": faults, "breach": leaking.breach}, json, show)
+    emit({**audits[Fault.NONE].as_dict(), "faults": faults, "breach": leaking.breach}, json, show)
     return 0 if leaking.private else PrivacyBreach.exit_code
 
 
@@ -278,7 +276,12 @@ def chain_command(
             size = max(found.high, 1e-3)
         if html is not None or plot is not None:
             work.now("drawing the picture")
-            _draw(designed, scheme, min(1.0, 2 * size), data, html, plot)
+            errors = np.linspace(0, min(1.0, 2 * size), POINTS).tolist()
+            picture = plot_error(mismatch.error_curve(designed, errors, scheme))
+            if plot is not None:
+                write(plot, picture)
+            part = Part("What leaks when the chain is wrong", [WHAT_IS_PROVED], *_table(data), picture)
+            _write(work, html, "Audit of a chain", _chain_verdict(data), True, part)
     emit(data, json, lambda console: _show(console, data))
 
 
@@ -321,27 +324,7 @@ def count_traces(path: Path, designed: MarkovChain) -> Integers:
     return counts
 
 
-def _draw(
-    designed: MarkovChain,
-    scheme: str,
-    most: float,
-    data: dict[str, Any],
-    html: Path | None,
-    plot: Path | None,
-) -> None:
-    from onoff.audit.report import Part, page, plot_error, write
-
-    curve = mismatch.error_curve(designed, np.linspace(0, most, POINTS).tolist(), scheme)
-    picture = plot_error(curve)
-    if plot is not None:
-        write(plot, picture)
-    if html is not None:
-        columns, lines = _table(data)
-        part = Part("What leaks when the chain is wrong", [WHAT_IS_PROVED], columns, lines, picture)
-        write(html, page("Audit of a chain", _audit_chain_verdict(data), True, [part]))
-
-
-def _audit_chain_verdict(data: dict[str, Any]) -> str:
+def _chain_verdict(data: dict[str, Any]) -> str:
     if "sampling" in data:
         found = data["sampling"]
         return (
@@ -375,11 +358,12 @@ def _table(data: dict[str, Any]) -> tuple[tuple[str, ...], list[tuple[Any, ...]]
 
 def _show(console: Console, data: dict[str, Any]) -> None:
     console.print(table(*_table(data)))
-    console.print(_audit_chain_verdict(data))
+    console.print(_chain_verdict(data))
     console.print(WHAT_IS_PROVED)
 
 
 SHOWN = 20
+FAULTS = ("line", "step", "what is wrong")
 UNLIKELY = 1e-6
 
 
@@ -409,14 +393,13 @@ def log_command(
         audit = audit_log(work.counting(read_log(file)), loaded, scheme)
         if not audit.queries:
             raise InvalidInput(f"{file}: no query in it", hint="give a log of JSON lines")
-        if html is not None:
-            work.now(f"writing {html.name}")
-            _audit_log_write(html, audit, file.name)
-    emit(audit.as_dict(), json, lambda console: _audit_log_show(console, audit))
+        part = Part(file.name, _remarks(audit), FAULTS if audit.faults else (), _log_lines(audit))
+        _write(work, html, "Audit of a log", _log_verdict(audit), audit.sound, part)
+    emit(audit.as_dict(), json, lambda console: _show_log(console, audit))
     return 0 if audit.sound else PrivacyBreach.exit_code
 
 
-def _audit_log_verdict(audit: LogAudit) -> str:
+def _log_verdict(audit: LogAudit) -> str:
     if not audit.sound:
         return f"{len(audit.faults)} of {audit.queries} queries are not what an honest session sends."
     return f"All {audit.queries} queries are what an honest session sends."
@@ -443,7 +426,7 @@ def _unchecked(audit: LogAudit) -> str | None:
     )
 
 
-def _audit_log_lines(audit: LogAudit) -> list[tuple[int, int, str]]:
+def _log_lines(audit: LogAudit) -> list[tuple[int, int, str]]:
     return [(fault.line, fault.step, fault.reason) for fault in audit.faults[:SHOWN]]
 
 
@@ -458,23 +441,17 @@ def _remarks(audit: LogAudit) -> list[str]:
     return [remark for remark in (_counts(audit), _unchecked(audit), _fit(audit)) if remark is not None]
 
 
-def _audit_log_show(console: Console, audit: LogAudit) -> None:
+def _show_log(console: Console, audit: LogAudit) -> None:
     if audit.faults:
-        console.print(table(("line", "step", "what is wrong"), _audit_log_lines(audit)))
+        console.print(table(FAULTS, _log_lines(audit)))
     for remark in _remarks(audit):
         console.print(remark)
-    console.print(_audit_log_verdict(audit))
-
-
-def _audit_log_write(path: Path, audit: LogAudit, name: str) -> None:
-    from onoff.audit.report import Part, page, write
-
-    columns = ("line", "step", "what is wrong") if audit.faults else ()
-    part = Part(name, _remarks(audit), columns, _audit_log_lines(audit))
-    write(path, page("Audit of a log", _audit_log_verdict(audit), audit.sound, [part]))
+    console.print(_log_verdict(audit))
 
 
 BAR = 40
+GUESSES = ("request", "habits alone", "and open requests before", "after onoff", "after naive switching")
+LEAKING = "Queries after a private request tell about it"
 JOINT = (
     "What is promised: from a private request on, no query of yours makes any guess about it better. What cannot be "
     "promised: open requests made before it are already known, and habits make them hint at what comes next. If that "
@@ -505,12 +482,16 @@ def explain_command(
         work.now("following sessions")
         found = explain(loaded, statuses, scheme, seed)
         if html is not None:
-            work.now(f"writing {html.name}")
-            _audit_explain_write(html, found, f"{chain.name}, {pattern}")
-    emit(found.as_dict(), json, lambda console: _audit_explain_show(console, found))
+            same = all(abs(guess.ours - guess.earlier) < 1e-9 for guess in found.guesses)
+            verdict = f"{'After a private request, queries add nothing' if same else LEAKING}."
+            words = [*(guess.in_words() for guess in found.guesses), JOINT, _how(found)]
+            lines = [(g.t, g.prior, g.earlier, g.ours, g.naive) for g in found.guesses]
+            part = Part(f"{chain.name}, {pattern}", words, GUESSES, lines, plot_explanation(found))
+            _write(work, html, "What the server could guess", verdict, same, part)
+    emit(found.as_dict(), json, lambda console: _show_explained(console, found))
 
 
-def _audit_explain_show(console: Console, found: Explanation) -> None:
+def _show_explained(console: Console, found: Explanation) -> None:
     labels = (("prior", "habits alone"), ("earlier", "+ open before"), ("ours", "+ all of onoff"), ("naive", "naive"))
     for guess in found.guesses:
         console.print(f"[bold]Request {guess.t}[/bold] (private)")
@@ -529,21 +510,8 @@ def _how(found: Explanation) -> str:
     return f"Mean over {found.sessions} sampled sessions."
 
 
-def _audit_explain_write(path: Path, found: Explanation, what: str) -> None:
-    from onoff.audit.report import Part, page, plot_explanation, write
-
-    same = all(abs(guess.ours - guess.earlier) < 1e-9 for guess in found.guesses)
-    verdict = (
-        "After a private request, queries add nothing." if same else "Queries after a private request tell about it."
-    )
-    columns = ("request", "habits alone", "and open requests before", "after onoff", "after naive switching")
-    lines = [(g.t, g.prior, g.earlier, g.ours, g.naive) for g in found.guesses]
-    words = [guess.in_words() for guess in found.guesses]
-    part = Part(what, [*words, JOINT, _how(found)], columns, lines, plot_explanation(found))
-    write(path, page("What the server could guess", verdict, same, [part]))
-
-
 LOOKS = ("step", "about", "p", "trials used", "would have found (bits)")
+TESTED = "Tests of independence of what was seen at a step, within what was seen before."
 ATTACKS = ("private request", "right before", "right after", "advantage", "at most")
 
 
@@ -591,14 +559,14 @@ def run_command(
         trials = collect(loaded, statuses, users.user, sessions, done)
         done.now("testing what the server saw")
         audit = judge_trials(trials, statuses, times=users.times)
-        if html is not None:
-            done.now(f"writing {html.name}")
-            _audit_run_write(html, audit, f"{url}, {pattern}, {sessions} sessions")
-    emit(audit.as_dict(), json, lambda console: _audit_run_show(console, audit))
+        tests = Part(f"{url}, {pattern}, {sessions} sessions", [TESTED], LOOKS, _looks(audit))
+        attacker = Part("A trained attacker", ["'At most' holds with 99.9 % confidence."], ATTACKS, _attacks(audit))
+        _write(done, html, "Statistical audit", _run_verdict(audit), audit.passed, tests, attacker)
+    emit(audit.as_dict(), json, lambda console: _show_run(console, audit))
     return 0 if audit.passed else PrivacyBreach.exit_code
 
 
-def _audit_run_verdict(audit: SampledAudit) -> str:
+def _run_verdict(audit: SampledAudit) -> str:
     if audit.breach is not None:
         return f"LEAK. {audit.breach}"
     if math.isinf(audit.smallest):
@@ -613,13 +581,7 @@ def _audit_run_verdict(audit: SampledAudit) -> str:
 
 def _looks(audit: SampledAudit) -> list[tuple[int, str, float, float, str]]:
     return [
-        (
-            look.t,
-            "all" if look.about is None else str(look.about),
-            look.p,
-            look.used,
-            _smallest(look.smallest),
-        )
+        (look.t, "all" if look.about is None else str(look.about), look.p, look.used, _smallest(look.smallest))
         for look in audit.looks
     ]
 
@@ -634,22 +596,7 @@ def _attacks(audit: SampledAudit) -> list[tuple[int, float, float, float, float]
     return [(one.about, one.before, one.after, one.advantage, one.upper) for one in audit.attacks]
 
 
-def _audit_run_show(console: Console, audit: SampledAudit) -> None:
+def _show_run(console: Console, audit: SampledAudit) -> None:
     console.print(table(LOOKS, _looks(audit), title="Tests of independence"))
     console.print(table(ATTACKS, _attacks(audit), title="A trained attacker"))
-    console.print(_audit_run_verdict(audit))
-
-
-def _audit_run_write(path: Path, audit: SampledAudit, what: str) -> None:
-    from onoff.audit.report import Part, page, write
-
-    parts = [
-        Part(
-            what,
-            ["Tests of independence of what was seen at a step, within what was seen before."],
-            LOOKS,
-            _looks(audit),
-        ),
-        Part("A trained attacker", ["'At most' holds with 99.9 % confidence."], ATTACKS, _attacks(audit)),
-    ]
-    write(path, page("Statistical audit", _audit_run_verdict(audit), audit.passed, parts))
+    console.print(_run_verdict(audit))

@@ -22,7 +22,7 @@ from onoff.audit.known import (
 )
 from onoff.audit.measured import save_measured, summary
 from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
-from onoff.cli.audit import Html
+from onoff.cli.options import Html
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.contexts import Model, RequestModel, load_model

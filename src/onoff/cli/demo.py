@@ -29,7 +29,7 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from onoff.cli.connection import size_text
+from onoff.cli.options import size_text
 from onoff.cli.output import Json, Work, emit, progress, table
 from onoff.client.copies import fetch_edition_of
 from onoff.errors import MissingExtra

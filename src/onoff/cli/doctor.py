@@ -11,16 +11,17 @@ import numpy as np
 from rich.console import Console
 
 from onoff.audit.measured import measured_of, zero_in_words
-from onoff.cli.connection import (
+from onoff.cli.options import (
     ChainFile,
     JournalFile,
+    MirrorFile,
     SchemeOption,
     ServerOption,
     journal_path,
+    mirror_path,
     servers_of,
     size_text,
 )
-from onoff.cli.get import MirrorFile, mirror_path
 from onoff.cli.output import Json, Work, emit, progress
 from onoff.client.copies import Mirror, MirrorClient, fetch_edition_of
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages

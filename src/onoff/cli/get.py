@@ -1,4 +1,4 @@
-"""`onoff get`: the latest message of one source."""
+"""`onoff get`, `onoff mirror` and `onoff state`: the latest message of one source, and what a client keeps."""
 
 from __future__ import annotations
 
@@ -8,18 +8,21 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter, validators
 from rich.console import Console
 
-from onoff.cli.connection import (
+from onoff.cli.options import (
     ChainFile,
     JournalFile,
+    MirrorFile,
+    OnMissing,
     SchemeOption,
     ServerOption,
     UpstreamFile,
     journal_path,
+    mirror_path,
     need_chain,
     servers_of,
     show_forecast,
@@ -37,19 +40,6 @@ from onoff.wire import ENTRY_TYPE
 mirror_app = App(
     name="mirror", help="Show, refresh, verify or forget the copy of all messages that private requests read."
 )
-
-MirrorFile = Annotated[
-    Path | None,
-    Parameter(name="--mirror", env_var="ONOFF_MIRROR", help="The mirror; unless given, it lies beside the journal."),
-]
-
-
-def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
-    """The mirror that was given, or the one beside the journal."""
-    if mirror is not None:
-        return mirror
-    beside = journal_path(journal, server)
-    return beside.with_name(f"{beside.name}.mirror")
 
 
 @mirror_app.command(name="show")
@@ -207,10 +197,7 @@ def get_command(
         float,
         Parameter(validator=validators.Number(gte=0), help="Seconds for which a mirror counts as up to date."),
     ] = 0.0,
-    on_missing: Annotated[
-        Literal["error", "everything"],
-        Parameter(help="Where one of several servers does not answer: fail, or fetch everything from one that does."),
-    ] = "error",
+    on_missing: OnMissing = "error",
     dry_run: Annotated[
         bool, Parameter(negative="", help="Say what it would cost in bytes; ask for no message.")
     ] = False,

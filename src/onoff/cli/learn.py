@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.connection import JournalFile, ServerOption, journal_path, read_names
+from onoff.cli.options import JournalFile, ServerOption, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.client.consent import LEAST_REQUESTS, OpenRecord
 from onoff.errors import InvalidInput

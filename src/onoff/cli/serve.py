@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from onoff.cli.connection import DEFAULT_SERVER, SERVER_PORT, ServerOption, read_names, servers_of
+from onoff.cli.options import DEFAULT_SERVER, SERVER_PORT, ServerOption, read_names, servers_of
 from onoff.cli.output import check_writable, json_text, progress
 from onoff.errors import CatalogueMismatch, InvalidInput, MissingExtra
 from onoff.server.http import MAX_PER_ADDRESS

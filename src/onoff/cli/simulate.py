@@ -1,4 +1,4 @@
-"""`onoff simulate`: what many users would download, beside the bounds and the alternatives."""
+"""`onoff simulate`, `onoff sweep` and `onoff reproduce`: what many users download, many chains, and the paper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
+from onoff.cli.options import EverythingOption, HideOption, MemoryOption
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidPattern
 from onoff.lab.paper import claims_about, reproduce
@@ -29,9 +30,9 @@ def simulate_command(
     pattern: Annotated[str | None, Parameter(help="Privacy over time, such as 'ON OFF*10' (the default).")] = None,
     users: int = 10_000,
     seed: int = 0,
-    memory: Annotated[str | None, Parameter(help="last-query, the default for a chain, or bayes-filter.")] = None,
-    hide: Annotated[int, Parameter(help="With a model: how many of the last private requests stay hidden.")] = 1,
-    everything: Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")] = False,
+    memory: MemoryOption = None,
+    hide: HideOption = 1,
+    everything: EverythingOption = False,
     steps: Annotated[int | None, Parameter(help="With --turn-off and --turn-on: how many requests.")] = None,
     turn_off: Annotated[float | None, Parameter(help="Switch at random: the chance to go from ON to OFF.")] = None,
     turn_on: Annotated[float | None, Parameter(help="Switch at random: the chance to go from OFF to ON.")] = None,

@@ -1,10 +1,10 @@
-"""What the commands of a user share: which server, which chain, which journal."""
+"""Options that several commands share, and what they stand for: servers, chain, journal, pattern, reports."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter, Token
 from rich.console import Console
@@ -51,6 +51,21 @@ UpstreamFile = Annotated[
     ),
 ]
 SchemeOption = Annotated[str, Parameter(name="--scheme", env_var="ONOFF_SCHEME", help="How queries are built.")]
+PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OFF*3 ON'.")]
+MemoryOption = Annotated[
+    str | None, Parameter(help="last-query, the default for a chain, or bayes-filter, the default for a model.")
+]
+HideOption = Annotated[int, Parameter(help="With a model: how many of the last private requests stay hidden.")]
+EverythingOption = Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")]
+Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
+MirrorFile = Annotated[
+    Path | None,
+    Parameter(name="--mirror", env_var="ONOFF_MIRROR", help="The mirror; unless given, it lies beside the journal."),
+]
+OnMissing = Annotated[
+    Literal["error", "everything"],
+    Parameter(help="Where one of several servers does not answer: fail, or fetch everything from one that does."),
+]
 
 
 def servers_of(server: list[str] | None) -> list[str]:
@@ -74,6 +89,14 @@ def journal_path(journal: Path | None, server: list[str] | None, upstream: Path 
     if not server:
         raise InvalidInput("no journal was given", hint="use --journal PATH or --server URL")
     return default_journal(" ".join(each.rstrip("/") for each in server))
+
+
+def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
+    """The mirror that was given, or the one beside the journal."""
+    if mirror is not None:
+        return mirror
+    beside = journal_path(journal, server)
+    return beside.with_name(f"{beside.name}.mirror")
 
 
 def told(work: Work, servers: list[str]) -> dict[str, Any]:
