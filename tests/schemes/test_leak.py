@@ -352,6 +352,13 @@ def test_the_program_over_sizes_agrees_with_pricing_all_queries(monkeypatch):
     assert best.cost * (1 - 1e-6) <= table.cost < 1.02 * best.cost
 
 
+def test_with_little_time_queries_are_sampled():
+    matrix = families.sticky(14, np.random.default_rng(0))
+    table = designed(matrix, leak=HALF, budget=2.0)
+    table.verify()
+    assert table.gap < 0.05  # pricing all queries leaves a fifth in this time
+
+
 def test_little_time_gives_a_table_and_says_how_far_it_may_be_off():
     table = designed(families.sticky(9, np.random.default_rng(0)), leak=0.5, budget=0.0)
     table.verify()

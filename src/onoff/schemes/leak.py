@@ -10,7 +10,7 @@ Setting
 
 B = 1 is the table without leakage. The dual is what a `LeakCertificate` states. Few rows and sources: column
 generation, all queries priced, until cost and bound meet. Else queries and bound come from a program over sizes
-(`leak_sizes`): 50 sources within 3 % in 9 s, 200 within 2 to 16 %.
+(`leak_sizes`): 50 sources within 3 % in 9 s, 200 within 1 to 14 %.
 
 A float only proposes sets and masses. The table is rebuilt in integers: every row sends its units by the cheapest flow
 into the proposed masses (sets by size, so that none is dearer than it must be), what does not fit goes to "everything",
@@ -45,11 +45,14 @@ LOWEST = -64.0
 """The price of a source that a row never wants, where it matters."""
 MOST_PRICED = 400
 """Rows times sources up to which all queries are priced."""
+PRICING_SECONDS = 20.0
+"""Seconds from which that many are priced; with less, sampled queries are cheaper: 17 sources within 0.4 % in 2 s."""
 FOR_THE_BOUND, REFINEMENTS = 0.55, 5
 """The part of the time for the program over sizes, and how often its sizes are chosen again."""
-SECONDS_PER_EDGE = 1.5e-7
+SECONDS_PER_EDGE = 2e-7
 """Of a flow, for each row: by which queries are as many as there is time for."""
-MOST_EDGES = 200_000
+MOST_EDGES, EDGES_PER_ENTRY = 200_000, 50
+"""Sources of all sampled queries together, and the same for each entry of the rows."""
 MENDINGS = 2
 """How often sources are added, at most, to queries where rows lack them."""
 PACE = 0.3
@@ -90,6 +93,7 @@ def within(
     """The same for a limit in integers."""
     program, clock = LeakProgram(rows, limit), Clock(budget, stop, enough)
     few = len(rows.columns) <= FEW_SOURCES and rows.weights.size <= MOST_PRICED
+    few = few and budget >= PRICING_SECONDS * rows.weights.size / MOST_PRICED
     found = _solve(program, clock, progress) if few else _sampled(program, clock, progress)
     return exact_table(rows, limit, found.sets, found.masses, scheme="optimal", certificate=found.certificate)
 
@@ -260,6 +264,7 @@ def _sampled(program: LeakProgram, clock: Clock, progress: Callable[[str], None]
         sets = np.array([np.isin(rows.columns, query) for query in silent.queries])
         return LeakProposal(sets, silent.mass / UNIT, proof)
     edges = min(clock.left() / (2 * SECONDS_PER_EDGE * len(program.p)), MOST_EDGES)  # to mend them, and for the table
+    edges = min(edges, EDGES_PER_ENTRY * program.p.size)
     rng = np.random.default_rng(0)
     sets = rng.permutation(drawn(relaxed, program.p, max(int(edges), 4 * program.p.shape[1]), rng))
     mass = program.most / len(sets)
