@@ -80,7 +80,7 @@ class Mended:
     """A refresher whose problem goes away while it is looked at."""
 
     supported, interval = True, SELDOM
-    mirror = SimpleNamespace(mirror=SimpleNamespace(edition=None, refreshed=None, size=0), used_today=0)
+    mirror = SimpleNamespace(number=None, refreshed=None, size=0, used_today=0)
 
     def __init__(self):
         self._reads = iter([ServerUnreachable("gone"), None])

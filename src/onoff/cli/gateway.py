@@ -13,18 +13,20 @@ from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput, MissingExtra
 from onoff.system.logs import log_to_stderr
 from onoff.system.sockets import check_port
+from onoff.upstream.web import Web
 
 GATEWAY_PORT = 8480
 
 
 def gateway_command(
     *,
-    server: Annotated[list[str], Parameter(env_var="ONOFF_SERVER", negative=())],
-    chain: Annotated[Path | None, Parameter(env_var="ONOFF_CHAIN")] = None,
+    upstream: Path | None = None,
+    server: Annotated[list[str] | None, Parameter(env_var="ONOFF_SERVER", negative=())] = None,
+    chain: Annotated[Path | None, Parameter(name=["--chain", "--model"], env_var="ONOFF_CHAIN")] = None,
     journal: Annotated[Path | None, Parameter(env_var="ONOFF_JOURNAL")] = None,
     scheme: Annotated[str, Parameter(env_var="ONOFF_SCHEME")] = "auto",
     everything: bool = False,
-    refresh: float = 300.0,
+    refresh: float | None = None,
     on_missing: Literal["error", "everything"] = "error",
     host: str = "127.0.0.1",
     port: int = GATEWAY_PORT,
@@ -36,9 +38,10 @@ def gateway_command(
     uninstall: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
 ) -> None:
-    """Serve the sources of a message server on this machine, with a switch on a page.
+    """Serve the sources of web sites, or of a message server, on this machine, with a switch on a page.
 
     ```console
+    onoff gateway --upstream city.toml --model rides.json
     onoff gateway --server http://127.0.0.1:8470
     onoff gateway --server https://messages.example --chain chain.json --port 0 --keep counters
     onoff gateway --server https://one.example --server https://other.example
@@ -48,6 +51,8 @@ def gateway_command(
 
     Parameters
     ----------
+    upstream
+        A list of sources of ordinary web sites: TOML, OPML, or addresses. No message server is needed.
     server
         The address of the message server; several that hold the same messages if given several times. None of several
         learns which source is wanted, for about two messages, as long as they do not tell each other what they saw.
@@ -61,7 +66,8 @@ def gateway_command(
     everything
         Ask for all sources whenever privacy is ON, also those that the chain calls impossible.
     refresh
-        Seconds between two refreshes while privacy is ON; with several servers, while programs poll feeds.
+        Seconds between two refreshes while privacy is ON; with several servers, while programs poll feeds. Default: as
+        the list of web sites says (every), or 300.
     on_missing
         Where one of several servers does not answer: fail, or fetch everything from one that does.
     host
@@ -73,7 +79,7 @@ def gateway_command(
     log
         Append what the server saw to this file, as JSON lines. Default: in memory only.
     heartbeat
-        Seconds between two checks that the server answers.
+        Seconds between two checks that the server answers. Web sites are never asked just to look.
     remember
         Remember what is opened while OFF, on this machine, for `onoff learn --from-gateway`; --forget stops that and
         removes what was remembered. Default: as it was. Of what is read while ON nothing is ever remembered.
@@ -86,7 +92,7 @@ def gateway_command(
     """
     check_port(port)
     for name, seconds, such in (("heartbeat", heartbeat, 20), ("refresh", refresh, 300)):
-        if not seconds > 0:
+        if seconds is not None and not seconds > 0:
             raise InvalidInput(
                 f"a {name} every {seconds} seconds", hint=f"give --{name} a number above 0, such as {such}"
             )
@@ -94,11 +100,14 @@ def gateway_command(
         from onoff.gateway import run
         from onoff.gateway.engine import Engine
         from onoff.gateway.query_log import QueryLog
+        from onoff.gateway.refresh import INTERVAL
     except ModuleNotFoundError as missing:
         raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
     from onoff.model.contexts import load_model
     from onoff.model.origin import about_of
 
+    if upstream is None and not server:
+        raise InvalidInput("neither a list of web sites nor a server", hint="give --upstream FILE or --server URL")
     if install or uninstall:
         words = [word for word in sys.argv[2:] if word not in {"--install", "--uninstall"}]
         path = run.install(words) if install else run.uninstall()
@@ -106,20 +115,21 @@ def gateway_command(
         return
     log_to_stderr("onoff.gateway")
     with progress("starting" if chain is None else f"reading {chain.name}"):
+        where = Web.load(upstream) if upstream is not None else server or []
         loaded = None if chain is None else load_model(chain)
     options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
     about = None if chain is None else about_of(chain)
-    if loaded is not None or len(server) > 1:
+    if upstream is None and (loaded is not None or len(server or []) > 1):
         options["on_missing"] = on_missing
     with run.listen_on_loopback(host, port) as sock:
         with progress("opening what is kept of earlier sessions"):
             engine = Engine(
-                server,
+                where,
                 loaded,
                 journal,
                 log=QueryLog(keep, log),
                 heartbeat=heartbeat,
-                refresh=refresh,
+                refresh=INTERVAL if refresh is None and upstream is None else refresh,
                 about=about,
                 **options,
             )

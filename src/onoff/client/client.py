@@ -366,9 +366,11 @@ class Client:
         No traffic. The model says nothing of such a request, so it can be private only, and what was private before
         stays hidden as it was. Raises UnknownSource where the mirror does not have it either.
         """
-        mirror = self._need_mirror()
+        copies = self._copies
         with self._runner.lock:
-            message = mirror.copy_as(Message, source)
+            message = copies.copy_as(Message, source)
+            if self._web is not None and not message.version:
+                raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
             self._runner.run(lambda core: core.remember_unmodelled())
             everything = tuple(range(self.chain.n))
             return message.after(Sent("", -1, everything, self.chain.n, True, mirror=True), messages=0, received=0)
@@ -390,6 +392,11 @@ class Client:
     def mirror(self) -> MirrorClient | None:
         """The mirror (of several servers: of the first), and what refreshes it; None where there is none."""
         return self._mirrors[0] if self._mirrors else None
+
+    @property
+    def web(self) -> WebSources | None:
+        """The sources of web sites and their copies; None where messages come from elsewhere."""
+        return self._web
 
     def forecast(self) -> Forecast:
         """What requests will cost, in bytes. Asks the server how much changes in an hour, and nothing else."""

@@ -19,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -34,7 +35,7 @@ from onoff.upstream import AnsweredSet, Doubt, MemberOutcome, Outgoing, WebCopy
 from onoff.upstream.message_server import Fetched, fetch_changes, fetch_edition, require_sources
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, Retries, Steps
 from onoff.upstream.transport import TIMEOUT, Http, Origin, Transport, check_url
-from onoff.upstream.web import Web
+from onoff.upstream.web import FetchedSet, Web
 from onoff.wire import NOTHING, Catalogue, Edition, EditionReport, WireMessage
 
 MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
@@ -465,6 +466,41 @@ class MirrorClient:
         age = None if refreshed is None else self._now() - refreshed
         return age if age is not None and age >= 0 else None
 
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """The sources that it has; None before the first refresh."""
+        catalogue = self.mirror.catalogue
+        return None if catalogue is None else catalogue.names
+
+    @property
+    def number(self) -> int | None:
+        """The number of its edition; None before the first refresh."""
+        edition = self.mirror.edition
+        return None if edition is None else edition.number
+
+    @property
+    def refreshed(self) -> float | None:
+        """When it was refreshed last, in seconds since 1970."""
+        return self.mirror.refreshed
+
+    @property
+    def size(self) -> int:
+        """Bytes of all messages."""
+        return self.mirror.size
+
+    @property
+    def stamp(self) -> str | None:
+        """Another one whenever it holds something else."""
+        edition = self.mirror.edition
+        return None if edition is None else edition.digest.hex()[:12]
+
+    def messages(self) -> Iterator[tuple[str, WireMessage]]:
+        """Every message that can be read. No traffic."""
+        mirror = self.mirror
+        for name in tuple(mirror.entries):
+            with suppress(MirrorError):  # one that is damaged does not touch the others
+                yield name, mirror.message(name)[0]
+
     def copy(self, source: str) -> Copy:
         """The message of `source` as the mirror has it. No traffic.
 
@@ -538,10 +574,12 @@ class MemoryCopies:
     """Copies in memory. For clients that are used once, tests and audits.
 
     refreshed: when everything was asked for last, in seconds since 1970; None where it never was.
+    entries: what is known of each source that has a copy, without its body.
     """
 
     def __init__(self) -> None:
         self.refreshed: float | None = None
+        self.entries: dict[str, MirrorEntry] = {}
         self._copies: dict[str, WebCopy] = {}
         self._sent: list[tuple[Origin, float]] = []
 
@@ -550,6 +588,10 @@ class MemoryCopies:
 
     def keep(self, copies: Mapping[str, WebCopy]) -> None:
         self._copies.update(copies)
+        self._note(copies)
+
+    def _note(self, copies: Mapping[str, WebCopy]) -> None:
+        self.entries |= {name: MirrorEntry.of(_as_message(copy)) for name, copy in copies.items()}
 
     def sent(self, host: Origin, since: float) -> Sequence[float]:
         return sorted(at for where, at in self._sent if where == host and at >= since)
@@ -590,6 +632,8 @@ class CopiesFile(MemoryCopies):
         with self._database.closing_on_error():
             row = self._database.connection.execute("SELECT at FROM refreshed").fetchone()
             self.refreshed = None if row is None else row[0]
+            found = self._database.connection.execute("SELECT name, fetched, media_type, length(body) FROM copy")
+            self.entries = {name: MirrorEntry(1, round(at * 1000), kind, size) for name, at, kind, size in found}
             self._database.checkpoint()
 
     def get(self, name: str) -> WebCopy | None:
@@ -612,11 +656,13 @@ class CopiesFile(MemoryCopies):
         marks = ", ".join("?" * len(rows[0])) if rows else ""
         statement = f"INSERT OR REPLACE INTO copy (name, {COPY_COLUMNS}, checksum) VALUES ({marks})"
         self._write([(statement, rows)] if rows else [])
+        self._note(copies)
 
     def sent(self, host: Origin, since: float) -> Sequence[float]:
-        found = self._database.connection.execute(
-            "SELECT at FROM sent WHERE host = ? AND at >= ? ORDER BY at", (_host(host), since)
-        )
+        with self._lock:
+            found = self._database.connection.execute(
+                "SELECT at FROM sent WHERE host = ? AND at >= ? ORDER BY at", (_host(host), since)
+            ).fetchall()
         return [at for (at,) in found]
 
     def note_sent(self, requests: Sequence[tuple[Origin, float]]) -> None:
@@ -697,6 +743,14 @@ class WebSources:
         self._opened: MemoryCopies | None = None
         self._closed = False
         self._now, self._clock = now, clock
+        self._fetching = threading.Lock()
+        self._fetched = 0
+        self.noticed: Callable[[bool, Origin, int], None] | None = None
+        """Called after each request: whether everything is asked for, its host, and the bytes that came back."""
+        self.answered: Callable[[Mapping[str, MemberOutcome]], None] | None = None
+        """Called after each set with what became of its members."""
+        self.arrived: Callable[[list[tuple[str, WireMessage]]], None] | None = None
+        """Never called: what a site said before is no part of what it says now."""
 
     @property
     def copies(self) -> MemoryCopies:
@@ -750,7 +804,7 @@ class WebSources:
     def fetch_set(self, outgoing: Outgoing) -> Steps[AnsweredSet]:
         """Every member of the set, conditionally; see `Web.fetch`, which has connections of its own."""
         yield from ()
-        fetched = self.web.fetch(outgoing.asked, self.copies)
+        fetched = self._fetch(outgoing.asked, whole=False)
         found = {name: self.copies.get(name) for name in outgoing.asked}
         now = self._now()
         return AnsweredSet(
@@ -763,10 +817,25 @@ class WebSources:
 
     # -- everything ----------------------------------------------------------------------------------------
 
-    def refresh(self) -> Refresh:
-        """Bring the copy of every source up to date. Raises OverBudget or MirrorError."""
+    def _fetch(self, asked: tuple[str, ...], *, whole: bool, patience: float | None = None) -> FetchedSet:
+        """One set after the other, so that each plan knows all requests that the budget counts."""
+        noticed = self.noticed
+        with self._fetching:
+            if noticed is not None:
+                self.web.noticed = partial(noticed, whole)
+            fetched = self.web.fetch(asked, self.copies, patience=patience)
+            self._fetched += 1
+        if self.answered is not None:
+            self.answered(fetched.outcomes)
+        return fetched
+
+    def refresh(self, patience: float | None = None) -> Refresh:
+        """Bring the copy of every source up to date. Raises OverBudget or MirrorError.
+
+        patience: Seconds over which the budget may spread it; None: as the list says.
+        """
         started, when, copies = self._clock(), self._now(), self.copies
-        fetched = self.web.fetch(self.web.names, copies)
+        fetched = self._fetch(self.web.names, whole=True, patience=patience)
         copies.note_refreshed(when)
         changed = tuple(name for name, outcome in fetched.outcomes.items() if outcome.state == "new")
         seconds = self._clock() - started
@@ -802,12 +871,57 @@ class WebSources:
 
     def sources(self) -> tuple[SourceState, ...]:
         """What is known of every source, in the order of the list. No traffic."""
-        now, found = self._now(), []
+        now, entries = self._now(), self.copies.entries
+        return tuple(_state(name, entries.get(name, MirrorEntry()), now) for name in self.web.names)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources of the list."""
+        return self.web.names
+
+    @property
+    def number(self) -> int | None:
+        """0 once everything was asked for: a site has no editions."""
+        return None if self.copies.refreshed is None else 0
+
+    @property
+    def refreshed(self) -> float | None:
+        """When everything was asked for last, in seconds since 1970."""
+        return self.copies.refreshed
+
+    @property
+    def size(self) -> int:
+        """Bytes of all copies."""
+        return sum(entry.size for entry in tuple(self.copies.entries.values()))
+
+    @property
+    def stamp(self) -> str | None:
+        """Another one whenever there are other copies."""
+        return f"{self.copies.refreshed}-{self._fetched}"
+
+    @property
+    def used_today(self) -> int:
+        """Bytes are not counted by the day."""
+        return 0
+
+    def messages(self) -> Iterator[tuple[str, WireMessage]]:
+        """Every copy."""
         for name in self.web.names:
-            copy = self.copies.get(name)
-            entry = MirrorEntry() if copy is None else MirrorEntry.of(_as_message(copy))
-            found.append(_state(name, entry, now))
-        return tuple(found)
+            if (copy := self.copies.get(name)) is not None:
+                yield name, _as_message(copy)
+
+    def budgets(self) -> list[dict[str, Any]]:
+        """What the budget of each host leaves now: for each limit, how many requests may go out at once."""
+        now, limits = self._now(), self.web.sources.budget.limits
+        return [
+            {
+                "host": f"{host.scheme}://{host.host_header}",
+                "limit": str(limit),
+                "left": max(0, limit.count - len(self.copies.sent(host, now - limit.seconds))),
+            }
+            for host in sorted(self.web.sources.hosts, key=str)
+            for limit in limits
+        ]
 
     def outcome(self, source: str) -> MemberOutcome:
         """What became of a source when everything was asked for last."""

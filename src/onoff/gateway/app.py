@@ -47,13 +47,22 @@ from starlette.types import ASGIApp
 
 import onoff
 from onoff.client import Copy, Message
-from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, OnOffError, ServerUnreachable, UnknownSource
+from onoff.errors import (
+    BadAnswer,
+    CatalogueMismatch,
+    InvalidInput,
+    OnOffError,
+    ServerUnreachable,
+    SourceFailed,
+    UnknownSource,
+)
 from onoff.gateway import render
 from onoff.gateway.engine import Busy, Changed, Engine, Superseded
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, Guard, guarded
 from onoff.gateway.render import EntryStore
 from onoff.gateway.state import reading, snapshot
 from onoff.gateway.switch import Position
+from onoff.upstream.budget import OverBudget
 
 LONGEST_BODY: Final = 4096
 """Bytes."""
@@ -128,6 +137,8 @@ STATUS: Final[tuple[tuple[type[OnOffError], int], ...]] = (
     (Busy, 503),
     (CatalogueMismatch, 502),
     (BadAnswer, 502),
+    (SourceFailed, 502),
+    (OverBudget, 503),
     (ServerUnreachable, 504),
     (InvalidInput, 422),
     (OnOffError, 500),

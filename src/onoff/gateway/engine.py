@@ -13,6 +13,10 @@ One server: while ON a message is read from the mirror, which causes no traffic;
 session. Without a model there is no client, and the mirror serves both positions. From a server without `/v1/changes`
 everything is asked for while ON.
 
+Web sites: as with one server, and while OFF a set is asked for by ordinary GETs. There are no heartbeats: whether a
+site answers is known from the sets that were asked for, and nothing is asked again because of what became of the wanted
+one.
+
 Several servers: a request is a sum from each of them, ON and OFF, and the mirror, which is refreshed from the first
 server, is for programs that poll feeds. Without a model every request is private.
 """
@@ -32,7 +36,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from onoff import wire
 from onoff.client import (
@@ -44,21 +48,23 @@ from onoff.client import (
     MirrorClient,
     Sent,
     SourceState,
+    WebSources,
     default_journal,
     upstream_of,
 )
 from onoff.client.client import transports
 from onoff.client.consent import OpenRecord
-from onoff.errors import InvalidInput, OnOffError, UnknownSource
+from onoff.errors import InvalidInput, MirrorEmpty, OnOffError, SourceFailed, UnknownSource
 from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for
 from onoff.gateway.query_log import LoggedQuery, QueryLog
-from onoff.gateway.refresh import HEARTBEAT, INTERVAL, Deadlines, Heartbeat, Refresher
+from onoff.gateway.refresh import HEARTBEAT, INTERVAL, Deadlines, Heartbeat, Refresher, SiteStates
 from onoff.gateway.render import EntryStore
 from onoff.gateway.state import Board, Marks
 from onoff.gateway.switch import Position, Switch
 from onoff.model.contexts import Model
 from onoff.upstream.message_server import NoChanges
-from onoff.upstream.transport import TIMEOUT, Failure, Reply, Request, Transport, check_url
+from onoff.upstream.transport import TIMEOUT, Failure, Origin, Reply, Request, Transport, check_url
+from onoff.upstream.web import Web
 
 _logger = logging.getLogger("onoff.gateway")
 
@@ -100,6 +106,18 @@ class Job:
         return not self.stored and self.done.done() and self.done.exception() is not None
 
 
+@dataclass
+class Traffic:
+    """Requests to web sites, and the bytes of bodies that came back."""
+
+    requests: int = 0
+    received: int = 0
+
+    def count(self, received: int) -> None:
+        self.requests += 1
+        self.received += received
+
+
 class CountedTransport:
     """A transport that counts the bytes of bodies, and says of each query whether it left."""
 
@@ -126,7 +144,7 @@ class Engine:
     Parameters
     ----------
     url
-        The address of the message server, or the addresses of several that hold the same messages.
+        The address of the message server, or the addresses of several that hold the same messages; or web sites.
     model
         How requests follow one another; its names are the sources. None: no model. One server: everything is read from
         the mirror. Several: every request is private.
@@ -137,7 +155,8 @@ class Engine:
     heartbeat
         Seconds between two checks that the server answers.
     refresh
-        Seconds between two refreshes of the mirror. None: no mirror, as with a server without `/v1/changes`.
+        Seconds between two refreshes of the mirror. None: no mirror, as with a server without `/v1/changes`; of web
+        sites, as their list says.
     about
         Where the model comes from, for the page; by default what the model itself says.
     clock
@@ -148,7 +167,7 @@ class Engine:
 
     def __init__(
         self,
-        url: str | Sequence[str],
+        url: str | Sequence[str] | Web,
         model: Model | None,
         journal: Path | None = None,
         *,
@@ -161,19 +180,23 @@ class Engine:
         timeout: float = TIMEOUT,
         **client_options: Any,
     ) -> None:
-        self.urls = tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
-        self.several = len(self.urls) > 1
+        self.web = url if isinstance(url, Web) else None
+        self.board = Board()
+        self.sites = None if self.web is None else SiteStates(self.web.sources.sources, self.board)
+        self.urls = _addresses(url) if self.sites is None else self.sites.urls
+        self.several = self.web is None and len(self.urls) > 1
         self.model, self.always_private = model, model is None
-        self.journal = default_journal(" ".join(self.urls)) if journal is None else Path(journal)
-        place = "" if journal is None else f" --journal {shlex.quote(str(self.journal))}"
-        servers = " ".join(f"--server {shlex.quote(each)}" for each in self.urls)
-        self.learn_command = f"onoff learn --from-gateway {servers}{place} -o model.json"
+        address = " ".join(self.urls) if self.web is None else self.web.address
+        self.journal = default_journal(address) if journal is None else Path(journal)
+        servers = "".join(f" --server {shlex.quote(each)}" for each in self.urls) if self.web is None else ""
+        place = "" if journal is None and servers else f" --journal {shlex.quote(str(self.journal))}"
+        self.learn_command = f"onoff learn --from-gateway{servers}{place} -o model.json"
         self.about: Mapping[str, Any] = getattr(model, "about", {}) if about is None else about
         self.on_missing: str = client_options.get("on_missing", "error")
         self.start = secrets.token_hex(4)
         """A random id of this start of the gateway; revisions begin again with each."""
         self.now = clock
-        self.board = Board()
+        self.started = clock()
         self.switch = Switch(self._beside(".switch.json"), clock, self.board.changed)
         self.log = QueryLog() if log is None else log
         self.marks = Marks()
@@ -194,9 +217,11 @@ class Engine:
         self._closed = False
         self.waiting = 0
 
+        self.traffic = {mode: Traffic() for mode in ("on", "off")}
+        """Of web sites: what refreshes took, and what open requests did."""
         self.lines = tuple(
             CountedTransport(line, lambda left: self.log.answered(left=left))
-            for line in transports(self.urls, transport, timeout)
+            for line in (transports(self.urls, transport, timeout) if self.web is None else ())
         )
         by_mirror_alone = model is None and not self.several
         self.client = None if by_mirror_alone else self._new_client(refresh, client_options)
@@ -204,7 +229,9 @@ class Engine:
 
         self.deadlines = Deadlines(self.board.bug)
         names = None if model is None else model.names
-        self.heartbeat = Heartbeat(self.urls, names, heartbeat, self.deadlines, self.board)
+        self.heartbeat: Heartbeat | SiteStates = (
+            Heartbeat(self.urls, names, heartbeat, self.deadlines, self.board) if self.sites is None else self.sites
+        )
         self.refresher = self._new_refresher(refresh)
         self.deadlines.thread.start()
         self.session = threading.Thread(target=self._run, name="onoff-session", daemon=True)
@@ -217,15 +244,20 @@ class Engine:
     def mirror_path(self) -> Path:
         return self._beside(".mirror")
 
+    @property
+    def copies_path(self) -> Path:
+        return self._beside(".copies")
+
     def _new_client(self, refresh: float | None, options: dict[str, Any]) -> Client:
         own = {key: value for key, value in options.items() if key not in {*SERVER_OPTIONS, *HOOK_OPTIONS}}
         of_servers = {key: value for key, value in options.items() if key in SERVER_OPTIONS}
         of_hooks = {key: value for key, value in options.items() if key in HOOK_OPTIONS}
+        place: Path | Literal[False] = self.mirror_path if refresh is not None else False
         client = Client(
-            upstream_of(self.urls, transports=self.lines, **of_servers),
+            upstream_of(self.urls, transports=self.lines, **of_servers) if self.web is None else self.web,
             self.model,
             journal=self.journal,
-            mirror=False if refresh is None else self.mirror_path,
+            mirror=place if self.web is None else self.copies_path,
             hooks=Hooks(observe=self._stored, progress=self._progressed, **of_hooks),
             **own,
         )
@@ -243,6 +275,8 @@ class Engine:
         return evidence_for(self.model, self.client.tables, before, hide)
 
     def _new_refresher(self, interval: float | None) -> Refresher | None:
+        if self.web is not None:
+            return self._new_web_refresher(interval or self.web.sources.every or INTERVAL)
         if self.client is None:
             mirror = MirrorClient(self.urls[0], self.mirror_path, transport=self.lines[0])
             refresh = mirror.refresh
@@ -251,13 +285,35 @@ class Engine:
         else:
             return None
 
-        def mirror_serves() -> bool:
-            return not self.several and (self.always_private or self.switch.position.private)
-
+        assert isinstance(self.heartbeat, Heartbeat)
         mirror.arrived = self.entries.arrived
         mirror.sources()  # opens the file, so that a second gateway fails here
         before = partial(self.heartbeat.check, 0)
-        return Refresher(refresh, mirror, interval or INTERVAL, mirror_serves, before, self.deadlines, self.board)
+        return Refresher(refresh, mirror, interval or INTERVAL, self._mirror_serves, before, self.deadlines, self.board)
+
+    def _new_web_refresher(self, interval: float) -> Refresher:
+        """Everything by the clock while ON, spread over the interval where the site's budget asks for it."""
+        assert self.web is not None
+        assert self.sites is not None
+        found = None if self.client is None else self.client.web
+        copies = WebSources(self.web, self.copies_path) if found is None else found
+        if self.model is not None:
+            copies.require(self.model.names)
+        copies.noticed, copies.answered = self._noticed, self.sites.answered
+        copies.sources()  # opens the file, so that a second gateway fails here
+        refresh = partial(copies.refresh, max(interval, self.web.sources.patience))
+        return Refresher(refresh, copies, interval, self._mirror_serves, _nothing, self.deadlines, self.board)
+
+    def _mirror_serves(self) -> bool:
+        """Whether clicks are served from the mirror."""
+        return not self.several and (self.always_private or self.switch.position.private)
+
+    def _noticed(self, whole: bool, host: Origin, received: int) -> None:
+        """A request went out to a web site, for everything or for an open request, and bytes came back."""
+        with self._lock:
+            self.traffic["on" if whole else "off"].count(received)
+        if not whole:
+            self.log.answered(left=True)
 
     # -- sources -------------------------------------------------------------------------------------------
 
@@ -266,17 +322,17 @@ class Engine:
         """The sources: the model's, or the catalogue's where there is no model; none before that is known."""
         if self.model is not None:
             return self.model.names
-        known = None if self.refresher is None else self.refresher.mirror.mirror.catalogue
-        catalogue = known or self.heartbeat.catalogue
-        return () if catalogue is None else catalogue.names
+        known = None if self.refresher is None else self.refresher.mirror.names
+        if known is None and self.heartbeat.catalogue is not None:
+            known = self.heartbeat.catalogue.names
+        return known or ()
 
     @property
     def unmodelled(self) -> tuple[str, ...]:
         """Sources that the server has by now and the model does not: read from the mirror, which needs one server."""
         if self.model is None or self.several or self.refresher is None:
             return ()
-        catalogue = self.refresher.mirror.mirror.catalogue
-        found = () if catalogue is None else catalogue.names
+        found = self.refresher.mirror.names or ()
         modelled = set(self.model.names)
         self._unmodelled += [name for name in found if name not in modelled and name not in self._unmodelled]
         return tuple(name for name in self._unmodelled if name in found)
@@ -306,7 +362,10 @@ class Engine:
             self.refresher.wait_until_fresh()
         except NoChanges:
             return None
-        return self.refresher.mirror.copy(source)
+        try:
+            return self.refresher.mirror.copy(source)
+        except MirrorEmpty:  # a site that has not given it yet
+            return None
 
     def states(self) -> dict[str, SourceState]:
         """What the mirror knows of each source."""
@@ -378,6 +437,8 @@ class Engine:
     def _repeated(self, known: Job) -> Job:
         if not known.done.done() or known.done.exception() is None:
             return known
+        if isinstance(known.done.exception(), SourceFailed):
+            return known  # it was answered: the site does not give it. To ask again only then would tell it which
         if known is not self._last:
             raise Superseded("this request was not answered, and others were made since", hint="make a new request")
         return self._accept(Job(known.wanted, known.private, known.key, again=True, stored=True))
@@ -433,9 +494,11 @@ class Engine:
                 self._last = job
             self.waiting -= 1
         self._survive(self.remember, job, outcome)
-        if not self.several and (isinstance(outcome, OnOffError) or self.heartbeat.connected is False):
-            # Of several servers none may learn from a heartbeat that the answers did not fit, or did not all come.
-            self.deadlines.after(0, self.heartbeat.beat)
+        beat = self.heartbeat.beat if isinstance(self.heartbeat, Heartbeat) and not self.several else None
+        if beat is not None and (isinstance(outcome, OnOffError) or self.heartbeat.connected is False):
+            # Of several servers none may learn from a heartbeat that the answers did not fit, or did not all come; a
+            # web site not that it was the wanted one that failed.
+            self.deadlines.after(0, beat)
         self.board.changed()
         if isinstance(outcome, OnOffError):
             job.done.set_exception(outcome)
@@ -458,11 +521,20 @@ class Engine:
                 if self.client is None:
                     raise
             else:
-                return self.read(job)
+                return self._read_or_fail(job)
         assert self.client is not None
         if job.again:
             return self.client.retry()
         return self.client.get(self.names[job.wanted], private=job.private or self.always_private)
+
+    def _read_or_fail(self, job: Job) -> Message:
+        """The message as the mirror has it; raises SourceFailed where a site has never given it."""
+        try:
+            return self.read(job)
+        except MirrorEmpty:
+            if self.web is None:
+                raise
+        raise SourceFailed("the site has not given it yet", hint="everything is asked for again by the schedule")
 
     def read(self, job: Job) -> Message:
         """The message as the mirror has it: no traffic."""
@@ -473,6 +545,8 @@ class Engine:
             return self.client.read(job.wanted)
         names = self.names
         message = self.refresher.mirror.copy_as(Message, names[job.wanted])
+        if self.web is not None and not message.version:
+            raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
         return message.after(Sent("", -1, (), len(names), job.private, mirror=True), messages=0, received=0)
 
     def remember(self, job: Job, outcome: Message | OnOffError) -> None:
@@ -526,7 +600,22 @@ class Engine:
 
     def servers_as_list(self) -> list[dict[str, Any]]:
         """Each server: whether it answers, and the bytes sent to it and received from it."""
+        if self.sites is not None:
+            return [
+                {"url": url, "connected": site.connected, "problem": site.problem}
+                for url, site in zip(self.urls, self.sites.servers, strict=True)
+            ]
         return [
             {"url": url, "connected": server.connected, "problem": server.problem, **line.counted}
             for url, server, line in zip(self.urls, self.heartbeat.servers, self.lines, strict=True)
         ]
+
+
+def _addresses(url: str | Sequence[str] | Web) -> tuple[str, ...]:
+    """The addresses of message servers."""
+    assert not isinstance(url, Web)
+    return tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
+
+
+def _nothing() -> None:
+    """Before a refresh of web sites nothing is looked at."""

@@ -8,21 +8,23 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from onoff import wire
-from onoff.client import MirrorClient, Refresh
-from onoff.errors import BadAnswer, MirrorError, OnOffError, ServerUnreachable
+from onoff.client import MirrorClient, Refresh, WebSources
+from onoff.errors import BadAnswer, OnOffError, ServerUnreachable
 from onoff.gateway.state import Board
 from onoff.system.logs import Condition
+from onoff.upstream import MemberOutcome
+from onoff.upstream.budget import OverBudget
 from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_sources
+from onoff.upstream.sources import Source
 from onoff.upstream.steps import NOT_A_SERVER
-from onoff.upstream.transport import Http, Reply, Request, Transport
-from onoff.wire import WireMessage
+from onoff.upstream.transport import Http, Origin, Reply, Request, Transport
 
 _logger = logging.getLogger("onoff.gateway")
 
@@ -161,6 +163,46 @@ def _edition(url: str, transport: Transport) -> wire.EditionReport | None:
     return wire.decode_edition(reply.body)
 
 
+class SiteStates:
+    """What the last answers of web sites told, in place of heartbeats: nothing is ever asked just to look.
+
+    urls     the sites, as `scheme://host`
+    servers  the state of each, from the last set in which it was asked for something
+    """
+
+    catalogue = None
+
+    def __init__(self, sources: Sequence[Source], board: Board) -> None:
+        self._site = {source.name: _site(source.origin) for source in sources}
+        self.urls = tuple(sorted(set(self._site.values())))
+        self.servers = [ServerState() for _ in self.urls]
+        self._board = board
+        self.looked = threading.Event()
+        self.looked.set()
+
+    @property
+    def connected(self) -> bool | None:
+        """Whether every site that was asked gave something; None: none was asked yet."""
+        found = {server.connected for server in self.servers}
+        return False if False in found else True if True in found else None
+
+    def answered(self, outcomes: Mapping[str, MemberOutcome]) -> None:
+        """A set is done."""
+        before = list(self.servers)
+        for place, url in enumerate(self.urls):
+            asked = [outcome for name, outcome in outcomes.items() if self._site[name] == url]
+            if asked:
+                failed = [outcome for outcome in asked if outcome.state == "failed"]
+                problem = f"{url}: {failed[0].reason}" if len(failed) == len(asked) else None
+                self.servers[place] = ServerState(problem is None, problem)
+        if self.servers != before:
+            self._board.changed()
+
+
+def _site(origin: Origin) -> str:
+    return f"{origin.scheme}://{origin.host_header}"
+
+
 class Refresher:
     """Keeps the mirror up to date by the clock and the switch, never because of what is read.
 
@@ -172,6 +214,9 @@ class Refresher:
     Nothing here depends on what is opened, in what order or how often, so the server learns when the mirror is
     refreshed and nothing else. While the server does not answer, it is asked again every `REFRESH_RETRY_SECONDS`.
 
+    A web site is asked by the clock and the switch too, and where it fails not again before the next interval: whoever
+    reads one of its sources gets the old copy or an error, without traffic.
+
     refresh    brings the mirror up to date
     private    whether clicks are served from the mirror now
     before     called before each refresh
@@ -180,7 +225,7 @@ class Refresher:
     def __init__(
         self,
         refresh: Callable[[], Refresh],
-        mirror: MirrorClient,
+        mirror: MirrorClient | WebSources,
         interval: float,
         private: Callable[[], bool],
         before: Callable[[], None],
@@ -189,6 +234,8 @@ class Refresher:
     ) -> None:
         self.mirror, self.interval = mirror, interval
         self.supported = True
+        self.made = 0
+        """How many refreshes were carried out."""
         self.problem: OnOffError | None = None
         self._refresh, self._private, self._before = refresh, private, before
         self._deadlines, self._board = deadlines, board
@@ -222,7 +269,7 @@ class Refresher:
     def wait_for_first(self) -> None:
         """Wait until there is something to read. Causes no refresh: the schedule does. Raises as `wait` does."""
         self._prepared.wait(PATIENCE)
-        if self.mirror.mirror.edition is not None:
+        if self.mirror.number is not None:
             return
         with self._lock:
             problem, attempt = self.problem, self._under_way or self._next
@@ -242,20 +289,19 @@ class Refresher:
         try:
             self.wait(attempt)
         except OnOffError:
-            if self.mirror.mirror.edition is None:
+            if self.mirror.number is None:
                 raise
 
     def as_dict(self) -> dict[str, Any]:
         """What the page shows of it."""
-        mirror = self.mirror.mirror
-        edition, problem = mirror.edition, self.problem  # once: the thread that refreshes sets them
+        mirror, problem = self.mirror, self.problem  # once: the thread that refreshes sets it
         return {
             "supported": self.supported,
-            "edition": None if edition is None else edition.number,
+            "edition": mirror.number,
             "refreshed": mirror.refreshed,
             "interval": self.interval,
             "bytes": mirror.size,
-            "used_today": self.mirror.used_today,
+            "used_today": mirror.used_today,
             "problem": None if problem is None else problem.message,
         }
 
@@ -301,7 +347,9 @@ class Refresher:
         try:
             self._before()
             self._refresh()
-            self._incomplete = not all(state.version for state in self.mirror.sources())
+            self.made += 1
+            if isinstance(self.mirror, MirrorClient):  # a site is not filling up
+                self._incomplete = not all(state.version for state in self.mirror.sources())
         except NoChanges as error:
             problem = error
             self.supported = False
@@ -309,7 +357,8 @@ class Refresher:
             problem = self._shown(error)
         with self._lock:
             self.problem, self._under_way = problem, None
-            self._retry_at = time.monotonic() + REFRESH_RETRY_SECONDS
+            wait = problem.seconds if isinstance(problem, OverBudget) else 0.0
+            self._retry_at = time.monotonic() + max(wait, REFRESH_RETRY_SECONDS)
         _settle(attempt, problem)
         self._board.changed()
 
@@ -317,16 +366,10 @@ class Refresher:
         """Hand over the copies of the last run, as if they had arrived now."""
         try:
             if self.mirror.arrived is not None:
-                self.mirror.arrived(list(self._copies()))
+                self.mirror.arrived(list(self.mirror.messages()))
         except Exception as error:
             self.problem = self._shown(error)
         self._prepared.set()
-
-    def _copies(self) -> Iterator[tuple[str, WireMessage]]:
-        mirror = self.mirror.mirror
-        for name in tuple(mirror.entries):
-            with suppress(MirrorError):  # one that is damaged does not touch the others
-                yield name, mirror.message(name)[0]
 
     def _shown(self, error: Exception) -> OnOffError:
         """The error as the page shows it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from onoff.audit.measured import measured_of, zero_in_words
-from onoff.client import Sent, SourceState
+from onoff.client import MirrorClient, Sent, SourceState
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes
 from onoff.errors import OnOffError
 from onoff.gateway.evidence import views_of
@@ -151,7 +152,10 @@ def snapshot(engine: Engine) -> dict[str, Any]:
         "model": _model(engine),
         "learning": {**engine.record.as_dict(), "command": engine.learn_command},
         "mirror": None if refresher is None else refresher.as_dict(),
-        "bytes": {key: sum(server[key] for server in servers) for key in ("sent", "received")},
+        "bytes": {key: sum(server[key] for server in servers) for key in ("sent", "received")}
+        if engine.web is None
+        else None,
+        "site": _site(engine),
         "next": _next(engine),
         "building": building and {"sources": building[0], "since": building[1]},
         "waiting": engine.waiting,
@@ -177,9 +181,8 @@ def reading(engine: Engine) -> dict[str, Any]:
 
 def _reading_key(engine: Engine) -> str:
     """Changes whenever `reading` does."""
-    edition = None if engine.refresher is None else engine.refresher.mirror.mirror.edition
-    digest = edition and edition.digest.hex()[:12]
-    return f"{engine.start}-{len(engine.all_names)}-{digest}-{engine.marks.revision}"
+    stamp = None if engine.refresher is None else engine.refresher.mirror.stamp
+    return f"{engine.start}-{len(engine.all_names)}-{stamp}-{engine.marks.revision}"
 
 
 def _next(engine: Engine) -> dict[str, float | None] | None:
@@ -197,7 +200,7 @@ def _next(engine: Engine) -> dict[str, float | None] | None:
 
 def _forecast(engine: Engine) -> dict[str, Any] | None:
     """Bytes that an hour of ON takes, and of a message on average; with several servers also of the next request."""
-    if engine.refresher is None:
+    if engine.refresher is None or not isinstance(engine.refresher.mirror, MirrorClient):
         return None
     sizes = frame_sizes(engine.refresher.mirror.mirror, engine.names)
     report, expected = engine.heartbeat.servers[0].report, _next(engine)
@@ -211,6 +214,30 @@ def _forecast(engine: Engine) -> dict[str, Any] | None:
         "hour": None if report is None else report.changed_per_hour,
         "message": sum(sizes) / len(sizes) if sizes else None,
         "request": request,
+    }
+
+
+def _site(engine: Engine) -> dict[str, Any] | None:
+    """Of web sites: what was asked and came back, what budgets leave, and what staying ON would have taken so far.
+
+    Staying ON: a refresh when the gateway started and at each interval since, each as the refreshes were on average;
+    before the first, as many requests as there are sources, each with the bytes of open requests on average.
+    """
+    refresher = engine.refresher
+    if refresher is None or isinstance(refresher.mirror, MirrorClient):
+        return None
+    on, off = engine.traffic["on"], engine.traffic["off"]
+    rounds = 1 + math.floor(max(0.0, engine.now() - engine.started) / refresher.interval)
+    made = refresher.made
+    requests = on.requests / made if made else float(len(refresher.mirror.names))
+    received = on.received / made if made else requests * off.received / max(off.requests, 1)
+    return {
+        "every": refresher.interval,
+        "on": asdict(on),
+        "off": asdict(off),
+        "refreshes": made,
+        "always_on": {"requests": round(rounds * requests), "received": round(rounds * received)},
+        "budgets": refresher.mirror.budgets(),
     }
 
 

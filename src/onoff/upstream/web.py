@@ -122,6 +122,8 @@ class Web:
         self._by_name = {source.name: source for source in sources.sources}
         self._connect = connect or (lambda origin: Connection(origin, proxy=sources.proxy))
         self._now, self._sleep = now, sleep
+        self.noticed: Callable[[Origin, int], None] | None = None
+        """Called after each request with its host and the bytes that came back for it."""
         self._headers = (
             ("user-agent", sources.user_agent),
             ("accept-encoding", "gzip"),
@@ -146,7 +148,7 @@ class Web:
     def __repr__(self) -> str:
         return f"<Web: {len(self.sources.sources)} sources>"
 
-    def fetch(self, asked: Iterable[str], copies: Copies) -> FetchedSet:
+    def fetch(self, asked: Iterable[str], copies: Copies, *, patience: float | None = None) -> FetchedSet:
         """Bring the copy of every member of a set up to date, and say what became of each.
 
         Parameters
@@ -155,6 +157,8 @@ class Web:
             The names of the set. Their order does not matter; that of the list is kept.
         copies
             What is known; all that came is kept in it together, once the whole set is done.
+        patience
+            Seconds for which the set may wait for the site's budget; None: as the list says.
 
         Raises
         ------
@@ -170,7 +174,8 @@ class Web:
         outcomes = {source.name: MemberOutcome("fresh") for source in members}
         due = [source for source in members if not _is_fresh(known[source.name], now)]
         jobs = self._jobs(due, known)
-        times = self._plan([origin_of(job.url) for job in jobs], copies, now)
+        longest = self.sources.patience if patience is None else patience
+        times = self._plan([origin_of(job.url) for job in jobs], copies, now, longest)
         deadline = Deadline(self.sources.timeout + (max(times) - now if times else 0.0))
         found: dict[str, WebCopy] = {}
         requests = received = 0
@@ -186,10 +191,10 @@ class Web:
                 if got.passing:
                     again.append(job)
                     pause = max(pause, _retry_after(got.answer))
-            if not again or attempt + 1 == SET_ATTEMPTS or pause > self.sources.patience or _is_over(deadline, pause):
+            if not again or attempt + 1 == SET_ATTEMPTS or pause > longest or _is_over(deadline, pause):
                 break
             jobs = again
-            times = self._plan([origin_of(job.url) for job in jobs], copies, self._now() + pause, strict=False)
+            times = self._plan([origin_of(job.url) for job in jobs], copies, self._now() + pause, None)
         copies.keep(found)
         return FetchedSet(outcomes, requests, received)
 
@@ -202,17 +207,20 @@ class Web:
         parts = [due[at : at + join.most] for at in range(0, len(due), join.most)]
         return [_Job(tuple(part), _joined(join, part)) for part in parts]
 
-    def _plan(self, origins: Sequence[Origin], copies: Copies, now: float, *, strict: bool = True) -> list[float]:
-        """When each request leaves: each host has the budget of the list, and order is kept across hosts."""
+    def _plan(self, origins: Sequence[Origin], copies: Copies, now: float, patience: float | None) -> list[float]:
+        """When each request leaves: each host has the budget of the list, and order is kept across hosts.
+
+        patience: Seconds within which the last must leave, else OverBudget is raised; None: whenever it can.
+        """
         times = [now] * len(origins)
         budget = self.sources.budget
         for host in dict.fromkeys(origins):
             places = [place for place, origin in enumerate(origins) if origin == host]
             sent = copies.sent(host, now - budget.longest)
-            if strict:
-                plan = budget.check(len(places), now, sent, self.sources.patience)
-            else:
+            if patience is None:
                 plan = budget.plan(len(places), now, sent)
+            else:
+                plan = budget.check(len(places), now, sent, patience)
             for place, at in zip(places, plan, strict=True):
                 times[place] = at
         for place in range(1, len(times)):
@@ -260,7 +268,10 @@ class Web:
             if self.sources.budget.limits:  # durable before it leaves: a crash must not make room for more
                 copies.note_sent(sent[-1:])
             answer = line_to(origin).exchange(request, deadline)
-            received += len(answer.body) if isinstance(answer, Reply) else 0
+            came = len(answer.body) if isinstance(answer, Reply) else 0
+            received += came
+            if self.noticed is not None:
+                self.noticed(origin, came)
             location = answer.header("location") if isinstance(answer, Reply) and answer.status in MOVED else None
             if not isinstance(answer, Reply) or location is None:
                 return _Got(answer, moved, tuple(sent), received)

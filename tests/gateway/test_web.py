@@ -1,0 +1,207 @@
+"""The gateway before ordinary web sites: what it serves, and that the sites see nothing of what is wanted."""
+
+import contextlib
+import threading
+
+import numpy as np
+import pytest
+from tests.support.gateway import gateway
+from tests.support.waiting import PATIENCE
+from tests.support.website import Answer, website
+
+from onoff import MarkovChain
+from onoff.errors import CatalogueMismatch, OnOffError
+from onoff.gateway.engine import Engine
+from onoff.gateway.state import snapshot
+from onoff.upstream.budget import Budget
+from onoff.upstream.sources import Source, SourceList
+from onoff.upstream.transport import origin_of
+from onoff.upstream.web import Web
+
+STOPS = ("Central", "Harbour", "Lake", "Museum")
+TEXT = {"content-type": "text/plain; charset=utf-8"}
+
+
+def rides(stay=0.7):
+    return MarkovChain(np.eye(4) * (stay - 0.1) + 0.1, names=STOPS)
+
+
+@contextlib.contextmanager
+def city(folder, *, chain=None, broken=(), **options):
+    """A site with four stops, those in `broken` answered by 503, and a gateway before it that has refreshed once."""
+    answers = {stop: Answer(f"tram from {stop}".encode(), headers=TEXT) for stop in STOPS}
+    with website(**{**answers, **dict.fromkeys(broken, Answer(status=503))}) as site:
+        listed = tuple(Source(stop, f"{site.url}/{stop}", stop) for stop in STOPS)
+        sources = SourceList(listed, hosts=frozenset({origin_of(site.url)}), **options)
+        web = Web(sources, sleep=lambda seconds: None)
+        with gateway(folder, url=web, chain=rides() if chain is None else chain) as local:
+            local.engine.refresher.first.result(PATIENCE)
+            quiet(local)
+            yield local, site
+
+
+def quiet(local):
+    """Wait until both threads of the gateway have done all that is due by now."""
+    for later in (local.engine._work.put, lambda work: local.engine.deadlines.after(0, work)):
+        done = threading.Event()
+        later(done.set)
+        assert done.wait(PATIENCE)
+
+
+def test_while_on_everything_is_asked_for_by_the_clock_and_reading_is_local(tmp_path):
+    with city(tmp_path) as (local, site):
+        assert site.targets == [f"/{stop}" for stop in STOPS]
+        for stop in ("Museum", "Lake", "Museum"):
+            answer = local.get(f"/v1/sources/{stop}", token=local.app_token)
+            assert (answer.status, answer.body) == (200, f"tram from {stop}".encode())
+            assert answer.headers["content-type"] == TEXT["content-type"]
+            assert answer.headers["x-mirror"] == "yes"
+        assert len(site.targets) == len(STOPS)
+        assert local.get("/v1/sources").json == {"sources": list(STOPS)}
+        state = snapshot(local.engine)
+        assert (state["connected"], state["site"]["on"]["requests"], state["site"]["off"]["requests"]) == (True, 4, 0)
+
+
+def test_while_off_a_set_is_asked_for_by_ordinary_gets(tmp_path):
+    with city(tmp_path) as (local, site):
+        local.get("/v1/sources/Museum")
+        local.turn(private=False)
+        site.log.clear()
+        answer = local.get("/v1/sources/Lake")
+        assert (answer.body, answer.headers["x-mirror"]) == (b"tram from Lake", "no")
+        assert "/Lake" in site.targets
+        assert site.targets == [f"/{stop}" for stop in STOPS if f"/{stop}" in site.targets]  # in the order of the list
+        state = snapshot(local.engine)
+        assert state["steps"][-1]["left"]
+        assert [STOPS[at] for at in state["steps"][-1]["sources"]] == [target[1:] for target in site.targets]
+        assert state["site"]["off"]["requests"] == len(site.targets)
+
+
+def test_without_a_model_everything_is_read_here_whatever_the_switch_says(tmp_path):
+    with city(tmp_path, chain=False) as (local, site):
+        for private in (True, False):
+            local.turn(private=private)
+            quiet(local)
+            before = len(site.targets)
+            assert local.get("/v1/sources/Lake").body == b"tram from Lake"
+            assert len(site.targets) == before
+
+
+def test_a_source_that_the_site_does_not_give_is_named_and_the_rest_is_read(tmp_path):
+    with city(tmp_path, broken=("Lake",)) as (local, site):
+        assert local.get("/v1/sources/Central").status == 200
+        answer = local.get("/v1/sources/Lake")
+        assert (answer.status, answer.json["title"]) == (502, "the site has not given it yet")
+        assert snapshot(local.engine)["connected"]
+        assert site.targets.count("/Central") == 1
+        assert local.get("/v1/feeds").status == 200
+
+
+def test_a_site_that_gives_nothing_is_not_asked_again_before_the_interval_is_over(tmp_path):
+    with city(tmp_path, broken=STOPS) as (local, site):
+        asked = len(site.targets)
+        state = snapshot(local.engine)
+        assert state["connected"] is False
+        assert state["problem"] == f"{site.url}: the site answers with status 503"
+        assert local.get("/v1/sources/Lake").status == 502
+        quiet(local)
+        assert len(site.targets) == asked
+
+
+def test_the_state_says_what_the_budget_leaves_and_what_staying_on_would_have_taken(tmp_path):
+    with city(tmp_path, budget=Budget.parse("100/min 1000/day"), every=60.0) as (local, site):
+        shown = snapshot(local.engine)["site"]
+        assert shown["budgets"] == [
+            {"host": site.url, "limit": "100/min", "left": 96},
+            {"host": site.url, "limit": "1000/day", "left": 996},
+        ]
+        assert shown["every"] == 60.0
+        assert (shown["refreshes"], shown["always_on"]["requests"] % 4) == (1, 0)
+        assert local.engine.refresher.interval == 60.0
+
+
+def test_over_budget_is_said_before_anything_leaves(tmp_path):
+    with city(tmp_path, budget=Budget.parse("4/day")) as (local, site):
+        local.turn(private=False)
+        asked = len(site.targets)
+        answer = local.get("/v1/sources/Lake")
+        assert answer.status == 503
+        assert "exceed the budget 4/day" in answer.json["title"]
+        assert len(site.targets) == asked
+        assert snapshot(local.engine)["steps"][-1]["left"] is False
+
+
+def test_a_model_of_other_sources_is_refused_before_anything_leaves(tmp_path):
+    with website() as site:
+        web = Web(SourceList((Source("Airport", f"{site.url}/Airport"),), hosts=frozenset({origin_of(site.url)})))
+        with pytest.raises(CatalogueMismatch, match="4 of the chain's 4 sources are not in the list"):
+            Engine(web, rides(), tmp_path / "journal")
+        assert site.log == []
+
+
+# -- what the site sees ----------------------------------------------------------------------------------------------
+
+
+def seen(folder, wanted, failing):
+    """All that the site sees of a morning in which only what is wanted differs, failures and repeats among it.
+
+    The first open request of a journal asks for everything, so the set is the same whatever is wanted.
+    """
+    with city(folder, broken=failing) as (local, site):
+        local.turn(private=False)
+        for _ in range(2):  # an app that tries again when it gets an error, with the key that it used
+            local.get(f"/v1/sources/{wanted}", **{"Idempotency-Key": "one"})
+            quiet(local)
+        local.turn(private=True)
+        quiet(local)
+        local.get(f"/v1/sources/{wanted}")
+        quiet(local)
+        return str([(number, target, {**headers, "host": ""}) for number, target, headers in site.log])
+
+
+def different(tmp_path, failing=("Lake",)):
+    """How many different things the site sees, over all that can be wanted."""
+    for wanted in STOPS:
+        (tmp_path / wanted).mkdir()
+    return len({seen(tmp_path / wanted, wanted, failing) for wanted in STOPS})
+
+
+def test_the_site_sees_the_same_whatever_is_wanted_also_where_it_fails(tmp_path):
+    assert different(tmp_path) == 1
+
+
+def looks_again(monkeypatch):
+    """A gateway that looks for the site when a request of the person failed."""
+    do = Engine._do
+
+    def eager(self, job):
+        do(self, job)
+        if isinstance(job.done.exception(), OnOffError):
+            self.refresher.soon()
+
+    monkeypatch.setattr(Engine, "_do", eager)
+
+
+def asks_again(monkeypatch):
+    """A gateway that takes a repeated key of a request that failed for a new request."""
+    monkeypatch.setattr(Engine, "_repeated", lambda self, known: self._accept(type(known)(known.wanted, False, "one")))
+
+
+def refreshes_for_readers(monkeypatch):
+    """A gateway that refreshes where a reader finds no copy."""
+    read = Engine.read
+
+    def eager(self, job):
+        try:
+            return read(self, job)
+        except OnOffError:
+            self.refresher.soon()
+            raise
+
+    monkeypatch.setattr(Engine, "read", eager)
+
+
+@pytest.mark.parametrize("twin", [looks_again, asks_again, refreshes_for_readers])
+def test_gateways_that_act_on_what_became_of_the_wanted_one_are_caught(tmp_path, monkeypatch, twin):
+    twin(monkeypatch)
+    assert different(tmp_path) > 1
