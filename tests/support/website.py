@@ -50,6 +50,7 @@ def website(**answers: Answer):
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are written apart: else each answer would wait for an ACK
         number = 0
 
         def setup(self):

@@ -63,6 +63,8 @@ WRONG = {
     "other host": (CITY + 'url = "https://other.example/x"\n', 11, "another host, other.example", "hosts ="),
     "bad budget": (CITY.replace("500/min", "500 per minute"), 5, "no budget", "500/min"),
     "zero budget": (CITY.replace("500/min", "0/min"), 5, "no budget", "500/min"),
+    "budget by the minute": (CITY.replace("500/min", "1/min"), 4, "2 requests every 30 s exceed", 'every = "120 s"'),
+    "budget by seconds": (CITY.replace("500/min", "1/20s"), 4, "2 requests every 30 s exceed", 'every = "40 s"'),
     "bad duration": (CITY.replace("30 s", "soon"), 4, "no duration", "5 min"),
     "unknown key": (CITY.replace("every", "evry"), 4, "'evry' is not known", "every"),
     "no address": (CITY.replace("url = ", "user_agent = "), 7, "has no address", "url"),

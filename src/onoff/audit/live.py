@@ -1,4 +1,4 @@
-"""Users of a real server over HTTP, for the statistical audit: the shipped client with real randomness.
+"""Users of a real server or site over HTTP, for the statistical audit: the shipped client with real randomness.
 
 Every user has a new journal and is the real `Client`, except that it does not wait for ticks. What the server sees of a
 request is recorded where it leaves the process, in terms by which a server can compare users: which
@@ -28,32 +28,50 @@ from onoff.errors import InvalidInput
 from onoff.model.contexts import Model
 from onoff.model.rows import Floats
 from onoff.session.session import TableCache
-from onoff.upstream.transport import Failure, Http, Reply, Request, Transport
+from onoff.upstream.message_server import MessageServer
+from onoff.upstream.sources import SourceList
+from onoff.upstream.sum_servers import SumServers
+from onoff.upstream.transport import Connection, Deadline, Failure, Http, Origin, Reply, Request, Transport
+from onoff.upstream.web import Web
 
 LIVE_FAULTS = (Fault.LOST_ANSWER, Fault.CRASH_AFTER, Fault.RESTART)
 SERVER_TIMEOUT = 10.0
 
 
-class Tap:
+class Wiretap:
+    """Keeps what can be compared, and makes the fault that it was told to make."""
+
+    def __init__(self) -> None:
+        self.seen: list[Hashable] = []
+        self.lose = self.crash = False
+
+    def faulty(self, reply: Reply | Failure) -> Reply | Failure:
+        """What becomes of an answer."""
+        if self.crash:
+            self.crash = False
+            raise Crash
+        if self.lose:
+            self.lose = False
+            return Failure("lost for the audit")
+        return reply
+
+    def take(self) -> Hashable:
+        seen, self.seen = tuple(self.seen), []
+        return seen
+
+
+class Tap(Wiretap):
     """A transport that forwards everything and records what a server can compare."""
 
     def __init__(self, inner: Transport) -> None:
+        super().__init__()
         self.inner = inner
-        self.seen: list[Hashable] = []
-        self.lose = self.crash = False
         self._sessions: dict[bytes, int] = {}
 
     def exchange(self, request: Request) -> Reply | Failure:
         self.seen.append((request.method, request.path, self._content(request), len(request.body), request.limit))
         reply = self.inner.exchange(request)
-        if request.path == wire.QUERY_PATH:
-            if self.crash:
-                self.crash = False
-                raise Crash
-            if self.lose:
-                self.lose = False
-                return Failure("lost for the audit")
-        return reply
+        return self.faulty(reply) if request.path == wire.QUERY_PATH else reply
 
     def _content(self, request: Request) -> Hashable:
         if request.path == wire.SEEN_PATH:
@@ -66,20 +84,55 @@ class Tap:
     def _ordinal(self, session: bytes) -> int:
         return self._sessions.setdefault(session, len(self._sessions) + 1)
 
+
+class SiteTap(Wiretap):
+    """Makes connections to sites that forward everything, and records what a site can compare.
+
+    Of headers their names: the values of validators are the site's own, and change with what it has.
+    """
+
+    def __init__(self, proxy: str | None) -> None:
+        super().__init__()
+        self.proxy = proxy
+
+    def connect(self, origin: Origin) -> TappedLine:
+        return TappedLine(self, Connection(origin, proxy=self.proxy))
+
     def take(self) -> Hashable:
-        seen, self.seen = tuple(self.seen), []
-        return seen
+        seen, self.seen = sorted(map(repr, self.seen)), []  # connections are made at the same time
+        return tuple(seen)
+
+
+class TappedLine:
+    """A connection to a site whose requests are recorded when it is closed, in their order."""
+
+    def __init__(self, tap: SiteTap, inner: Connection) -> None:
+        self.tap, self.inner = tap, inner
+        self.seen: list[Hashable] = []
+
+    def exchange(self, request: Request, deadline: Deadline) -> Reply | Failure:
+        self.seen.append((request.method, request.path, tuple(name for name, _ in request.headers)))
+        return self.tap.faulty(self.inner.exchange(request, deadline))
+
+    def close(self) -> None:
+        self.tap.seen.append((self.inner.origin.host_header, *self.seen))
+        self.inner.close()
 
 
 class LiveUsers:
-    """Makes users of the server at `url`, and keeps how long their steps took."""
+    """Makes users of the server at an address, or of the sites of a list, and keeps how long their steps took."""
 
     def __init__(
-        self, url: str, chain: Model, scheme: str = "auto", fault: Fault = Fault.NONE, at: int | None = None
+        self,
+        where: str | SourceList,
+        chain: Model,
+        scheme: str = "auto",
+        fault: Fault = Fault.NONE,
+        at: int | None = None,
     ) -> None:
         if fault is not Fault.NONE and fault not in LIVE_FAULTS:
             raise InvalidInput(f"the fault {str(fault)!r} cannot be made over HTTP", hint=", ".join(LIVE_FAULTS))
-        self.url, self.chain, self.fault, self.at = url, chain, fault, at
+        self.where, self.chain, self.fault, self.at = where, chain, fault, at
         self.tables = TableCache(chain, scheme)
         self._times: list[list[float]] = []
 
@@ -97,7 +150,7 @@ class LiveUsers:
         took: list[float] = []
         self._times.append(took)
         with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
-            journal, tap = Path(directory) / "journal", Tap(Http(self.url, timeout=SERVER_TIMEOUT))
+            journal, tap = Path(directory) / "journal", self._tap()
             client = self._client(journal, tap)
 
             def ask(x: int, private: bool) -> Hashable:
@@ -121,12 +174,24 @@ class LiveUsers:
             finally:
                 client.close()
 
-    def _client(self, journal: Path, tap: Tap) -> Client:
+    def _tap(self) -> Tap | SiteTap:
+        if isinstance(self.where, str):
+            return Tap(Http(self.where, timeout=SERVER_TIMEOUT))
+        return SiteTap(self.where.proxy)
+
+    def _client(self, journal: Path, tap: Tap | SiteTap) -> Client:
+        upstream: MessageServer | SumServers | Web
+        if isinstance(self.where, str):
+            assert isinstance(tap, Tap)
+            upstream = upstream_of(self.where, transports=[tap], backoff=0.0)
+        else:
+            assert isinstance(tap, SiteTap)
+            upstream = Web(self.where, connect=tap.connect)
         return Client(
-            upstream_of(self.url, transports=[tap], backoff=0.0),
+            upstream,
             self.chain,
             journal,
             tables=self.tables,  # built once for all users
-            mirror=False,
+            mirror=False if isinstance(self.where, str) else None,
             hooks=Hooks(tick=0, background=False),
         )

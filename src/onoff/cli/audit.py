@@ -21,7 +21,7 @@ from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.logs import LogAudit, audit_log, read_log
 from onoff.audit.report import Part, page, plot_error, plot_exact, plot_explanation, write
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
-from onoff.cli.options import EverythingOption, HideOption, Html, MemoryOption, PatternOption
+from onoff.cli.options import EverythingOption, HideOption, Html, MemoryOption, PatternOption, UpstreamFile
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
 from onoff.lab import mismatch
@@ -31,6 +31,8 @@ from onoff.model.contexts import Model, RequestModel, load_model
 from onoff.model.patterns import parse
 from onoff.model.rows import Integers
 from onoff.schemes import find_scheme
+from onoff.upstream.budget import OverBudget
+from onoff.upstream.sources import SourceList
 
 audit_app = App(name="audit", help="Check that what the server sees tells nothing about private requests.")
 audit_app.command("onoff.cli.audit:chain_command", name="chain")
@@ -516,10 +518,11 @@ ATTACKS = ("private request", "right before", "right after", "advantage", "at mo
 
 
 def run_command(
-    url: str,
+    url: str | None = None,
     /,
     *,
     chain: Annotated[Path, Parameter(help="The chain or model of the client; its names must be the server's.")],
+    upstream: UpstreamFile = None,
     pattern: PatternOption = "ON OFF OFF",
     scheme: str = "auto",
     sessions: Annotated[
@@ -534,11 +537,15 @@ def run_command(
 
     ```console
     onoff audit run http://127.0.0.1:8470 --chain chain.json
+    onoff audit run --upstream city.toml --chain chain.json --sessions 200
     onoff audit run http://127.0.0.1:8470 --chain chain.json --fault 'lost answer' --at 1 --sessions 5000
     ```
 
-    A pass is not a proof: the smallest leak that would have been found is part of the answer.
+    A pass is not a proof: the smallest leak that would have been found is part of the answer. With --upstream ordinary
+    sites are asked, and often: audit a site of your own.
     """
+    if (url is None) == (upstream is None):
+        raise InvalidInput("give the address of a server, or --upstream FILE", hint="one of the two")
     if fault not in ("none", *LIVE_FAULTS):
         raise InvalidInput(f"no fault called {fault!r}", hint=nearest(fault, LIVE_FAULTS))
     check_writable(html, inputs=[chain])
@@ -554,16 +561,30 @@ def run_command(
         )
     if fault != "none" and not 0 <= at < len(statuses):
         raise InvalidInput(f"no step {at} to make a fault at", hint=f"the pattern has steps 0 to {len(statuses) - 1}")
-    users = LiveUsers(url, loaded, scheme, Fault(fault), at)
+    where = _audited(upstream, sessions * len(statuses)) if upstream is not None else str(url)
+    users = LiveUsers(where, loaded, scheme, Fault(fault), at)
     with progress("sessions", sessions) as done:
         trials = collect(loaded, statuses, users.user, sessions, done)
         done.now("testing what the server saw")
         audit = judge_trials(trials, statuses, times=users.times)
-        tests = Part(f"{url}, {pattern}, {sessions} sessions", [TESTED], LOOKS, _looks(audit))
+        tests = Part(f"{url or upstream}, {pattern}, {sessions} sessions", [TESTED], LOOKS, _looks(audit))
         attacker = Part("A trained attacker", ["'At most' holds with 99.9 % confidence."], ATTACKS, _attacks(audit))
         _write(done, html, "Statistical audit", _run_verdict(audit), audit.passed, tests, attacker)
     emit(audit.as_dict(), json, lambda console: _show_run(console, audit))
     return 0 if audit.passed else PrivacyBreach.exit_code
+
+
+def _audited(upstream: Path, requests: int) -> SourceList:
+    """The list of sites that an audit asks. Raises OverBudget where that many requests for everything are too many."""
+    listed = SourceList.load(upstream)
+    most = requests * listed.requests_for(len(listed.sources))
+    if any(most > limit.count for limit in listed.budget.limits):
+        raise OverBudget(
+            f"an audit of up to {most} requests exceeds the budget {listed.budget}",
+            hint="audit a copy of the site on your own machine, without a budget, or fewer sessions",
+            seconds=math.inf,
+        )
+    return listed
 
 
 def _run_verdict(audit: SampledAudit) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,13 +19,15 @@ from onoff.cli.options import (
     MirrorFile,
     SchemeOption,
     ServerOption,
+    UpstreamFile,
+    count_requests,
     journal_path,
     mirror_path,
     servers_of,
     size_text,
 )
 from onoff.cli.output import Json, Work, emit, progress
-from onoff.client.copies import Mirror, MirrorClient, fetch_edition_of
+from onoff.client.copies import Mirror, MirrorClient, WebSources, fetch_edition_of
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
 from onoff.errors import (
@@ -32,16 +36,20 @@ from onoff.errors import (
     JournalBusy,
     JournalUnusable,
     MirrorBusy,
+    MirrorError,
     OnOffError,
     PrivacyBreach,
+    ServerUnreachable,
 )
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.schemes import design
 from onoff.session.session import start
-from onoff.tables.table import QuerySource
+from onoff.tables.table import QuerySource, QueryTable
 from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_sources
+from onoff.upstream.sources import SourceList
 from onoff.upstream.sum_servers import shared_infrastructure
+from onoff.upstream.web import Web
 from onoff.wire import Catalogue
 
 TINY = 1e-4
@@ -50,6 +58,7 @@ TINY = 1e-4
 
 def doctor_command(
     *,
+    upstream: UpstreamFile = None,
     server: ServerOption = None,
     chain: ChainFile = None,
     journal: JournalFile = None,
@@ -62,15 +71,22 @@ def doctor_command(
     ```console
     onoff doctor --server http://127.0.0.1:8470 --chain chain.json
     onoff doctor --server http://127.0.0.1:8470 --chain chain.json --journal app.sqlite --json
+    onoff doctor --upstream city.toml --chain chain.json
     ```
+
+    With --upstream every address of the list is tried, all alike, as a private request does, and what came is kept for
+    the next one; then it says what ON and OFF take in requests, bytes and minutes, and where that exceeds the budget.
 
     The exit code is that of the first fault: 3 for chain or catalogue, 4 for a server, 1 for journal or mirror, 5 for
     several servers that look like one operator. Without a chain every request is private, and its checks are left out.
     """
-    address = servers_of(server)
+    address = servers_of(None if upstream is not None else server)
     with progress("reading the chain") as work:
-        files = journal_path(journal, address), mirror_path(mirror, journal, address)
-        checks = list(_examine(address, chain, files, scheme, work))
+        files = journal_path(journal, address, upstream), mirror_path(mirror, journal, address, upstream)
+        if upstream is None:
+            checks = list(_examine(address, chain, files, scheme, work))
+        else:
+            checks = list(_examine_sites(Web.load(upstream, progress=count_requests(work)), chain, files, scheme, work))
     emit({"ok": all(check["ok"] for check in checks), "checks": checks}, json, lambda console: _show(console, checks))
     return next((check["exit_code"] for check in checks if not check["ok"]), 0)
 
@@ -84,25 +100,13 @@ def _examine(
     catalogues: list[Catalogue] = []
     tables: list[QuerySource] = []
 
-    def read_chain() -> str:
-        if chain is None:
-            return "none: every request is private"
-        model = load_model(chain)
-        loaded.append(model)
-        if isinstance(model, MarkovChain):
-            return f"{model.n} sources, every row sums to 1"
-        return f"{model.n} sources, {model.types} types, {len(model.contexts)} contexts of order {model.order}"
-
     def reach(server: str) -> str:
         work.now(f"waiting for {server}")
         catalogue = fetch_catalogue(server)
         catalogues.append(catalogue)
         return f"{catalogue.n} sources, messages of up to {catalogue.limit} bytes"
 
-    yield _checked("chain", read_chain)
-    if loaded and chain is not None:
-        yield _checked("smallest probability", lambda: _smallest(loaded[0]))
-        yield _checked("real readers", lambda: zero_in_words(measured_of(chain)))
+    yield from _examine_chain(chain, loaded)
     for server in servers:
         yield _checked("server", partial(reach, server))
     if len(servers) > 1:
@@ -124,6 +128,118 @@ def _examine(
         work.now(f"waiting for {servers[0]}")
         n = loaded[0].n if loaded else catalogues[0].n
         yield _checked("expected bytes", lambda: _sum_bytes(servers, n, tables[0] if tables else None))
+
+
+def _examine_chain(chain: Path | None, loaded: list[Model]) -> Iterator[dict[str, Any]]:
+    """The checks of the chain alone; it is put into `loaded` where it can be used."""
+
+    def read_chain() -> str:
+        if chain is None:
+            return "none: every request is private"
+        model = load_model(chain)
+        loaded.append(model)
+        if isinstance(model, MarkovChain):
+            return f"{model.n} sources, every row sums to 1"
+        return f"{model.n} sources, {model.types} types, {len(model.contexts)} contexts of order {model.order}"
+
+    yield _checked("chain", read_chain)
+    if loaded and chain is not None:
+        yield _checked("smallest probability", lambda: _smallest(loaded[0]))
+        yield _checked("real readers", lambda: zero_in_words(measured_of(chain)))
+
+
+def _examine_sites(
+    web: Web, chain: Path | None, files: tuple[Path, Path], scheme: str, work: Work
+) -> Iterator[dict[str, Any]]:
+    """The checks of a list of ordinary sites."""
+    journal, copies = files
+    loaded: list[Model] = []
+    tables: list[QuerySource] = []
+    sources = WebSources(web, copies)
+    yield from _examine_chain(chain, loaded)
+    yield _checked("list", lambda: _listed(web.sources))
+    if loaded:
+        yield _checked("names", lambda: _in_list(loaded[0].names, web))
+    yield _checked("journal", lambda: _sound(journal))
+    with closing(sources):
+        work.now(f"asking {web.address}")
+        yield _checked("sites", lambda: _tried(sources))
+        sizes: list[int] = []
+        with suppress(MirrorError):  # in use, as was said above
+            sizes = [state.size for state in sources.sources()]
+    yield _checked("ON", lambda: _everything(web.sources, sizes))
+    if loaded:
+        work.now(f"building the table for {loaded[0].n} sources")
+        yield _checked("expected cost", lambda: _cost(loaded[0], scheme, tables, 1))
+    if tables:
+        yield _checked("OFF", lambda: _open_set(web.sources, loaded[0].names, tables[0], sizes))
+
+
+def _listed(sources: SourceList) -> str:
+    lists = "" if sources.join is None else f"; up to {sources.join.most} in one request"
+    hosts = f"{len(sources.hosts)} host{'s' if len(sources.hosts) > 1 else ''}"
+    return f"{len(sources.sources)} sources at {hosts}; budget: {sources.budget}{lists}"
+
+
+def _in_list(chain: tuple[str, ...], web: Web) -> str:
+    web.require(chain)
+    more = len(web.names) - len(chain)
+    return "all sources of the chain" + (f"; {more} more, which are asked for while ON" if more else "")
+
+
+def _tried(sources: WebSources) -> str:
+    """Ask for everything, as while ON, whatever will be wanted."""
+    try:
+        done = sources.refresh()
+    except MirrorBusy as error:
+        return f"not tried: {error.message}"
+    failed = [f"{name} ({outcome.reason})" for name, outcome in done.outcomes.items() if outcome.state == "failed"]
+    if failed:
+        more = ", ..." if len(failed) > 5 else ""
+        raise ServerUnreachable(
+            f"{len(failed)} of {len(done.outcomes)} sources failed: {', '.join(failed[:5])}{more}",
+            hint="mend their addresses, or take them out of the list: who wants one of them gets an error",
+        )
+    return (
+        f"all {len(done.outcomes)} answered: {done.requests} requests, {size_text(done.received)}, {done.seconds:.1f} s"
+    )
+
+
+def _everything(sources: SourceList, sizes: list[int]) -> str:
+    """What asking for everything takes. Raises OverBudget where the budget never allows it within the patience."""
+    requests = sources.requests_for(len(sources.sources))
+    seconds = _seconds(sources, requests, check=True)
+    told = f"everything: {requests} requests, {_at_most(sum(sizes))}, {seconds}"
+    if sources.every is None:
+        return told
+    rounds = 86400 / sources.every
+    exceeded = [limit for limit in sources.budget.limits if requests * limit.seconds / sources.every > limit.count]
+    last = min((limit.count / requests * sources.every for limit in exceeded), default=math.inf)
+    day = f"every {sources.every:g} s: {requests * rounds:.0f} requests a day, {_at_most(sum(sizes) * rounds)}"
+    return f"{told}; {day}" + (f"; the budget lasts for {last / 3600:.1f} h of it" if exceeded else "")
+
+
+def _open_set(sources: SourceList, names: tuple[str, ...], table: QuerySource, sizes: list[int]) -> str:
+    requests = float(sources.requests_for(round(table.cost)))
+    if isinstance(table, QueryTable):
+        each = np.array([sources.requests_for(int(size)) for size in np.diff(table.offsets)])
+        requests = float(each @ table.mean_masses)
+    place = {name: at for at, name in enumerate(sources.names)}
+    known = [sizes[place[name]] for name in names if name in place and sizes]
+    asked = table_bytes(table, known) if len(known) == len(names) else 0.0
+    seconds = _seconds(sources, math.ceil(requests), check=False)
+    return f"an open request after a private one: {requests:.3g} requests, {_at_most(asked)}, {seconds}"
+
+
+def _at_most(count: float) -> str:
+    return "bytes not known yet" if not count else f"{size_text(count)} where all has changed, uncompressed"
+
+
+def _seconds(sources: SourceList, requests: int, *, check: bool) -> str:
+    """How long the budget makes so many requests take, where none was made before."""
+    patience = sources.patience if check else math.inf
+    times = sources.budget.check(requests, 0.0, (), patience)
+    return f"{times[-1] / 60:.1f} min by the budget" if times and times[-1] else "at once"
 
 
 def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:

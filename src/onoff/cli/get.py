@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import sys
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from onoff.cli.options import (
     SchemeOption,
     ServerOption,
     UpstreamFile,
+    count_requests,
     journal_path,
     mirror_path,
     need_chain,
@@ -29,7 +31,17 @@ from onoff.cli.options import (
     told,
 )
 from onoff.cli.output import Json, emit, entries_text, printable, progress, table
-from onoff.client import Client, Hooks, Message, Mirror, MirrorClient, SourceState, upstream_of
+from onoff.client import (
+    Client,
+    CopiesFile,
+    Hooks,
+    Message,
+    Mirror,
+    MirrorClient,
+    SourceState,
+    WebSources,
+    upstream_of,
+)
 from onoff.client.copies import delete_mirror
 from onoff.client.core import Record
 from onoff.client.journal import Journal, remove
@@ -44,39 +56,64 @@ mirror_app = App(
 
 @mirror_app.command(name="show")
 def show_mirror(
-    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *,
+    upstream: UpstreamFile = None,
+    server: ServerOption = None,
+    journal: JournalFile = None,
+    mirror: MirrorFile = None,
+    json: Json = False,
 ) -> None:
     """Show what the mirror holds: its edition, and version, size and age of every message. No traffic.
 
     ```console
     onoff mirror show --server http://127.0.0.1:8470
     onoff mirror show --mirror app.sqlite.mirror --json
+    onoff mirror show --upstream city.toml
     ```
     """
-    path = mirror_path(mirror, journal, server)
+    path = mirror_path(mirror, journal, server, upstream)
     with progress(f"reading {path}"):
-        found = Mirror(_existing(path), repair=False)  # who only looks leaves what is damaged as it is
-        with MirrorClient((server or ["http://localhost"])[0], found) as client:
+        client: MirrorClient | WebSources  # who only looks leaves what is damaged as it is
+        if upstream is None:
+            found = Mirror(_existing(path), repair=False)
+            client = MirrorClient((server or ["http://localhost"])[0], found)
+        else:
+            client = WebSources(Web.load(upstream), CopiesFile(_existing(path), repair=False))
+        with closing(client):
             data = _described(path, client)
     emit(data, json, lambda console: _show(console, data))
 
 
 @mirror_app.command(name="refresh")
 def refresh_mirror(
-    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *,
+    upstream: UpstreamFile = None,
+    server: ServerOption = None,
+    journal: JournalFile = None,
+    mirror: MirrorFile = None,
+    json: Json = False,
 ) -> None:
     """Fetch all that changed since the last refresh. The server learns when, and nothing else.
 
     ```console
     onoff mirror refresh --server http://127.0.0.1:8470
     onoff mirror refresh --server http://127.0.0.1:8470 --json
+    onoff mirror refresh --upstream city.toml
     ```
+
+    With --upstream every source of the list is asked for, as in a private request.
     """
-    address = servers_of(server)
-    path = mirror_path(mirror, journal, address)
+    address = servers_of(None if upstream is not None else server)
+    path = mirror_path(mirror, journal, address, upstream)
     with progress(f"opening {path}") as work:
-        waiting = told(work, address)["waiting"]
-        with MirrorClient(address[0], path, waiting=waiting) as client:
+        client: MirrorClient | WebSources
+        if upstream is None:
+            client = MirrorClient(address[0], path, waiting=told(work, address)["waiting"])
+        else:
+            web = Web.load(upstream, progress=count_requests(work))
+            work.now(f"asking {web.address}")
+            client = WebSources(web, path)
+        with closing(client):
             done = client.refresh()
     data = {**asdict(done), "changed": list(done.changed), "mirror": str(path)}
     emit(data, json, lambda console: console.print(_summary(data)))
@@ -84,7 +121,12 @@ def refresh_mirror(
 
 @mirror_app.command(name="verify")
 def verify_mirror(
-    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *,
+    upstream: UpstreamFile = None,
+    server: ServerOption = None,
+    journal: JournalFile = None,
+    mirror: MirrorFile = None,
+    json: Json = False,
 ) -> int:
     """Check every message of the mirror. Exit code 1 where it is damaged: the next refresh fetches all of it.
 
@@ -93,10 +135,10 @@ def verify_mirror(
     onoff mirror verify --mirror app.sqlite.mirror --json
     ```
     """
-    path = mirror_path(mirror, journal, server)
+    path = mirror_path(mirror, journal, server, upstream)
     try:
         with progress(f"reading {path}"):
-            Mirror(_existing(path), repair=False).close()
+            _opened(_existing(path), upstream).close()
         damage = None
     except MirrorError as error:
         if not json:
@@ -109,7 +151,12 @@ def verify_mirror(
 
 @mirror_app.command(name="forget")
 def forget_mirror(
-    *, server: ServerOption = None, journal: JournalFile = None, mirror: MirrorFile = None, json: Json = False
+    *,
+    upstream: UpstreamFile = None,
+    server: ServerOption = None,
+    journal: JournalFile = None,
+    mirror: MirrorFile = None,
+    json: Json = False,
 ) -> None:
     """Delete the mirror. The next private request fetches all messages.
 
@@ -118,16 +165,20 @@ def forget_mirror(
     onoff mirror forget --mirror app.sqlite.mirror --json
     ```
     """
-    path = mirror_path(mirror, journal, server)
+    path = mirror_path(mirror, journal, server, upstream)
     if path.exists():
         try:
             with progress(f"reading {path}"):
-                Mirror(path, repair=False).close()  # raises where it is open elsewhere
+                _opened(path, upstream).close()  # raises where it is open elsewhere
         except MirrorError as error:
-            if "the mirror is damaged" not in error.message:  # in use, or not a mirror
+            if "is damaged (" not in error.message:  # in use, or not a mirror
                 raise
     removed = [str(file) for file in delete_mirror(path)]
     emit({"removed": removed}, json, lambda console: console.print("\n".join(removed) or "There was no mirror."))
+
+
+def _opened(path: Path, upstream: Path | None) -> Mirror | CopiesFile:
+    return Mirror(path, repair=False) if upstream is None else CopiesFile(path, repair=False)
 
 
 def _existing(path: Path) -> Path:
@@ -136,25 +187,28 @@ def _existing(path: Path) -> Path:
     return path
 
 
-def _described(path: Path, client: MirrorClient) -> dict[str, Any]:
+def _described(path: Path, client: MirrorClient | WebSources) -> dict[str, Any]:
+    states = client.sources()
+    data = {"mirror": str(path), "age": client.age, "sources": [asdict(state) for state in states]}
+    if isinstance(client, WebSources):
+        return {**data, "edition": 0, "size": sum(state.size for state in states), "used_today": None}
     edition = client.mirror.edition
-    return {
-        "mirror": str(path),
-        "edition": None if edition is None else edition.number,
-        "age": client.age,
-        "size": client.mirror.size,
-        "used_today": client.used_today,
-        "sources": [asdict(state) for state in client.sources()],
-    }
+    number = None if edition is None else edition.number
+    return {**data, "edition": number, "size": client.mirror.size, "used_today": client.used_today}
 
 
 def _show(console: Console, data: dict[str, Any]) -> None:
+    states = [SourceState(**state) for state in data["sources"]]
+    age = "" if data["age"] is None else f", refreshed {data['age']:.0f} s ago"
     if data["edition"] is None:
         console.print(f"{data['mirror']}: nothing was fetched yet")
         return
-    age = "" if data["age"] is None else f", refreshed {data['age']:.0f} s ago"
+    if data["used_today"] is None:
+        known = sum(state.version > 0 for state in states)
+        console.print(f"copies of {known} of {len(states)} sources, {data['size']} bytes{age}")
+        console.print(table(("source", "bytes", "confirmed"), [(s.name, s.size, _moment(s)) for s in states]))
+        return
     console.print(f"edition {data['edition']}, {data['size']} bytes{age}; {data['used_today']} bytes received today")
-    states = (SourceState(**state) for state in data["sources"])
     rows = [(state.name, state.version, state.size, _moment(state)) for state in states]
     console.print(table(("source", "version", "bytes", "published"), rows))
 
@@ -167,6 +221,10 @@ def _moment(state: SourceState) -> str:
 
 def _summary(data: dict[str, Any]) -> str:
     changed = len(data["changed"])
+    if data["outcomes"]:
+        failed = [f"{name}: {each['reason']}" for name, each in data["outcomes"].items() if each["state"] == "failed"]
+        lines = [f"{changed} changed, {data['requests']} requests, {data['received']} bytes, {data['seconds']:.1f} s"]
+        return "\n".join([*lines, *failed])
     return f"edition {data['edition']}: {changed} changed, {data['received']} bytes, {data['seconds']:.1f} s"
 
 
@@ -239,7 +297,9 @@ def get_command(
     with (
         progress("opening the journal" if chain is None else f"reading {chain}") as work,
         Client(
-            upstream_of(address, timeout=timeout, on_missing=on_missing) if upstream is None else Web.load(upstream),
+            upstream_of(address, timeout=timeout, on_missing=on_missing)
+            if upstream is None
+            else Web.load(upstream, progress=count_requests(work)),
             chain,
             journal_path(journal, address, upstream),
             scheme,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.options import JournalFile, ServerOption, journal_path, read_names
+from onoff.cli.options import JournalFile, ServerOption, UpstreamFile, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.client.consent import LEAST_REQUESTS, OpenRecord
 from onoff.errors import InvalidInput
@@ -21,6 +21,7 @@ from onoff.model.learn import Learnt, learn
 from onoff.model.origin import OWN, about_of
 from onoff.model.traces import Options, Trace, size_of
 from onoff.upstream.message_server import fetch_catalogue
+from onoff.upstream.sources import SourceList
 
 OWN_GAP = 1800.0
 """Default of --gap: seconds without a request that end a visit."""
@@ -43,6 +44,7 @@ def learn_command(
     from_gateway: Annotated[
         bool, Parameter(negative="", help="Learn from what was opened while OFF, where the gateway was to remember it.")
     ] = False,
+    upstream: UpstreamFile = None,
     server: ServerOption = None,
     journal: JournalFile = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write it here: .json or .npz.")] = None,
@@ -71,6 +73,7 @@ def learn_command(
     onoff learn msnbc990928.zip -o msnbc.npz
     onoff learn msnbc990928.zip --order 1 --types 1 -o chain.json
     onoff learn --from-gateway --server http://127.0.0.1:8470 -o model.json
+    onoff learn rides.csv --upstream city.toml -o model.json
     ```
 
     Order and types are chosen on every tenth person, held out, where there are enough of them; else a chain is
@@ -78,15 +81,21 @@ def learn_command(
 
     With --from-gateway there is no TRACE: the gateway's own record is read, which holds open requests only and is made
     only where its page, or `onoff gateway --remember`, was told to.
+
+    With --upstream the model has the sources of that list, in its order, also those that the trace does not have.
     """
     if output is not None:
         if output.suffix.lower() != ".npz":
             check_json_name(output)
-        check_writable(output, inputs=[trace, sources])
+        check_writable(output, inputs=[trace, sources, upstream])
     record = None
+    if sources is not None and upstream is not None:
+        raise InvalidInput("both --sources and --upstream say which sources there are", hint="give one of them")
     named = None if sources is None else read_names(sources)
+    if upstream is not None:
+        named = list(SourceList.load(upstream).names)
     if from_gateway:
-        record = _open_record(trace, server, journal, include_private)
+        record = _open_record(trace, journal_path(journal, server, upstream), include_private)
         format, trace, gap = "jsonl", record.path, gap or OWN_GAP
         named = named or list(_server_names(server))
     elif trace is None:
@@ -127,15 +136,13 @@ def learn_command(
     emit(found.as_dict() if json else None, json, lambda console: _show(console, found, output))
 
 
-def _open_record(
-    trace: Path | None, server: list[str] | None, journal: Path | None, include_private: bool
-) -> OpenRecord:
+def _open_record(trace: Path | None, journal: Path, include_private: bool) -> OpenRecord:
     """The gateway's record. Raises InvalidInput where there was no consent, or too few requests."""
     if trace is not None:
         raise InvalidInput(f"both {trace} and --from-gateway", hint="give one of them")
     if include_private:
         raise InvalidInput("private requests are not remembered", hint="leave out --include-private")
-    record = OpenRecord(journal_path(journal, server))
+    record = OpenRecord(journal)
     if record.consent is None:
         raise InvalidInput(
             "the gateway was not told to remember what is opened while OFF",
@@ -221,25 +228,32 @@ def model_command(
         Parameter(help="sticky: often the same source again; popular: the first sources most; uniform: any."),
     ] = "sticky",
     server: Annotated[
-        str, Parameter(name=["--from", "--server"], help="The address of the server whose sources it is for.")
-    ],
+        str | None, Parameter(name=["--from", "--server"], help="The address of the server whose sources it is for.")
+    ] = None,
+    upstream: UpstreamFile = None,
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="Write it here, as JSON.")] = Path("model.json"),
     json: Json = False,
 ) -> None:
-    """Make a first model for the sources of a server: a guess, and it says so.
+    """Make a first model for the sources of a server, or of a list: a guess, and it says so.
 
     ```console
     onoff model --from http://127.0.0.1:8470
+    onoff model --upstream city.toml
     onoff model --template popular --from http://127.0.0.1:8470 -o popular.json --json
     ```
 
     sticky hides the most and costs the most of the three, and is the one to start with.
     """
     check_json_name(output)
-    check_writable(output)
+    check_writable(output, inputs=[upstream])
     _refuse_to_replace_more_than_a_guess(output)
-    with progress(f"waiting for {server}") as work:
-        names = fetch_catalogue(server).names
+    with progress(f"waiting for {server}" if upstream is None else f"reading {upstream}") as work:
+        if upstream is not None:
+            names = SourceList.load(upstream).names
+        elif server is not None:
+            names = fetch_catalogue(server).names
+        else:
+            raise InvalidInput("no sources were given", hint="use --upstream FILE or --from URL")
         work.now(f"writing a model of {len(names)} sources")
         made = from_template(template, names)
         made.save(output, remarks={"about": {"guess": template, "says": GUESS}})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -91,12 +92,24 @@ def journal_path(journal: Path | None, server: list[str] | None, upstream: Path 
     return default_journal(" ".join(each.rstrip("/") for each in server))
 
 
-def mirror_path(mirror: Path | None, journal: Path | None, server: list[str] | None) -> Path:
-    """The mirror that was given, or the one beside the journal."""
+def mirror_path(
+    mirror: Path | None, journal: Path | None, server: list[str] | None, upstream: Path | None = None
+) -> Path:
+    """The mirror that was given, or the one beside the journal; of sites their copies."""
     if mirror is not None:
         return mirror
-    beside = journal_path(journal, server)
-    return beside.with_name(f"{beside.name}.mirror")
+    beside = journal_path(journal, server, upstream)
+    return beside.with_name(f"{beside.name}.{'mirror' if upstream is None else 'copies'}")
+
+
+def count_requests(work: Work) -> Callable[[int, int], None]:
+    """What makes a `Web` count on `work` the requests of a set that are done."""
+
+    def tell(done: int, total: int) -> None:
+        work.total = total
+        work(done)
+
+    return tell
 
 
 def told(work: Work, servers: list[str]) -> dict[str, Any]:

@@ -29,8 +29,7 @@ from onoff import wire
 from onoff.client.journal import Damaged, FileErrors, Migration, PrivateDatabase
 from onoff.client.message import Copy
 from onoff.client.runner import Attempt, Driver, TickClock
-from onoff.errors import CatalogueMismatch, InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
-from onoff.names import some_of
+from onoff.errors import InvalidWire, MirrorBusy, MirrorEmpty, MirrorError, UnknownSource
 from onoff.upstream import AnsweredSet, Doubt, MemberOutcome, Outgoing, WebCopy
 from onoff.upstream.message_server import Fetched, fetch_changes, fetch_edition, require_sources
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, Retries, Steps
@@ -610,22 +609,27 @@ class MemoryCopies:
 class CopiesFile(MemoryCopies):
     """Copies in the file `path`, for its owner only, locked until it is closed. Raises MirrorError where that fails.
 
-    A damaged file is deleted, as all of it can be fetched again.
+    A damaged file is deleted, as all of it can be fetched again; with `repair=False` it is an error and stays as it is,
+    and so is one damaged copy.
     """
 
-    def __init__(self, path: str | PathLike[str]) -> None:
+    def __init__(self, path: str | PathLike[str], *, repair: bool = True) -> None:
         super().__init__()
         self.path = Path(path)
         self._lock = threading.Lock()
         try:
-            self._open()
+            self._open(check=not repair)
         except Damaged as damage:
             if not damage.ours:
                 raise COPIES_ERRORS.foreign(self.path) from None
+            if not repair:
+                raise MirrorError(
+                    f"{self.path}: the file of copies is damaged ({damage})", hint="the next refresh fetches all of it"
+                ) from None
             delete_mirror(self.path)
-            self._open()
+            self._open(check=False)
 
-    def _open(self) -> None:
+    def _open(self, *, check: bool) -> None:
         self._database = PrivateDatabase(
             self.path, application_id=COPIES_ID, migrations=COPIES_MIGRATIONS, errors=COPIES_ERRORS
         )
@@ -634,6 +638,10 @@ class CopiesFile(MemoryCopies):
             self.refreshed = None if row is None else row[0]
             found = self._database.connection.execute("SELECT name, fetched, media_type, length(body) FROM copy")
             self.entries = {name: MirrorEntry(1, round(at * 1000), kind, size) for name, at, kind, size in found}
+            every = f"SELECT name, {COPY_COLUMNS}, checksum FROM copy"
+            for *values, checksum in self._database.connection.execute(every) if check else ():
+                if _checksum(tuple(values)) != checksum:
+                    raise Damaged("a copy does not match its checksum")
             self._database.checkpoint()
 
     def get(self, name: str) -> WebCopy | None:
@@ -778,13 +786,7 @@ class WebSources:
 
     def require(self, names: tuple[str, ...]) -> None:
         """Raise CatalogueMismatch, which names them, unless the list has every source of the chain."""
-        known = set(self.web.names)
-        missing = [name for name in names if name not in known]
-        if missing:
-            raise CatalogueMismatch(
-                f"{len(missing)} of the chain's {len(names)} sources are not in the list: {some_of(missing)}",
-                hint=f"use a chain whose names are those of the list: {some_of(self.web.names)}",
-            )
+        self.web.require(names)
         _ = self.copies  # opened, and locked, before anything is stored or sent
 
     def compare_steps(self, last: Outgoing) -> Steps[Doubt | None]:

@@ -12,8 +12,10 @@ from __future__ import annotations
 import re
 import string
 import tomllib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
@@ -98,6 +100,10 @@ class SourceList:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(source.name for source in self.sources)
+
+    def requests_for(self, members: int) -> int:
+        """How many requests a set of so many members takes, where none of it is known to be fresh."""
+        return members if self.join is None else -(-members // self.join.most)
 
     @classmethod
     def load(cls, path: str | Path) -> SourceList:
@@ -344,7 +350,25 @@ def _checked(given: SourceList, text: str, pattern: str | None = None) -> Source
             raise InvalidInput(f"{path}: the url of lists: {error.message}", hint=error.hint) from None
         if len({source.key for source in given.sources}) != len(given.sources):
             raise InvalidInput(f"{path}: two sources with the same id", hint="lists need an id of its own for each")
+    _require_time_for_everything(given, text)
     return replace(given, hosts=frozenset(hosts))
+
+
+def _require_time_for_everything(given: SourceList, text: str) -> None:
+    """Raise InvalidInput where the budget of a host does not let everything be asked for as often as `every` says."""
+    if given.every is None:
+        return
+    of_host = Counter(source.origin for source in given.sources) if given.join is None else {}
+    most = max(of_host.values(), default=given.requests_for(len(given.sources)))
+    # What one round exceeds. How long ON may go on, where there is a limit by the day, is for people to say.
+    over = [limit for limit in given.budget.limits if most > limit.count]
+    least = max((most * limit.seconds / limit.count for limit in over), default=0.0)
+    if given.every < least:
+        raise InvalidInput(
+            f"{given.where}, line {_line(text, 'every')}: {most} requests every {given.every:g} s exceed the budget "
+            f"{given.budget}",
+            hint=f'write every = "{ceil(least)} s" or longer, or list fewer sources',
+        )
 
 
 def _only(table: Mapping[str, Any], known: set[str], where: str, text: str, path: Path) -> None:

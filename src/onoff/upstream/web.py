@@ -25,11 +25,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from email.utils import parsedate_to_datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urljoin
 
-from onoff.errors import InvalidInput
+from onoff.errors import CatalogueMismatch, InvalidInput
+from onoff.names import some_of
 from onoff.upstream import NEW, Copies, MemberOutcome, WebCopy
 from onoff.upstream.sources import Join, Source, SourceList, target_of
 from onoff.upstream.transport import Connection, Deadline, Failure, Origin, Reply, Request, origin_of
@@ -102,6 +104,8 @@ class Web:
     ----------
     sources
         What is asked for, and how; `Web.load` reads it from a file.
+    progress
+        Called with how many requests of a set are done, and how many there are.
     connect, now, sleep
         To be replaced in tests and audits: how a connection is made, seconds since 1970, and waiting.
 
@@ -114,11 +118,13 @@ class Web:
         self,
         sources: SourceList,
         *,
+        progress: Callable[[int, int], None] | None = None,
         connect: Callable[[Origin], Line] | None = None,
         now: Callable[[], float] = time.time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.sources = sources
+        self._progress = progress
         self._by_name = {source.name: source for source in sources.sources}
         self._connect = connect or (lambda origin: Connection(origin, proxy=sources.proxy))
         self._now, self._sleep = now, sleep
@@ -131,9 +137,9 @@ class Web:
         )
 
     @classmethod
-    def load(cls, path: str | Path) -> Web:
+    def load(cls, path: str | Path, *, progress: Callable[[int, int], None] | None = None) -> Web:
         """The sources in a TOML file, an OPML file or a list of addresses. Raises InvalidInput."""
-        return cls(SourceList.load(path))
+        return cls(SourceList.load(path), progress=progress)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -147,6 +153,14 @@ class Web:
 
     def __repr__(self) -> str:
         return f"<Web: {len(self.sources.sources)} sources>"
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise CatalogueMismatch, which names them, unless the list has every source of a chain."""
+        if missing := [name for name in names if name not in self._by_name]:
+            raise CatalogueMismatch(
+                f"{len(missing)} of the chain's {len(names)} sources are not in the list: {some_of(missing)}",
+                hint=f"use a chain whose names are those of the list: {some_of(self.names)}",
+            )
 
     def fetch(self, asked: Iterable[str], copies: Copies, *, patience: float | None = None) -> FetchedSet:
         """Bring the copy of every member of a set up to date, and say what became of each.
@@ -232,14 +246,21 @@ class Web:
     def _round(self, jobs: Sequence[_Job], times: Sequence[float], deadline: Deadline, copies: Copies) -> list[_Got]:
         """Every job once. Each connection takes every c-th job in turn, whatever came back for others."""
         lanes = min(self.sources.connections, len(jobs))
-        work = list(zip(jobs, times, strict=True))
+        work, done = list(zip(jobs, times, strict=True)), count(1)
+
+        def tell() -> None:
+            if self._progress is not None:
+                self._progress(next(done), len(jobs))
+
         if lanes <= 1:
-            return self._lane(work, deadline, copies)
+            return self._lane(work, deadline, copies, tell)
         with ThreadPoolExecutor(lanes) as pool:
-            shares = list(pool.map(lambda lane: self._lane(work[lane::lanes], deadline, copies), range(lanes)))
+            shares = list(pool.map(lambda lane: self._lane(work[lane::lanes], deadline, copies, tell), range(lanes)))
         return [shares[place % lanes][place // lanes] for place in range(len(jobs))]
 
-    def _lane(self, work: Sequence[tuple[_Job, float]], deadline: Deadline, copies: Copies) -> list[_Got]:
+    def _lane(
+        self, work: Sequence[tuple[_Job, float]], deadline: Deadline, copies: Copies, tell: Callable[[], None]
+    ) -> list[_Got]:
         results = []
         with ExitStack() as stack:
             lines: dict[Origin, Line] = {}
@@ -253,6 +274,7 @@ class Web:
                 if (wait := at - self._now()) > 0:
                     self._sleep(wait)
                 results.append(self._follow(job, line_to, deadline, copies))
+                tell()
         return results
 
     def _follow(self, job: _Job, line_to: Callable[[Origin], Line], deadline: Deadline, copies: Copies) -> _Got:
