@@ -167,7 +167,14 @@ class BadAnswer(ServerUnreachable):
 
 
 class SourceFailed(OnOffError):
-    """A site gave no answer for the source that was wanted. All of the set was asked for, and the request was made."""
+    """A site gave no answer for the source that was wanted. All of the set was asked for, and the request was made.
+
+    status: The HTTP status that the site answered with; 0 where there was none.
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None, status: int = 0) -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
 
 
 class PrivacyBreach(OnOffError):

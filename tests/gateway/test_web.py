@@ -91,10 +91,11 @@ def test_a_source_that_the_site_does_not_give_is_named_and_the_rest_is_read(tmp_
     with city(tmp_path, broken=("Lake",)) as (local, site):
         assert local.get("/v1/sources/Central").status == 200
         answer = local.get("/v1/sources/Lake")
-        assert (answer.status, answer.json["title"]) == (502, "the site has not given it yet")
+        assert (answer.status, answer.json["title"]) == (502, "the site answers with status 503")
         assert snapshot(local.engine)["connected"]
+        local.turn(private=False)
+        assert {local.get(f"/v1/feeds{end}").status for end in ("", "/Lake", "/Central")} == {200}
         assert site.targets.count("/Central") == 1
-        assert local.get("/v1/feeds").status == 200
 
 
 def test_a_site_that_gives_nothing_is_not_asked_again_before_the_interval_is_over(tmp_path):
@@ -205,3 +206,105 @@ def refreshes_for_readers(monkeypatch):
 def test_gateways_that_act_on_what_became_of_the_wanted_one_are_caught(tmp_path, monkeypatch, twin):
     twin(monkeypatch)
     assert different(tmp_path) > 1
+
+
+# -- the site's own paths --------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def site_with(folder, answers, chain=False, **options):
+    """A site with these answers by target, a list of all of them, and a gateway before it that has refreshed once."""
+    with website() as site:
+        site.answers = answers
+        listed = tuple(Source(f"source {at}", site.url + target) for at, target in enumerate(answers))
+        web = Web(SourceList(listed, hosts=frozenset({origin_of(site.url)})), sleep=lambda seconds: None, **options)
+        with gateway(folder, url=web, chain=chain) as local:
+            local.engine.refresher.first.result(PATIENCE)
+            quiet(local)
+            yield local, site
+
+
+def test_an_address_of_the_site_answers_with_what_the_site_has_there(tmp_path):
+    departures = Answer(
+        b'[{"line": 4}]',
+        headers={"content-type": "application/json", "etag": '"v1"', "last-modified": "Fri, 02 Jan 1970 00:00:00 GMT"},
+    )
+    answers = {
+        "/v1/stops/42/departures?limit=5": departures,
+        "/v1/stops/43/departures?limit=5": Answer(b"other"),
+        "/Lake%20View?q=a%2Cb": Answer(b"escaped", headers=TEXT),
+        "/Lake%2FView": Answer(b"one name", headers=TEXT),
+        "/Lake/View": Answer(b"two names", headers=TEXT),
+    }
+    with site_with(tmp_path, answers) as (local, site):
+        asked = len(site.targets)
+        answer = local.send("GET", f"/t/{local.app_token}/web/v1/stops/42/departures?limit=5")
+        assert (answer.status, answer.body) == (200, b'[{"line": 4}]')
+        assert answer.headers["content-type"] == "application/json"
+        assert (answer.headers["etag"], answer.headers["last-modified"]) == ('"v1"', "Fri, 02 Jan 1970 00:00:00 GMT")
+        again = local.get("/web/v1/stops/42/departures?limit=5", If_None_Match='"v1"')
+        assert (again.status, again.body) == (304, b"")
+        assert local.get("/web/Lake%20View?q=a%2Cb").body == b"escaped"
+        assert local.get("/web/Lake%20View?q=a,b").body == b"escaped"  # as another library writes it
+        assert local.get("/web/Lake%2FView").body == b"one name"
+        assert local.get("/web/Lake/View").body == b"two names"
+        assert "last-modified" not in local.get("/web/Lake/View").headers
+        assert len(site.targets) == asked
+
+
+@pytest.mark.parametrize(
+    "target", ["/v1/stops/42", "/v1/stops/42/departures", "/", "//127.0.0.1/", "/v1/stops/42?limit"]
+)
+def test_an_address_that_is_not_in_the_list_is_refused_and_nothing_leaves(tmp_path, target):
+    with site_with(tmp_path, {"/v1/stops/42/departures?limit=5": Answer(b"tram")}, rides_of(1)) as (local, site):
+        for private in (True, False):
+            local.turn(private=private)
+            quiet(local)
+            asked = len(site.targets)
+            answer = local.get(f"/web{target}")
+            assert (answer.status, answer.json["title"]) == (
+                404,
+                "this address is not in the list of sources; nothing was sent",
+            )
+            quiet(local)
+            assert len(site.targets) == asked
+
+
+def rides_of(n):
+    return MarkovChain(np.full((n, n), 1 / n), names=[f"source {at}" for at in range(n)])
+
+
+def test_only_downloads_pass_and_only_with_a_token(tmp_path):
+    with site_with(tmp_path, {"/tram": Answer(b"tram")}) as (local, _):
+        assert local.send("GET", "/web/tram").status == 403
+        assert local.get("/web/tram", Sec_Fetch_Dest="image").status == 403
+        assert local.send("POST", f"/t/{local.app_token}/web/tram").status == 403
+        assert local.send("POST", "/web/tram", {"Authorization": f"Bearer {local.token}"}).status == 405
+        assert local.get("/web/tram").status == 200
+
+
+def test_the_status_of_the_site_passes_through_where_it_is_about_the_source(tmp_path):
+    answers = {"/gone": Answer(status=410), "/busy": Answer(status=429), "/down": Answer(status=503)}
+    with site_with(tmp_path, answers, rides_of(3)) as (local, _):
+        for private in (True, False):
+            local.turn(private=private)
+            quiet(local)
+            found = [local.get(f"/web/{name}") for name in ("gone", "busy", "down")]
+            assert [answer.status for answer in found] == [410, 502, 502]
+            assert all("the site answers with status" in answer.json["title"] for answer in found)
+
+
+def test_while_off_an_address_of_the_site_goes_out_as_a_set(tmp_path):
+    answers = {f"/stops/{at}": Answer(f"tram {at}".encode(), headers=TEXT) for at in range(4)}
+    with site_with(tmp_path, answers, rides_of(4)) as (local, site):
+        local.turn(private=False)
+        quiet(local)
+        site.log.clear()
+        assert local.get("/web/stops/2").body == b"tram 2"
+        assert site.targets == list(answers)  # the first open request of a journal asks for everything
+
+
+def test_a_gateway_before_a_message_server_has_no_site(tmp_path):
+    with gateway(tmp_path) as local:
+        assert local.get("/web/alpha").status == 404
+        assert local.world.queries == []

@@ -142,7 +142,7 @@ def gateway_command(
             print(
                 f"the page:  {address.page}\n"
                 f"for apps:  {address.apps}/sources/NAME  or  .../feeds/NAME\n"
-                f"all feeds: {address.apps}/feeds.opml",
+                + (f"all feeds: {address.apps}/feeds.opml" if upstream is None else f"the site:  {address.site}"),
                 flush=True,
             )
         run.serve_gateway(engine, sock, address)

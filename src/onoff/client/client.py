@@ -586,6 +586,7 @@ def _given(message: Message, stale_ok: bool) -> Message:
     raise SourceFailed(
         f"what was wanted cannot be had: {message.outcome.reason}",
         hint=f"all of the set was asked for. Make another request later{old}",
+        status=message.outcome.status,
     )
 
 

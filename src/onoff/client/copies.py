@@ -753,6 +753,8 @@ class WebSources:
         self._now, self._clock = now, clock
         self._fetching = threading.Lock()
         self._fetched = 0
+        self.outcomes: dict[str, MemberOutcome] = {}
+        """What became of each source when it was asked for last, since the start."""
         self.noticed: Callable[[bool, Origin, int], None] | None = None
         """Called after each request: whether everything is asked for, its host, and the bytes that came back."""
         self.answered: Callable[[Mapping[str, MemberOutcome]], None] | None = None
@@ -827,6 +829,7 @@ class WebSources:
                 self.web.noticed = partial(noticed, whole)
             fetched = self.web.fetch(asked, self.copies, patience=patience)
             self._fetched += 1
+            self.outcomes |= fetched.outcomes
         if self.answered is not None:
             self.answered(fetched.outcomes)
         return fetched

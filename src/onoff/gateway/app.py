@@ -6,6 +6,7 @@
     GET /v1/feeds/NAME         a source as an Atom feed, from the mirror: not a request      app or page token
     GET /v1/feeds              all sources as one Atom feed, newest first                    app or page token
     GET /v1/feeds.opml         the addresses of all feeds, for a feed reader to import       app or page token
+    GET /web/PATH?QUERY        what a web site has at its own address: one request           app or page token
     GET, PUT /v1/privacy       the switch: {"private": true, "seconds": 600} or "until"      page token
     GET, PUT /v1/schedule      when it turns automatically: {"rules": [...]}                 page token
     PUT /v1/refresh            refresh the mirror now: {}                                    page token
@@ -58,11 +59,12 @@ from onoff.errors import (
 )
 from onoff.gateway import render
 from onoff.gateway.engine import Busy, Changed, Engine, Superseded
-from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, Guard, guarded
+from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, RAW_KEY, SITE_PATH, Guard, guarded
 from onoff.gateway.render import EntryStore
 from onoff.gateway.state import reading, snapshot
 from onoff.gateway.switch import Position
 from onoff.upstream.budget import OverBudget
+from onoff.upstream.web import PASSING
 
 LONGEST_BODY: Final = 4096
 """Bytes."""
@@ -154,11 +156,17 @@ def feeds_address(request: Request) -> str:
 def feed_response(request: Request, body: bytes, kind: str, headers: dict[str, str]) -> Response:
     """A feed, or 304 where the reader has it already."""
     tag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-    headers = {**headers, "content-type": kind, "etag": tag, "cache-control": "no-cache"}
+    return validated(request, Response(body, headers={**headers, "content-type": kind}), {"etag": tag})
+
+
+def validated(request: Request, response: Response, validators: dict[str, str]) -> Response:
+    """A response with its validators, or 304 where whoever asks has it already."""
+    tag, kept = validators.get("etag", ""), {**validators, "cache-control": "no-cache"}
     held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
-    if tag in held or "*" in held:
-        return Response(status_code=304, headers={name: headers[name] for name in ("etag", "cache-control")})
-    return Response(body, headers=headers)
+    if (tag and tag.removeprefix("W/") in held) or "*" in held:
+        return Response(status_code=304, headers=kept)
+    response.headers.update(kept)
+    return response
 
 
 def message_headers(message: Copy) -> dict[str, str]:
@@ -263,6 +271,7 @@ def build_app(engine: Engine, guard: Guard) -> ASGIApp:
         Route("/v1/feeds", messages.all_feeds),
         Route("/v1/feeds.opml", messages.opml),
         Route("/v1/feeds/{name}", messages.message_feed),
+        Route(SITE_PATH + "/{path:path}", messages.page),
         Route("/v1/refresh", controls.refresh, methods=["PUT"]),
         Route("/v1/reading", pages.reading, methods=["GET"]),
         Route("/v1/reading", controls.mark_all, methods=["PUT"]),
@@ -294,26 +303,40 @@ class ForApps:
 
     async def message(self, request: Request) -> Response:
         browser = request.headers.get("sec-fetch-dest") is not None
-        found = await self.fetch(request)
+        found = await self.fetch(request, request.path_params["name"])
         return await asyncio.to_thread(message_response, found, self.engine.entries if browser else None)
 
     async def entries(self, request: Request) -> Response:
-        found = await self.fetch(request)
+        found = await self.fetch(request, request.path_params["name"])
         self.engine.marks.opened(found.source, found.version, self.engine.now())
         self.engine.board.changed()
         listed = await asyncio.to_thread(self.engine.entries.with_earlier, found)
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 
-    async def fetch(self, request: Request) -> Message:
-        """The message of the path, as one request of the person."""
+    async def page(self, request: Request) -> Response:
+        """What the site has at an address of its own; nothing leaves for one that is not in the list."""
+        target = request.scope[RAW_KEY].removeprefix(SITE_PATH)
+        query = request.scope["query_string"].decode("latin-1")
+        name = self.engine.source_at(f"{target}?{query}" if query else target)
+        browser = request.headers.get("sec-fetch-dest") is not None
+        try:
+            found = await self.fetch(request, name)
+        except SourceFailed as error:
+            passed = 400 <= error.status < 500 and error.status not in PASSING
+            return problem(error.status if passed else 502, error.message, error.hint)
+        response = await asyncio.to_thread(message_response, found, self.engine.entries if browser else None)
+        del response.headers["last-modified"]  # when it was fetched; the site's own is a validator
+        response.headers["age"] = f"{found.age:.0f}"
+        return validated(request, response, self.engine.validators(found))
+
+    async def fetch(self, request: Request, name: str) -> Message:
+        """A message, as one request of the person."""
         expected = request.headers.get("x-privacy-expected")
         if expected not in {None, "on", "off"}:
             raise InvalidInput("X-Privacy-Expected is neither on nor off", hint="send one of them, or leave it out")
         key = request.headers.get("idempotency-key")
-        asked = self.engine.request(
-            request.path_params["name"], key=key, expected=None if expected is None else expected == "on"
-        )
+        asked = self.engine.request(name, key=key, expected=None if expected is None else expected == "on")
         # Shielded: a caller who disconnects does not take a request back that may be on its way.
         return await asyncio.shield(asyncio.wrap_future(asked))
 
@@ -321,7 +344,7 @@ class ForApps:
         name = request.path_params["name"]
         found: Copy | None = await asyncio.to_thread(self.engine.copy, name)
         if found is None:
-            found = await self.fetch(request)  # without a mirror each look is a request
+            found = await self.fetch(request, name)  # without a mirror each look is a request
         address = f"{feeds_address(request)}/{quote(name)}"
         entries = await asyncio.to_thread(self.engine.entries.latest, found)
         body = await asyncio.to_thread(render.atom, found, entries, address)

@@ -23,6 +23,7 @@ server, is for programs that poll feeds. Without a model every request is privat
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import secrets
 import shlex
@@ -33,10 +34,11 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, Final, Literal
+from urllib.parse import unquote
 
 from onoff import wire
 from onoff.client import (
@@ -62,6 +64,7 @@ from onoff.gateway.render import EntryStore
 from onoff.gateway.state import Board, Marks
 from onoff.gateway.switch import Position, Switch
 from onoff.model.contexts import Model
+from onoff.upstream import MemberOutcome
 from onoff.upstream.message_server import NoChanges
 from onoff.upstream.transport import TIMEOUT, Failure, Origin, Reply, Request, Transport, check_url
 from onoff.upstream.web import Web
@@ -350,6 +353,40 @@ class Engine:
             return len(self.names) + self._unmodelled.index(source)
         raise UnknownSource("no such source", hint="GET /v1/sources lists them")
 
+    def source_at(self, target: str) -> str:
+        """The source that a web site has at this path and query. Raises UnknownSource: nothing leaves."""
+        if self.web is None:
+            raise UnknownSource("this gateway has a message server, and no web site", hint="GET /v1/sources/NAME")
+        exact, loose = self._targets
+        found = exact.get(target) or loose.get(unquote(target))
+        if not found:
+            raise UnknownSource(
+                "this address is not in the list of sources; nothing was sent",
+                hint="add it to the list, or ask the site itself for it",
+            )
+        if len(found) > 1:
+            raise UnknownSource("several sites have this path; nothing was sent", hint="GET /v1/sources/NAME")
+        return found[0]
+
+    @cached_property
+    def _targets(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+        """The sources by path and query: as they stand in addresses, and without escapes, which programs may change."""
+        exact: dict[str, list[str]] = {}
+        loose: dict[str, list[str]] = {}
+        for source in () if self.web is None else self.web.sources.sources:
+            exact.setdefault(source.target, []).append(source.name)
+            loose.setdefault(unquote(source.target), []).append(source.name)
+        return exact, loose
+
+    def validators(self, message: Message) -> dict[str, str]:
+        """The validators of a message from a web site: the site's own where these are its bytes, else a digest."""
+        mirror = None if self.refresher is None else self.refresher.mirror
+        known = mirror.copies.get(message.source) if isinstance(mirror, WebSources) else None
+        if known is None or known.body != message.payload or not (known.etag or known.modified):
+            return {"etag": f'"{hashlib.sha256(message.payload).hexdigest()[:32]}"'}
+        own = {"etag": known.etag, "last-modified": known.modified}
+        return {name: value for name, value in own.items() if value}
+
     def copy(self, source: str) -> Copy | None:
         """The message of `source` as the mirror has it, which may be refreshed first; None where there is no mirror.
 
@@ -362,10 +399,7 @@ class Engine:
             self.refresher.wait_until_fresh()
         except NoChanges:
             return None
-        try:
-            return self.refresher.mirror.copy(source)
-        except MirrorEmpty:  # a site that has not given it yet
-            return None
+        return self.refresher.mirror.copy_as(Copy, source)  # of version 0 where a site has not given it yet
 
     def states(self) -> dict[str, SourceState]:
         """What the mirror knows of each source."""
@@ -532,9 +566,11 @@ class Engine:
         try:
             return self.read(job)
         except MirrorEmpty:
-            if self.web is None:
+            if self.web is None or self.refresher is None or not isinstance(self.refresher.mirror, WebSources):
                 raise
-        raise SourceFailed("the site has not given it yet", hint="everything is asked for again by the schedule")
+            last = self.refresher.mirror.outcomes.get(self.all_names[job.wanted], MemberOutcome("failed"))
+        why = last.reason or "the site has not given it yet"
+        raise SourceFailed(why, hint="everything is asked for again by the schedule", status=last.status)
 
     def read(self, job: Job) -> Message:
         """The message as the mirror has it: no traffic."""

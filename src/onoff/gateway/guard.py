@@ -38,9 +38,13 @@ TOKEN_BYTES: Final = 24
 PATH_PREFIX: Final = "/t/"
 PREFIX_KEY: Final = "onoff.prefix"
 """Key in the ASGI scope: the prefix that was removed from the path, from which a feed makes its own address."""
+RAW_KEY: Final = "onoff.raw"
+"""Key in the ASGI scope: the path without that prefix as it was sent, its escapes among it."""
 PAGES: Final = frozenset({"/", "/limits", "/api"})
 STATIC: Final = "/static/"
-DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds")
+SITE_PATH: Final = "/web"
+"""Below it, the paths of web sites are as the sites have them."""
+DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds", f"{SITE_PATH}/")
 SAFE: Final = frozenset({"GET", "HEAD"})
 
 POLICY: Final = (
@@ -151,7 +155,8 @@ def guarded(app: ASGIApp, guard: Guard) -> ASGIApp:
             await _refuse(_protected(send))
         else:
             prefix = scope["path"].removesuffix(path)
-            inner = {**scope, "path": path, "raw_path": path.encode(), PREFIX_KEY: prefix}
+            raw = scope.get("raw_path", b"").decode("latin-1").removeprefix(prefix)
+            inner = {**scope, "path": path, "raw_path": path.encode(), PREFIX_KEY: prefix, RAW_KEY: raw}
             await app(inner, receive, _protected(send))
 
     return respond

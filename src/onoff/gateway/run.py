@@ -27,7 +27,7 @@ import uvicorn
 from onoff.errors import InvalidInput, OnOffError
 from onoff.gateway.app import build_app
 from onoff.gateway.engine import Engine
-from onoff.gateway.guard import PATH_PREFIX, Guard
+from onoff.gateway.guard import PATH_PREFIX, SITE_PATH, Guard
 from onoff.system import sockets
 from onoff.system.serving import OrderlyServer
 
@@ -70,8 +70,19 @@ class Address:
     def apps(self) -> str:
         return f"{self.base}{PATH_PREFIX}{self.guard.app}/v1"
 
+    @property
+    def site(self) -> str:
+        """In place of the address of a web site: below it are the site's own paths."""
+        return f"{self.base}{PATH_PREFIX}{self.guard.app}{SITE_PATH}"
+
     def as_dict(self) -> dict[str, str]:
-        return {"page": self.page, "apps": self.apps, "token": self.guard.page, "app_token": self.guard.app}
+        return {
+            "page": self.page,
+            "apps": self.apps,
+            "site": self.site,
+            "token": self.guard.page,
+            "app_token": self.guard.app,
+        }
 
 
 class GatewayServer(OrderlyServer):
