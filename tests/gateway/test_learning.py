@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 from tests.support.gateway import gateway
-from tests.support.world import NAMES
+from tests.support.typed import present
+from tests.support.waiting import PATIENCE
+from tests.support.world import NAMES, P4
 
 from onoff.cli import run
 from onoff.gateway.engine import Engine
@@ -129,3 +131,28 @@ def test_what_cannot_be_learnt_from_is_said_in_one_line(tmp_path, capsys):
     assert learn(capsys, "x.csv", *where)[0] == 3
     assert learn(capsys)[0] == 3
     assert run(["learn"]) == 3
+
+
+def test_with_consent_the_session_knows_what_the_server_knows_and_says_what_it_told(tmp_path):
+    constants = {"cap": 30.0, "weight": 0.8, "trust": 5.0}
+    model = MarkovChain(P4, names=NAMES, about={"own_law": constants})
+    with gateway(tmp_path, chain=model, scheme="greedy") as local:
+        assert put_learning(local, remember=True).status == 200
+        local.turn(private=False)
+        for name in OPEN * 3:
+            assert local.get(f"/v1/entries/{name}").status == 200
+        client = present(local.engine.client)
+        assert client.status()["history"] == {"open": 12, "private_since": False}
+        local.turn(private=True)
+        assert local.get("/v1/entries/delta").status == 200
+        local.turn(private=False)
+        assert local.get("/v1/entries/alpha").status == 200
+        assert client.status()["history"] == {"open": 12, "private_since": True}
+        assert client.core.session.model != model
+        local.engine.request("alpha").result(PATIENCE)
+        told = [query.assessment for query in local.engine.log.queries][:14]
+        assert [found.bits for found in told] == [0.0] * 14  # the last one drawn from a table of the person's model
+        assert [found.naive for found in told[:12]] == [0.0] * 12  # nothing was private yet
+        assert told[13].naive > 0
+        assert put_learning(local, remember=False).status == 200
+        assert client.status()["history"] is None

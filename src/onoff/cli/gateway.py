@@ -134,7 +134,7 @@ def gateway_command(
                 **options,
             )
         if remember is not None:
-            engine.record.remember("command line") if remember else engine.record.forget()
+            engine.consent("command line" if remember else None)
         address = run.Address.of(sock, engine)
         if json:
             print(jsons.dumps(address.as_dict()), flush=True)

@@ -404,14 +404,14 @@ def reset_state(
     yes: Annotated[bool, Parameter(negative="", help="Delete without being asked.")] = False,
     json: Json = False,
 ) -> None:
-    """Delete the journal, and what was put aside of damaged ones.
+    """Delete the journal, what was put aside of damaged ones, and what was remembered of open requests.
 
     ```console
     onoff state reset --server http://127.0.0.1:8470
     onoff state reset --journal app.sqlite --yes
     ```
 
-    The next request asks for everything, once.
+    The next request asks for everything, once. The server still knows what it has seen, and sessions then know less.
     """
     path = journal_path(journal, server, upstream)
     if not yes and not _agreed(f"Delete {path}? [y/N] "):

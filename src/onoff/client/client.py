@@ -14,14 +14,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Literal
 
 from onoff import wire
 from onoff.client.copies import MemoryCopies, MemoryMirror, MirrorClient, Refresh, SourceState, WebSources
-from onoff.client.core import Core, Drawing, NamedSources
+from onoff.client.core import Core, NamedSources
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
 from onoff.client.message import Copy, Message, Sent
@@ -38,6 +38,7 @@ from onoff.client.runner import (
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, MirrorEmpty, ServerMissing, SourceFailed, UnknownSource
 from onoff.model.contexts import Model, check_model, load_model
+from onoff.model.people import OpenHistory, constants_of, own_law_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.tables.files import default_table_folder
@@ -222,19 +223,20 @@ class Client:
         place = self._upstream
         self._tells_changes = True
 
+        how: dict[str, Any] = {"hide": hide, "leak": leak, "everything": everything, "entropy": random}
+
         def new_core() -> Core:
-            session: Drawing = (
-                AlwaysPrivate(self.chain.names)
-                if self._model is None
-                else Session(self._model, hide=hide, leak=leak, everything=everything, entropy=random, tables=tables)
-            )
             place.forget()
-            return Core(session, place, origin=origin, new_session=hooks.new_session)
+            if self._model is None or tables is None:
+                return Core(AlwaysPrivate(self.chain.names), place, origin=origin, new_session=hooks.new_session)
+            own = None if constants_of(self._model) is None else partial(_session_of, self._model, tables, how)
+            session = Session(self._model, tables=tables, **how)
+            return Core(session, place, origin=origin, new_session=hooks.new_session, own=own)
 
         self._runner = RequestRunner(
             DurableCore(self._open_journal, new_core),
             Driver(place.lines, TickClock(hooks.clock, hooks.sleep, hooks.tick), hooks.waiting),
-            TableBuilder(tables, hooks.progress, hooks.clock),
+            TableBuilder(hooks.progress, hooks.clock),
             observe=hooks.observe,
             background=hooks.background,
         )
@@ -331,6 +333,25 @@ class Client:
             wanted = None if record is None else record.wanted
             return _given(self._ask_or_mirror(wanted, lambda core: core.retry()), stale_ok)
 
+    def remember(self) -> None:
+        """Keep in the journal what is asked openly, so that sessions know of this person what the server knows.
+
+        Before the first request; a second call does nothing. Open requests are then sent plain until the first private
+        one, of which the model is made that is used from then on (`onoff.own_law`), for this server and in this journal
+        alone: at most 200 requests, readable by their owner, gone with `onoff state reset`. Nothing private must have
+        been asked of this server before, by any client.
+
+        Raises
+        ------
+        InvalidInput
+            Where requests were made before, or the model's file holds no constants of the own law.
+        """
+        self._runner.run(lambda core: core.keep_history())
+
+    def forget(self) -> None:
+        """Remove what `remember` kept. What was private is then hidden by asking for everything, until the next ON."""
+        self._runner.run(lambda core: core.forget_history())
+
     # -- the mirror ----------------------------------------------------------------------------------------
 
     def refresh(self) -> Refresh:
@@ -405,7 +426,7 @@ class Client:
             session = core.session.fork(SystemEntropy())
             doubtful = core.doubt is not None or core.record is None
         if not doubtful:
-            self._runner.builder.build(session.memory)
+            self._runner.builder.build(session.tables, session.memory)
         known = session if not doubtful and isinstance(session, Session) else None
         return forecast(self._need_mirror(), known, self.chain.names, self.servers)
 
@@ -459,9 +480,11 @@ class Client:
     @property
     def tables(self) -> TableCache:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
-        if self._runner.builder.tables is None:
+        if self._model is None:
             raise InvalidInput("a client without a model has no tables", hint="give a chain or a model")
-        return self._runner.builder.tables
+        tables = self.core.session.tables
+        assert tables is not None
+        return tables
 
     def status(self) -> dict[str, Any]:
         """The state of the session as the server knows it: nothing of which source was wanted."""
@@ -469,7 +492,9 @@ class Client:
             core = self.core
             record = core.record
             sent = None if record is None or core.doubt is not None else core.sent(record).as_dict()
-            return {"server": self.url, "doubt": core.doubt, "pending": self.pending, "last": sent}
+            history = core.history
+            known = None if history is None else {"open": history.open, "private_since": history.hidden}
+            return {"server": self.url, "doubt": core.doubt, "pending": self.pending, "last": sent, "history": known}
 
     def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """How many messages the next request will download, on average; None if that takes building and not `wait`."""
@@ -478,10 +503,10 @@ class Client:
             if core.doubt is not None or core.record is None:
                 return cost_of_set(self.chain.n, max(self.servers, 1))
             session = core.session.fork(SystemEntropy())  # the state now, whatever is asked meanwhile
-        if not private and not wait and not self._runner.builder.ready(session.memory):
+        if not private and not wait and not self._runner.builder.ready(session.tables, session.memory):
             return None
         if not private:
-            self._runner.builder.build(session.memory)
+            self._runner.builder.build(session.tables, session.memory)
         if not isinstance(session, Session):
             return cost_of_set(self.chain.n, max(self.servers, 1))
         return expected_messages(session, max(self.servers, 1), private=private)
@@ -590,6 +615,14 @@ def _given(message: Message, stale_ok: bool) -> Message:
     )
 
 
+def _session_of(
+    population: Model, tables: TableCache, how: dict[str, Any], history: OpenHistory, seed: bytes
+) -> Session:
+    """The session of a person of whom the server knows this history."""
+    model = own_law_of(population, history, seed)
+    return Session(model, tables=tables.for_model(model), history=history, **how)
+
+
 def _sent(core: Core) -> Sent:
     assert core.record is not None
     return core.sent(core.record)
@@ -661,6 +694,14 @@ class AsyncClient:
     async def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """See `Client.expected_cost`."""
         return await asyncio.to_thread(self._client.expected_cost, private=private, wait=wait)
+
+    async def remember(self) -> None:
+        """See `Client.remember`."""
+        await asyncio.to_thread(self._client.remember)
+
+    async def forget(self) -> None:
+        """See `Client.forget`."""
+        await asyncio.to_thread(self._client.forget)
 
     async def close(self) -> None:
         """See `Client.close`."""

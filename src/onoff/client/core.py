@@ -24,10 +24,16 @@ A journal that was restored to an earlier state looks valid. So the first reques
 last step it saw: a later one, the same one with other bytes, or none at all is a doubt. An earlier one is not: a query
 that was stored and never sent told the server nothing. A session that begins with a refresh and a read of the mirror is
 opened with the server right after that (`open_session`). An ordinary web site counts no steps and cannot be asked.
+
+Open history. Where it is kept (`keep_history`, by consent, before the first request), what is asked openly before the
+first private request is sent plain, whatever the model says, and its values are kept. At the first private request the
+model of this person is made of them (`onoff.model.people`), and from then on it and its filter are carried on, over
+restarts and doubts: no value enters any more, and sets do through the filter. What is stored counts as sent here too.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
@@ -35,9 +41,10 @@ from typing import Final, Protocol
 
 from onoff import wire
 from onoff.client.message import Message, Sent
-from onoff.errors import BadAnswer, InvalidWire, OnOffError, ServerUnreachable
+from onoff.errors import BadAnswer, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
+from onoff.model.people import OpenHistory
 from onoff.session import Query
-from onoff.session.session import Entropy, Memory
+from onoff.session.session import Entropy, Memory, TableCache
 from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing, Retrieval, Upstream
 from onoff.upstream.steps import Steps
 
@@ -74,6 +81,8 @@ class Record:
     others                 what goes to the second and further servers, one after the other, each as long as `query`
     mirror                 read from the mirror: nothing was sent for it, `query` and `step` are those last sent
     memory                 what the session's memory needs beyond `asked` and `wanted`, in bytes of its own; secret
+    history                what was openly asked before the first private request, by name, and what particles of the
+                           person's law are drawn by; empty where it is not kept
     """
 
     server: str
@@ -90,6 +99,7 @@ class Record:
     memory: bytes = field(default=b"", repr=False)
     mirror: bool = False
     others: bytes = field(default=b"", repr=False)
+    history: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +109,10 @@ class Build:
 
 @dataclass(frozen=True, slots=True)
 class StoreRecord:
-    """Write the record; go on only when it is durable."""
+    """Write the record; go on only when it is durable. request: whether it is of one, which an observer is told of."""
 
     record: Record
+    request: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +142,9 @@ class Drawing(Protocol):
     @property
     def model(self) -> NamedSources: ...
 
+    @property
+    def tables(self) -> TableCache | None: ...
+
     def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]: ...
 
     @property
@@ -148,12 +162,19 @@ class Core:
     upstream     where messages come from
     origin       where the chain came from, for the record
     new_session  16 fresh random bytes
+    own          the session of a person of whom this history is known, by a seed; None where no history is kept
     """
 
     def __init__(
-        self, session: Drawing, upstream: Upstream | Retrieval, *, origin: str, new_session: Callable[[], bytes]
+        self,
+        session: Drawing,
+        upstream: Upstream | Retrieval,
+        *,
+        origin: str,
+        new_session: Callable[[], bytes],
+        own: Callable[[OpenHistory, bytes], Drawing] | None = None,
     ) -> None:
-        self.session = session
+        self.session = self._of_everybody = session
         self.upstream = upstream
         self.chain: NamedSources = session.model
         self.server = upstream.address
@@ -162,6 +183,7 @@ class Core:
         self.doubt: Doubt | None = None
         self.checked = False
         self._new_session = new_session
+        self._own = own
         self._digest = self.chain.digest()
 
     def opened(self, found: Record | None, doubt: Doubt | None) -> None:
@@ -169,8 +191,13 @@ class Core:
         self.record, self.doubt, self.checked = found, doubt, False
         if found is None:
             return
+        history = self.history
+        if history is not None and history.hidden:
+            self._take_own_law(history)
         if doubt is None:
             self.doubt = self._differs(found)
+        if history is not None and not history.hidden:
+            return  # nothing to restore: nothing is hidden
         if self.doubt is None or (doubt is None and self.doubt in HARMLESS):
             asked = wire.decode_bitmap(found.asked, self.chain.n)
             memory = self.session.memory.restored(asked, found.wanted, found.memory)
@@ -186,11 +213,18 @@ class Core:
         except ServerUnreachable:  # it was wanted although it was not sent, and the next request depends on it
             yield from self.remember(wanted, private=private, pending=True)
             raise
-        if self.doubt is not None or self.record is None:
+        if self.record is not None and self._all_open and not private:
+            go_on = self.record.session, self.record.step + 1
+            session, step = go_on if self.doubt is None else (self._new_session(), 0)
+            memory = self.session.memory
+            record = self._compose(session, step, (wanted,), wanted, False, None, memory)
+        elif self.doubt is not None or self.record is None:
             record, memory = self._start_over(wanted, private, self.doubt or Doubt.NOTHING_STORED)
         else:
             if not private:
                 yield Build()
+            elif self._all_open:  # the first private request: from now on the person's own model
+                self._take_own_law(self.history)
             query, memory = self.session.propose(wanted, private=private)
             record = self._compose(
                 self.record.session, self.record.step + 1, query.sources, wanted, private, query.note, memory
@@ -244,7 +278,10 @@ class Core:
             record = replace(last, asked=asked, wanted=wanted, private=private, note=None)
         doubt = self.doubt or (Doubt.NOTHING_STORED if last is None else None)
         memory = self._after_everything(wanted, private=private, doubt=doubt, again=again)
-        record = replace(record, pending=pending, mirror=True, memory=memory.stored())
+        history = self._history_after(everything, wanted, private=private, again=again)
+        record = replace(
+            record, chain=self._digest, pending=pending, mirror=True, memory=memory.stored(), history=history
+        )
         yield StoreRecord(record)
         self.record, self.session.memory = record, memory
         self.doubt, self.checked = None, self.checked or last is None
@@ -295,7 +332,9 @@ class Core:
         else:
             everything = tuple(range(self.chain.n))
             memory = self._after_everything(wanted, private=last.private, again=True)
-            record = self._compose(last.session, last.step + 1, everything, wanted, last.private, None, memory)
+            record = self._compose(
+                last.session, last.step + 1, everything, wanted, last.private, None, memory, again=True
+            )
         return (yield from self._carry_out(record, memory))
 
     # -- before the request: what the upstream offers, and whether it has seen our last step ---------------
@@ -323,12 +362,18 @@ class Core:
         everything = tuple(range(self.chain.n))
         note = f"{reason}: everything was asked"
         memory = self._after_everything(wanted, private=private, doubt=reason, again=again)
-        return self._compose(self._new_session(), 0, everything, wanted, private, note, memory), memory
+        record = self._compose(self._new_session(), 0, everything, wanted, private, note, memory, again=again)
+        return record, memory
 
     def _after_everything(
         self, wanted: int, *, private: bool, doubt: Doubt | None = None, again: bool = False
     ) -> Memory:
         """The memory once everything was asked for `wanted`, whatever was wanted."""
+        if self._all_open and (again or not private):
+            return self.session.memory
+        if self._all_open:
+            self._take_own_law(self.history)
+            doubt = None
         memory = self.session.memory
         if doubt is not None and doubt not in HARMLESS:
             return memory.forgotten(wanted, private=private)
@@ -345,11 +390,14 @@ class Core:
         private: bool,
         note: str | None,
         memory: Memory,
+        *,
+        again: bool = False,
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
         query, others = self._encode(session, step, self._names(sources), wanted)
+        history = self._history_after(sources, wanted, private=private, again=again)
         record = Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
-        return replace(record, memory=memory.stored(), others=others)
+        return replace(record, memory=memory.stored(), others=others, history=history)
 
     def _carry_out(self, record: Record, memory: Memory) -> Steps[Message]:
         """Store unless it is stored, send, deliver; where the server doubts our state, again with everything."""
@@ -386,6 +434,85 @@ class Core:
         record = replace(self.record, query=query, others=others)
         yield StoreRecord(record)
         self.record = record
+
+    # -- the open history ----------------------------------------------------------------------------------
+
+    @property
+    def history(self) -> OpenHistory | None:
+        """What was openly asked of this server, as far as it is kept and can be relied on."""
+        record = self.record
+        if self._own is None or record is None or not record.history or record.server != self.server:
+            return None
+        try:
+            kept = json.loads(record.history)
+            known = {name: x for x, name in enumerate(self.chain.names)}
+            return OpenHistory(
+                self.server, self.chain.n, tuple(known.get(name) for name in kept["asked"]), bool(kept["hidden"])
+            )
+        except (ValueError, TypeError, KeyError, InvalidInput):
+            return None
+
+    def keep_history(self) -> Steps[None]:
+        """Keep what is openly asked from now on, where nothing was asked before.
+
+        Raises InvalidInput where it was: what is hidden already could show in what is kept.
+        """
+        if self.history is not None:
+            return
+        if self._own is None:
+            raise InvalidInput("a model that cannot take in what one person asks", hint="learn one: `onoff learn`")
+        if self.record is not None or self.doubt not in (None, Doubt.NEW):
+            raise InvalidInput(
+                "requests were made before, and private ones may be among them",
+                hint="a history is kept from the first request on, in a new journal",
+            )
+        everything = wire.encode_bitmap(tuple(range(self.chain.n)), self.chain.n)
+        session = self._new_session()
+        kept = json.dumps({"asked": [], "hidden": False, "seed": session.hex()})
+        record = Record(self.server, self._digest, self.origin, session, NEVER_SENT, b"", everything, 0, False)
+        record = replace(record, pending=False, mirror=True, history=kept)
+        yield StoreRecord(record, request=False)
+        self.record, self.doubt, self.checked = record, None, True
+
+    def forget_history(self) -> Steps[None]:
+        """Keep nothing of it any more. What is hidden cannot be carried on without the model that was made of it."""
+        if self.record is None or not self.record.history:
+            return
+        record = replace(self.record, history="", memory=b"")
+        yield StoreRecord(record, request=False)
+        self.record, self.doubt, self.session = record, self.doubt or Doubt.UNFIT, self._of_everybody
+        self._digest = self.session.model.digest()
+
+    @property
+    def _all_open(self) -> bool:
+        """Whether a history is kept and nothing was private yet, as far as anybody can tell."""
+        history = self.history
+        sound = self.doubt is None or self.doubt in HARMLESS or self.doubt is Doubt.OTHER_CHAIN
+        return history is not None and not history.hidden and sound
+
+    def _take_own_law(self, history: OpenHistory | None) -> None:
+        """Go on with the model of this person, which a history makes together with its seed."""
+        if self._own is None or history is None or self.record is None:
+            raise RuntimeError("there is no history to make a model of")
+        seed = bytes.fromhex(json.loads(self.record.history)["seed"])
+        self.session = self._own(replace(history, hidden=False), seed)
+        self._digest = self.session.model.digest()
+
+    def _history_after(self, asked: tuple[int, ...], wanted: int, *, private: bool, again: bool) -> str:
+        """What is kept of the history after a request: its value where everything was open, and it was asked plain."""
+        history, record = self.history, self.record
+        if history is None or record is None:
+            return ""
+        if history.hidden:
+            return record.history
+        if not self._all_open:
+            return ""
+        if private and not again:
+            history = replace(history, hidden=True)  # and never changed again: the model was made of it
+        elif not again:
+            history = history.after(wanted if asked == (wanted,) else None)
+        kept = {"asked": [None if x is None else self.chain.names[x] for x in history.asked], "hidden": history.hidden}
+        return json.dumps({**kept, "seed": json.loads(record.history)["seed"]})
 
     # -- state ---------------------------------------------------------------------------------------------
 

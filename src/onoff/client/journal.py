@@ -376,9 +376,9 @@ class Journal:
 
 
 def remove(path: Path) -> list[Path]:
-    """Delete a journal that is not open, and its damaged copies. Returns the files that were there.
+    """Delete a journal that is not open, its damaged copies, and what was remembered beside it.
 
-    Raises JournalUnusable where the file may be no journal; nothing is deleted then.
+    Returns the files that were there. Raises JournalUnusable where the file may be no journal; nothing is deleted then.
     """
     if path.exists():
         try:
@@ -388,7 +388,9 @@ def remove(path: Path) -> list[Path]:
                 raise JOURNAL_ERRORS.foreign(path) from None
         except JournalWriteFailed:
             pass  # a damaged file can look like one that may not be written
-    names = (path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal"))
+    names = (
+        path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal", ".open.json", ".open.jsonl")
+    )
     found = [file for file in map(path.with_name, names) if file.exists()]
     for file in found:
         file.unlink()
@@ -452,7 +454,12 @@ def _add_others(database: sqlite3.Connection) -> None:
     database.execute("ALTER TABLE request ADD COLUMN others BLOB NOT NULL DEFAULT x''")
 
 
-JOURNAL_MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror, _add_others)
+def _add_history(database: sqlite3.Connection) -> None:
+    """4 to 5: what was openly asked."""
+    database.execute("ALTER TABLE request ADD COLUMN history TEXT NOT NULL DEFAULT ''")
+
+
+JOURNAL_MIGRATIONS: tuple[Migration, ...] = (_create_table, _add_memory, _add_mirror, _add_others, _add_history)
 """Step i takes a journal of schema i to schema i + 1, in one transaction."""
 
 

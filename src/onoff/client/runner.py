@@ -110,26 +110,23 @@ class BuildProgress:
 class TableBuilder:
     """Builds tables into a cache. A table depends on public state only, so how long it takes tells nothing."""
 
-    def __init__(
-        self, tables: TableCache | None, report: Callable[[BuildProgress], None] | None, clock: Callable[[], float]
-    ) -> None:
-        self.tables = tables
+    def __init__(self, report: Callable[[BuildProgress], None] | None, clock: Callable[[], float]) -> None:
         self._report = report
         self._clock = clock
         self._lock = threading.Lock()
 
-    def ready(self, memory: Memory) -> bool:
+    def ready(self, tables: TableCache | None, memory: Memory) -> bool:
         """Whether an OFF request in this state would need no building."""
-        return memory.rows.distinct == 1 or self.tables is None or self.tables.has(memory)
+        return memory.rows.distinct == 1 or tables is None or tables.has(memory)
 
-    def build(self, memory: Memory) -> None:
+    def build(self, tables: TableCache | None, memory: Memory) -> None:
         """Build the table of `memory` unless it is in the cache."""
         with self._lock:
-            if self.tables is None or self.ready(memory):
+            if tables is None or self.ready(tables, memory):
                 return
             started = self._clock()
             self._tell(BuildProgress("building", memory.rows.m))
-            self.tables.of(memory)
+            tables.of(memory)
             self._tell(BuildProgress("ready", memory.rows.m, self._clock() - started))
 
     def _tell(self, progress: BuildProgress) -> None:
@@ -189,10 +186,10 @@ class RequestRunner:
             def perform(command: object) -> None:
                 match command:
                     case Build():
-                        self.builder.build(core.session.memory)
-                    case StoreRecord(record):
+                        self.builder.build(core.session.tables, core.session.memory)
+                    case StoreRecord(record, request):
                         journal.store(record)
-                        if self._observe is not None:
+                        if self._observe is not None and request:
                             self._observe(core.sent(record))
 
             try:
@@ -240,15 +237,15 @@ class RequestRunner:
         if self._background is None:
             self.durable.flush()
         else:
-            self._background.submit(core.session.memory)
+            self._background.submit((core.session.tables, core.session.memory))
 
-    def _after_request(self, memory: Memory, latest: Callable[[], bool]) -> None:
+    def _after_request(self, state: tuple[TableCache | None, Memory], latest: Callable[[], bool]) -> None:
         """In the background: flush the journal, and build the next table unless the state has moved on."""
         with self.lock:
             self.durable.flush()
         if latest():
             with suppress(OnOffError):  # a request that needs the table gets the same error
-                self.builder.build(memory)
+                self.builder.build(*state)
 
 
 class DurableCore:

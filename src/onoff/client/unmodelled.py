@@ -70,6 +70,7 @@ class AlwaysPrivate:
     def __init__(self, names: tuple[str, ...]) -> None:
         self.model = NoModel(names)
         self.memory: Memory = NoMemory()
+        self.tables = None
 
     def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]:
         """Everything. Raises InvalidInput for an open request: what it would give away is not known."""

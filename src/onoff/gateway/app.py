@@ -392,13 +392,9 @@ class Controls:
 
     async def learn(self, request: Request) -> Response:
         asked = parsed(Learning, await read_json(request), hint='such as {"remember": true}')
-        record = self.engine.record
-        if asked.remember:
-            await asyncio.to_thread(record.remember, "page")
-        else:
-            await asyncio.to_thread(record.forget)
+        await asyncio.to_thread(self.engine.consent, "page" if asked.remember else None)
         self.engine.board.changed()
-        return JSONResponse(record.as_dict())
+        return JSONResponse(self.engine.record.as_dict())
 
     async def mark_all(self, request: Request) -> Response:
         await read_json(request)

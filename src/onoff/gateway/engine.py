@@ -55,9 +55,9 @@ from onoff.client import (
     upstream_of,
 )
 from onoff.client.client import transports
-from onoff.client.consent import OpenRecord
+from onoff.client.consent import GivenBy, OpenRecord
 from onoff.errors import InvalidInput, MirrorEmpty, OnOffError, SourceFailed, UnknownSource
-from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for
+from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for, evidence_of_a_person
 from onoff.gateway.query_log import LoggedQuery, QueryLog
 from onoff.gateway.refresh import HEARTBEAT, INTERVAL, Deadlines, Heartbeat, Refresher, SiteStates
 from onoff.gateway.render import EntryStore
@@ -228,7 +228,10 @@ class Engine:
         )
         by_mirror_alone = model is None and not self.several
         self.client = None if by_mirror_alone else self._new_client(refresh, client_options)
-        self.evidence = self._new_evidence(client_options.get("hide", 1))
+        self._hide: int = client_options.get("hide", 1)
+        self._evident: Any = None
+        """The model that the evidence is of."""
+        self.evidence = self._new_evidence(self._hide)
 
         self.deadlines = Deadlines(self.board.bug)
         names = None if model is None else model.names
@@ -275,7 +278,8 @@ class Engine:
         last = self.client.status()["last"]
         self.log.reading = last is not None and bool(last["mirror"])
         before = None if last is None else (last["session"], last["step"], tuple(last["sources"]))
-        return evidence_for(self.model, self.client.tables, before, hide)
+        self._evident = self.client.core.session.model
+        return evidence_for(self._evident, self.client.tables, before, hide)
 
     def _new_refresher(self, interval: float | None) -> Refresher | None:
         if self.web is not None:
@@ -592,6 +596,18 @@ class Engine:
         else:
             self.record.opened(outcome.source)
 
+    def consent(self, by: GivenBy | None) -> None:
+        """Remember what is opened while OFF, or (None) nothing any more; both for a model and for the session."""
+        if by is None:
+            self.record.forget()
+            if self.client is not None:
+                self.client.forget()
+            return
+        self.record.remember(by)
+        with suppress(InvalidInput):  # requests were made before, or the model cannot take them in: as it was, then
+            if self.client is not None and self.model is not None:
+                self.client.remember()
+
     def _stored(self, sent: Sent) -> None:
         """The client has stored a query, or that the mirror is read, for the job under way."""
         assert self._job is not None
@@ -604,6 +620,13 @@ class Engine:
     def _assess(self, sent: Sent, wanted: int) -> Assessment:
         """What a query told the server; what is read from the mirror moves what it can believe as well."""
         try:
+            core = None if self.client is None or self.model is None else self.client.core
+            history = None if core is None else core.history
+            if history is not None and not history.hidden:
+                return Assessment(float(sent.cost), 1.0, 0.0, 0.0)  # nothing was private yet
+            if history is not None and core is not None and core.session.model is not self._evident:
+                self.evidence = evidence_of_a_person(core.session, history, sent, self._hide)
+                self._evident = core.session.model
             return assess(sent, wanted, self.evidence)
         except Exception as error:  # an error in what is only displayed must not stop requests
             _logger.warning("a step could not be weighed: %s", type(error).__name__)

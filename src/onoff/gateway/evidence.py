@@ -26,8 +26,9 @@ import numpy as np
 
 from onoff import wire
 from onoff.client import Sent
-from onoff.client.core import HARMLESS
+from onoff.client.core import HARMLESS, Drawing
 from onoff.client.forecast import cost_of_set
+from onoff.errors import InvalidInput
 from onoff.information import (
     EVERYTHING,
     Belief,
@@ -40,7 +41,9 @@ from onoff.information import (
 from onoff.model.bounds import bounds
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel
+from onoff.model.people import OpenHistory
 from onoff.model.rows import UNIT, Floats
+from onoff.session import Session
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import LastQuery
 from onoff.session.session import IMPOSSIBLE, TableCache
@@ -156,6 +159,10 @@ class ModelEvidence:
         self._belief: Floats | None = None
         self.posterior: dict[str, Any] | None = None
 
+    def begin(self, memory: ModelFilter, first: Sent) -> None:
+        """Begin with what is known before the first step."""
+        self._memory, self._last = memory, (first.session, first.step)
+
     def add(self, sent: Sent, wanted: int) -> Assessment:
         """Weigh the next step."""
         if self._model.n > MOST_WEIGHED_SOURCES or wanted >= self._model.n:
@@ -224,6 +231,15 @@ class ModelEvidence:
             "ours": [float(self._belief[latest == x].sum()) for x in sources],
             "naive": [float(self._plain[latest == x].sum()) for x in sources],
         }
+
+
+def evidence_of_a_person(session: Drawing, history: OpenHistory, first: Sent, hide: int) -> ModelEvidence:
+    """Evidence for the model of a person, from the first private request on, before which all was open."""
+    if not isinstance(session, Session) or not isinstance(session.model, RequestModel):
+        raise InvalidInput("the model of a person has particles", hint="see `onoff.own_law`")
+    found = ModelEvidence(session.model, session.tables, hide)
+    found.begin(ModelFilter.start(session.model, hide, session.model.context_of(history.last)), first)
+    return found
 
 
 def evidence_for(

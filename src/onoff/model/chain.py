@@ -112,14 +112,22 @@ DEFAULT_SMOOTHING = 0.1
 
 
 class MarkovChain(Sources):
-    """A time-invariant Markov chain over named sources.
+    """A time-invariant Markov chain over named sources. `about`: what its file says of it.
 
     >>> chain = MarkovChain([[0.8, 0.2], [0.2, 0.8]], names=["left", "right"])
     >>> chain.n, chain.index("right"), chain.stationary().round(6).tolist()
     (2, 1, [0.5, 0.5])
     """
 
-    def __init__(self, transition: Any, names: Sequence[str] | None = None, initial: Any = None) -> None:
+    def __init__(
+        self,
+        transition: Any,
+        names: Sequence[str] | None = None,
+        initial: Any = None,
+        *,
+        about: dict[str, Any] | None = None,
+    ) -> None:
+        self.about: dict[str, Any] = {} if about is None else about
         self.transition: Floats | csr_matrix = _checked_transition(transition)
         super().__init__(int(self.transition.shape[0]), names)
         self.initial: Floats = _checked_initial(initial, self.n)
@@ -298,6 +306,7 @@ class MarkovChain(Sources):
             return
         check_json_name(path)
         document = {"transition": self.transition.tolist(), "names": self.names, "initial": self.initial.tolist()}
+        document |= {"about": self.about} if self.about else {}
         document |= remarks or {}
         with atomic_write(path) as file:
             file.write(json.dumps(document, ensure_ascii=False).encode() + b"\n")

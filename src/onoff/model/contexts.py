@@ -319,10 +319,11 @@ class RequestModel(Sources):
         """A chain as a model: one type, the contexts () and (x,)."""
         contexts = [(), *((x,) for x in range(chain.n))]
         if isinstance(chain.transition, np.ndarray):
-            return cls(np.vstack([chain.initial, chain.transition])[None], contexts, chain.names)
+            return cls(np.vstack([chain.initial, chain.transition])[None], contexts, chain.names, about=chain.about)
         from scipy.sparse import csr_matrix, vstack
 
-        return cls(vstack([csr_matrix(chain.initial[None]), chain.transition]).tocsr(), contexts, chain.names)
+        rows = vstack([csr_matrix(chain.initial[None]), chain.transition]).tocsr()
+        return cls(rows, contexts, chain.names, about=chain.about)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -362,7 +363,7 @@ class RequestModel(Sources):
         if self.types > 1 or self.order > 1 or None in singles:
             return None
         rows = [self.law(0, c) for c in singles if c is not None]
-        return MarkovChain(np.stack(rows), self.names, self.law(0, 0))
+        return MarkovChain(np.stack(rows), self.names, self.law(0, 0), about=self.about)
 
     # -- laws ----------------------------------------------------------------------------------------------
 

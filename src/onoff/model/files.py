@@ -137,7 +137,11 @@ def _read_json(content: bytes) -> dict[str, Any]:
             and not (key != "transition" and document[key] is None)
         ):
             raise InvalidChain(f"{key!r} is not a list", hint="write it in square brackets")
-    return {key: document[key] for key in CHAIN_KEYS if key in document}
+    about = document.get("about")
+    return {
+        **{key: document[key] for key in CHAIN_KEYS if key in document},
+        **({"about": about} if isinstance(about, dict) else {}),
+    }
 
 
 def _model_of(document: dict[str, Any]) -> dict[str, Any]:

@@ -58,6 +58,18 @@ class Uniforms(Protocol):
 
 
 @dataclass(frozen=True)
+class Expanded:
+    """Uniform draws out of a seed, always the same: particles that are not kept can be drawn again."""
+
+    seed: bytes
+
+    def uniforms(self, count: int) -> Floats:
+        """See `Uniforms`."""
+        bits = np.frombuffer(hashlib.shake_256(self.seed).digest(8 * count), dtype="<u8") >> np.uint64(11)
+        return np.asarray(np.minimum((bits + 0.5) * 2.0**-53, 1 - 2.0**-53), dtype=np.float64)
+
+
+@dataclass(frozen=True)
 class OpenHistory:
     """What one person has openly asked one server for, as far as it may enter a model. Public: the server knows it.
 
@@ -223,6 +235,26 @@ def own_law(
     about = {**base.about, "own_law": {**constants, "server": history.server, "history": history.digest()}}
     weights = np.repeat(chances / of_each, of_each)
     return RequestModel(laws, base.contexts, base.names, weights / weights.sum(), order=base.order, about=about)
+
+
+def own_law_of(population: Model, history: OpenHistory, seed: bytes) -> RequestModel:
+    """The model of one person by the constants that the population's file holds, the same for the same seed."""
+    constants = constants_of(population)
+    if constants is None:
+        raise InvalidInput("a model without constants of the own law", hint="`onoff learn` chooses them")
+    return own_law(population, history, **constants, entropy=Expanded(seed))
+
+
+def constants_of(model: Model) -> dict[str, Any] | None:
+    """The constants of the own law that a model's file holds; None where it holds none, or is a person's already."""
+    found = model.about.get("own_law")
+    if not isinstance(found, Mapping) or "server" in found:
+        return None
+    try:
+        constants: dict[str, Any] = {key: float(found[key]) for key in ("cap", "weight", "trust")}
+        return {**constants, "particles": int(found.get("particles", PARTICLES))}
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 # -- constants -----------------------------------------------------------------------------------------------

@@ -212,6 +212,10 @@ class TableCache:
         self._held = 0
         self._lock = Lock()
 
+    def for_model(self, model: Model) -> TableCache:
+        """An empty cache of tables that are made in the same way, for another model; none of them is worth a file."""
+        return TableCache(model, self.scheme, limit_bytes=self.limit_bytes, **self.options)
+
     def of(self, memory: Memory) -> QuerySource:
         """The table for the rows of `memory`."""
         key, limit = _key_of(memory), _limit_of(memory)
