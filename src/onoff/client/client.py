@@ -41,6 +41,7 @@ from onoff.model.contexts import Model, check_model, load_model
 from onoff.model.people import OpenHistory, constants_of, own_law_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
+from onoff.system.limits import forbid_core_dumps
 from onoff.tables.files import default_table_folder
 from onoff.upstream.message_server import MessageServer, NoChanges
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, Steps
@@ -102,15 +103,6 @@ def transports(
 def randbelow(entropy: Entropy) -> Callable[[int], int]:
     """Uniform draws below a bound: the operating system's, unless a test or an audit gives others."""
     return secrets.randbelow if isinstance(entropy, SystemEntropy) else lambda k: entropy.choose([1] * k)
-
-
-def forbid_core_dumps() -> None:
-    """Disable core dumps: the process knows which source was wanted, and its image must not be written to disk."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_CORE)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from onoff.errors import JournalWriteFailed
-from onoff.system.files import atomic_write
+from onoff.system.files import atomic_write, open_private
 
 LEAST_REQUESTS: Final = 100
 """Requests from which a model may be learnt."""
@@ -105,7 +105,7 @@ class OpenRecord:
             with suppress(OSError):  # a full disk must not stop requests
                 if self._kept >= MOST_REQUESTS:
                     self._drop_oldest()
-                handle = os.open(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+                handle = open_private(self.path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
                 with os.fdopen(handle, "ab") as file:
                     file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
                 self._kept += 1

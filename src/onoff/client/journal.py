@@ -36,6 +36,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from onoff.client.core import Record
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed, OnOffError
+from onoff.system.files import make_durable, open_private
 from onoff.upstream import Doubt
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -156,7 +157,7 @@ class PrivateDatabase:
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with suppress(FileExistsError):
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+                os.close(open_private(path, os.O_CREAT | os.O_EXCL | os.O_RDWR))
             if not stat.S_ISREG(path.lstat().st_mode):
                 raise self._errors.unusable(f"{path}: not an ordinary file", hint="give the path of a file")
         except OSError as error:
@@ -419,10 +420,10 @@ def _live_session(path: Path) -> bytes | None:
 
 def _announce(path: Path, session: bytes) -> bytes:
     """Make `session` the live one, durably. An interrupted write leaves no live session."""
-    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
-    with open(os.open(f"{path}.session", flags, 0o600), "wb", buffering=0) as file:
+    flags = os.O_CREAT | os.O_TRUNC | os.O_WRONLY
+    with open(open_private(f"{path}.session", flags, follow=False), "wb", buffering=0) as file:
         file.write(session)
-        os.fsync(file.fileno())
+        make_durable(file.fileno())
     return session
 
 

@@ -38,6 +38,7 @@ import numpy as np
 from onoff.client import Sent
 from onoff.errors import InvalidInput
 from onoff.gateway.evidence import Assessment
+from onoff.system.files import open_private
 
 log = logging.getLogger("onoff.gateway")
 
@@ -178,7 +179,7 @@ class QueryLog:
         self._file = None
         if path is not None:
             try:
-                descriptor = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+                descriptor = open_private(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
                 self._file = os.fdopen(descriptor, "a")
             except OSError as error:
                 raise InvalidInput(f"{path}: {error.strerror}", hint="give the path of a file") from None

@@ -25,7 +25,6 @@ import itertools
 import json
 import os
 import re
-import resource
 import signal
 import struct
 import subprocess
@@ -37,6 +36,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
+from onoff.system.limits import OUT_OF_TIME, forbid_core_dumps, limit_memory, limited_time
 from onoff.wire import TIME_LIMIT
 from onoff.wire.html import clean_html, html_text
 
@@ -129,7 +129,7 @@ class _Process:
             return _read(child, length), None if written == _NO_TIME else written
         except (OSError, EOFError, ValueError):
             ended = self._end(child)
-        if ended == -signal.SIGPROF:
+        if ended == OUT_OF_TIME:
             raise BadFeed(f"reading it takes more than {CPU_SECONDS:g} s of the processor")
         raise BadFeed("reading it takes too much memory, or ends the reader")
 
@@ -190,8 +190,8 @@ def _read(child: subprocess.Popen[bytes], size: int) -> bytes:
 
 def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
     """Read feeds until the pipe is closed; `cpu_seconds` for each feed, `memory_bytes` for the process."""
-    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limit_memory(memory_bytes)
+    forbid_core_dumps()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the server, which ends this process
     import feedparser  # noqa: F401  here: loading the parser is not the first feed's time
 
@@ -201,9 +201,8 @@ def read_feeds_from_pipe(cpu_seconds: float, memory_bytes: int) -> None:
         headers_length, length, room = _ASKED.unpack(head)
         headers = json.loads(sys.stdin.buffer.read(headers_length))
         data = sys.stdin.buffer.read(length)
-        signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
-        out.write(_reply(data, headers, room))
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        with limited_time(cpu_seconds):
+            out.write(_reply(data, headers, room))
         out.flush()
 
 

@@ -40,6 +40,7 @@ from onoff.server.feeds import Feed, poll_feeds
 from onoff.server.following import Follower
 from onoff.server.http import MAX_CONNECTIONS, MAX_PER_ADDRESS, Metrics, shared_table
 from onoff.system import sockets
+from onoff.system.files import optional
 from onoff.system.interrupts import held_back
 from onoff.system.logs import log_to_stderr
 from onoff.system.serving import OrderlyServer
@@ -141,14 +142,14 @@ def serve_here(settings: Settings, sock: socket.socket) -> None:
 
 
 def _run(start: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    import uvloop
+    uvloop = optional("uvloop")  # there is none for Windows
 
     # So that the thread that waits for the disk gets the interpreter at once, not after five milliseconds.
     sys.setswitchinterval(SWITCH_SECONDS)
     with contextlib.ExitStack() as stack:
         with held_back():  # a coroutine that never ran, or a loop that nobody closes, would be complained of
             work = stack.enter_context(contextlib.closing(start()))
-            runner = stack.enter_context(asyncio.Runner(loop_factory=uvloop.new_event_loop))
+            runner = stack.enter_context(asyncio.Runner(loop_factory=getattr(uvloop, "new_event_loop", None)))
         runner.run(work)
 
 
@@ -205,6 +206,9 @@ def _ctrl_c_kept_from_children() -> Iterator[None]:
     A terminal sends it to every process of a command, even to one that is still being loaded.
     """
     resource_tracker.ensure_running()  # where multiprocessing has to start it first, it unblocks the signal
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

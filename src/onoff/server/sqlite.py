@@ -45,6 +45,7 @@ from onoff.server.store import (
     readable,
     settle,
 )
+from onoff.system.files import open_private
 from onoff.wire import (
     FRAME_OVERHEAD,
     Catalogue,
@@ -608,10 +609,10 @@ def _make_private(path: Path) -> None:
     One that is there is not opened: closing it again would end the locks that SQLite holds on it in this process.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        os.close(open_private(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
     except FileExistsError:
         status = path.stat()
-        if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+        if status.st_mode & 0o077 and hasattr(os, "geteuid") and status.st_uid == os.geteuid():
             path.chmod(0o600)
 
 

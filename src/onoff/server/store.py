@@ -19,7 +19,6 @@ A method that cannot reach its data raises `StoreUnavailable`; asking again late
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import hashlib
 import mmap
 import os
@@ -34,6 +33,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable
+from onoff.system import locks
+from onoff.system.files import allocate, open_private
 from onoff.wire import FRAME_OVERHEAD, LIFE_BYTES, MAX_ANSWER, Catalogue, Edition, WireMessage
 
 _T = TypeVar("_T")
@@ -358,13 +359,17 @@ class StepTable:
         self._buckets = buckets
         self._at_end_of_iteration = at_end_of_iteration
         self._alone = self._sharing = False  # what we have of the whole file
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._file = open_private(path, os.O_RDWR | os.O_CREAT)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
         try:
             # Allocated now: a write to an unallocated page on a full disk would end the process (SIGBUS).
-            os.posix_fallocate(self._file, 0, size)
+            allocate(self._file, size)
             self._map = mmap.mmap(self._file, size)
-        except OSError:
+            if locks.ONE_PROCESS:
+                self._alone = locks.try_exclusive(self._file)
+                if not self._alone:
+                    raise StoreUnavailable(f"{path}: in use by another server", hint="this system allows one a store")
+        except (OSError, StoreUnavailable):
             os.close(self._file)
             raise
 
@@ -420,15 +425,15 @@ class StepTable:
                 return work()
             self._share()
         start = self._bucket_of(session)
-        fcntl.lockf(self._file, fcntl.LOCK_EX, _BUCKET_BYTES, start)
+        locks.lock_range(self._file, start, _BUCKET_BYTES)
         try:
             return work()
         finally:
-            fcntl.lockf(self._file, fcntl.LOCK_UN, _BUCKET_BYTES, start)
+            locks.release_range(self._file, start, _BUCKET_BYTES)
 
     def _lock_for_iteration(self) -> bool:
         """Whether this process now holds the file exclusively, until the end of this iteration."""
-        if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not self._try_lock(fcntl.LOCK_EX):
+        if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not locks.try_exclusive(self._file):
             return False
         self._alone = True
         self._at_end_of_iteration(self._end_iteration)
@@ -437,12 +442,12 @@ class StepTable:
     def _end_iteration(self) -> None:
         if self._alone:
             self._alone = False
-            fcntl.flock(self._file, fcntl.LOCK_UN)
+            locks.release(self._file)
 
     def _share(self) -> None:
         """Share the file from now on; a process that holds it exclusively is asked to share."""
         deadline = time.monotonic() + SHARE_SECONDS
-        while not self._try_lock(fcntl.LOCK_SH):
+        while not locks.try_shared(self._file):
             self._map[_SHARE_REQUEST] = 1
             if time.monotonic() > deadline:
                 raise StoreUnavailable(
@@ -452,13 +457,6 @@ class StepTable:
             time.sleep(0.001)
         self._map[_SHARE_REQUEST] = 0
         self._sharing = True
-
-    def _try_lock(self, kind: int) -> bool:
-        try:
-            fcntl.flock(self._file, kind | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def close(self) -> None:
         self._alone = False

@@ -4,6 +4,8 @@ It stands on nothing but the tree of errors, and everything may use it. It knows
 change here touches every command, so each promise (atomic, durable, bounded, interruptible) has a test of its own.
 
     files       atomic and private writes; reading a file that somebody named, up to a limit
+    locks       of files, between processes
+    limits      memory and processor time of this process; no core dumps
     sockets     listening before a service starts
     serving     a server that leaves no connection open
     interrupts  Ctrl-C where nothing may be left half made; shutdown without a thread inside compiled code

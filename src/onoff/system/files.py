@@ -1,17 +1,67 @@
-"""Atomic writes: a file is replaced completely, or stays as it was."""
+"""Files by each system's means: opened for us alone, replaced completely or not at all, durable when we say so.
+
+What Linux has and another system lacks is asked for by name, so that every module imports everywhere: Windows has no
+O_CLOEXEC (nothing is inherited there unless asked for), no O_NOFOLLOW and no way to open a folder; macOS keeps what
+`fsync` wrote in the drive's cache, and has F_FULLFSYNC for those who mean it.
+"""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import secrets
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from onoff.errors import InvalidInput, JournalWriteFailed
+
+
+def optional(module: str) -> Any:
+    """A module that not every system has, or None."""
+    try:
+        return importlib.import_module(module)
+    except ImportError:
+        return None
+
+
+_fcntl = optional("fcntl")
+_ALWAYS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOINHERIT", "O_BINARY"))
+_NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT = getattr(os, "O_NONBLOCK", 0)
+_FULL_SYNC = getattr(_fcntl, "F_FULLFSYNC", None)
+
+
+def open_private(path: str | Path, flags: int, *, follow: bool = True) -> int:
+    """A descriptor of the file, which its owner alone can read where this makes it, and which no child inherits.
+
+    follow: Whether `path` may be a symbolic link.
+    """
+    if not follow and not _NO_FOLLOW and Path(path).is_symlink():
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
+    return os.open(path, flags | _ALWAYS | (0 if follow else _NO_FOLLOW), 0o600)
+
+
+def make_durable(file: int) -> None:
+    """What was written to the descriptor is on the disk when this returns."""
+    if _FULL_SYNC is not None:
+        with suppress(OSError):  # a network drive has none: what fsync does is all that it offers
+            _fcntl.fcntl(file, _FULL_SYNC)
+            return
+    os.fsync(file)
+
+
+def allocate(file: int, size: int) -> None:
+    """Make the file at least `size` bytes long, and own the room: writing there can then not fail for want of it."""
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(file, 0, size)
+        return
+    length = os.lseek(file, 0, os.SEEK_END)
+    while length < size:
+        length += os.write(file, bytes(min(size - length, _PIECE)))
 
 
 @contextmanager
@@ -19,11 +69,11 @@ def atomic_write(path: Path, *, mode: int = 0o666, durable: bool = False) -> Ite
     """A new file beside `path` that replaces it when the block ends; if the block raises, `path` stays as it was."""
     fresh = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode), "wb") as file:
+        with open(os.open(fresh, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _ALWAYS, mode), "wb") as file:
             yield file
             if durable:
                 file.flush()
-                os.fsync(file.fileno())
+                make_durable(file.fileno())
         os.replace(fresh, path)
         if durable:
             _sync_folder(path.parent)
@@ -50,9 +100,11 @@ def write_private(path: Path, content: bytes, consequence: str) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
+    if not hasattr(os, "O_DIRECTORY"):
+        return  # Windows opens no folder; its file system journals the change of name
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        make_durable(handle)
     finally:
         os.close(handle)
 
@@ -64,7 +116,7 @@ _PIECE = 1 << 20
 
 def open_ordinary(path: Path) -> IO[bytes]:
     """The file, for reading. Raises OSError, also for a pipe or device: one would be waited for, or never end."""
-    file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a pipe is opened without waiting for its writer
+    file = os.open(path, os.O_RDONLY | _NO_WAIT | _ALWAYS)  # a pipe is opened without waiting for its writer
     try:
         mode = os.fstat(file).st_mode
         if stat.S_ISDIR(mode):

@@ -17,6 +17,7 @@ from __future__ import annotations
 import atexit
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -93,16 +94,19 @@ def end_promptly(code: int, farewell: Callable[[], None], *, grace: float = INTE
             report(lost)
 
     sys.unraisablehook = report_unless_interrupted
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    arguments = (reading, code, farewell, grace)
+    reading, writing = socket.socketpair()  # not a pipe: Windows wakes sockets only
+    writing.setblocking(False)
+    signal.set_wakeup_fd(writing.fileno(), warn_on_full_buffer=False)
+    arguments = (reading, writing, code, farewell, grace)
     threading.Thread(target=_watch, args=arguments, name="onoff-interrupt", daemon=True).start()
 
 
-def _watch(reading: int, code: int, farewell: Callable[[], None], grace: float) -> None:
+def _watch(
+    reading: socket.socket, writing: socket.socket, code: int, farewell: Callable[[], None], grace: float
+) -> None:
+    """`writing` is the signals' end: it stays open as long as this thread has it."""
     prompt: set[object] = {_interrupt}
-    while number := os.read(reading, 1):
+    while number := reading.recv(1):
         handler = signal.getsignal(signal.SIGINT)
         if number[0] == signal.SIGINT and handler in _patient_once - prompt:
             prompt.add(handler)
@@ -134,7 +138,8 @@ class _State:
 
 
 _state = _State()
-os.register_at_fork(after_in_child=_state.begin)  # after a fork, the working threads exist in the parent only
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_state.begin)  # after a fork, the working threads exist in the parent only
 
 
 @contextmanager

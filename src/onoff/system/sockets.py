@@ -52,7 +52,9 @@ def listen_beside(first: socket.socket, *, backlog: int) -> socket.socket:
 def _bound(family: int, address: tuple[str, int], *, shared: bool) -> socket.socket:
     sock = socket.socket(family)
     try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Windows would let a second program take the port by SO_REUSEADDR, and has an option against it.
+        option = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
+        sock.setsockopt(socket.SOL_SOCKET, option, 1)
         if shared:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         sock.bind(address)
