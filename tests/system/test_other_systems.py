@@ -57,7 +57,8 @@ pathlib.Path("feeds.txt").write_text(f"http://127.0.0.1:{site.server_port}/feed.
 token = must("serve", "--store", "store.db", "--add-publisher", "us").split()[-1]
 children = []
 try:
-    children.append(started("serve", "--store", "store.db", "--source", "alpha", "--source", "beta", "--port", sys.argv[1]))
+    names = ["--source", "alpha", "--source", "beta"]
+    children.append(started("serve", "--store", "store.db", *names, "--port", sys.argv[1]))
     children.append(started("serve", "--store", "feeds.db", "--feeds", "feeds.txt", "--port", sys.argv[2]))
     up(f"{server}/v1/catalogue")
     must("publish", "alpha", "word.txt", "--token", token, *at)

@@ -84,7 +84,8 @@ def gateway_command(
         Remember what is opened while OFF, on this machine, for `onoff learn --from-gateway`; --forget stops that and
         removes what was remembered. Default: as it was. Of what is read while ON nothing is ever remembered.
     install
-        Install a user service (systemd) that runs this command while you are logged in, and start it.
+        Install a user service (systemd, launchd or Task Scheduler) that runs this command while you are logged in, and
+        start it.
     uninstall
         Stop that service and remove it.
     json
@@ -97,7 +98,7 @@ def gateway_command(
                 f"a {name} every {seconds} seconds", hint=f"give --{name} a number above 0, such as {such}"
             )
     try:
-        from onoff.gateway import run
+        from onoff.gateway import run, service
         from onoff.gateway.engine import Engine
         from onoff.gateway.query_log import QueryLog
         from onoff.gateway.refresh import INTERVAL
@@ -110,7 +111,7 @@ def gateway_command(
         raise InvalidInput("neither a list of web sites nor a server", hint="give --upstream FILE or --server URL")
     if install or uninstall:
         words = [word for word in sys.argv[2:] if word not in {"--install", "--uninstall"}]
-        path = run.install(words) if install else run.uninstall()
+        path = service.install(words) if install else service.uninstall()
         emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
         return
     log_to_stderr("onoff.gateway")

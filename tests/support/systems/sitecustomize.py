@@ -22,7 +22,7 @@ import types
 LACKS = {
     "windows": {
         os: "O_CLOEXEC O_NOFOLLOW O_NONBLOCK O_DIRECTORY O_SYNC O_DSYNC register_at_fork geteuid getuid getgid getegid "
-        "fork posix_fallocate fchmod fchown chown lchown mkfifo getpgid setsid sysconf sched_getaffinity getloadavg pipe2",
+        "fork posix_fallocate fchmod fchown chown lchown mkfifo getpgid setsid sysconf sched_getaffinity pipe2",
         signal: "pthread_sigmask setitimer ITIMER_PROF SIGPROF SIGHUP SIGQUIT SIGUSR1 SIGUSR2 SIGALRM sigwait",
         socket: "AF_UNIX SO_REUSEPORT",
         select: "epoll poll",
@@ -46,7 +46,7 @@ def be_windows() -> None:
     def locking(file: int, mode: int, size: int) -> None:
         lock(file, fcntl.LOCK_EX | fcntl.LOCK_NB, size, os.lseek(file, 0, os.SEEK_CUR))
 
-    def open_no_folder(path, flags, *arguments, **options):  # type: ignore[no-untyped-def]
+    def open_no_folder(path, flags, *arguments, **options):
         if os.path.isdir(path):
             raise PermissionError(13, "Permission denied", path)
         return open_(path, flags, *arguments, **options)
@@ -75,7 +75,7 @@ def be_macos() -> None:
             raise ValueError("current limit exceeds maximum limit")
         limit(kind, limits)
 
-    def full_sync(file, command, *arguments):  # type: ignore[no-untyped-def]
+    def full_sync(file, command, *arguments):
         return os.fsync(file) if command == fcntl.F_FULLFSYNC else control(file, command, *arguments)  # type: ignore[attr-defined]
 
     resource.setrlimit = setrlimit
