@@ -37,7 +37,7 @@ $(VENV)/ready: pyproject.toml constraints.txt | $(BIN)/python
 
 $(VENV)/ready-demo: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing onoff and what the demo needs:"
-	@$(INSTALL) -e '.[gateway]' | $(SHOW)
+	@$(INSTALL) -e . | $(SHOW)
 	@touch $@
 
 $(BIN)/python:

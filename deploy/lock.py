@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-WANTED = [f"{ROOT}[server,valkey]", "hatchling"]
+WANTED = [f"{ROOT}[valkey]", "hatchling"]
 PIP = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--dry-run"]
 BASES = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
 
@@ -27,7 +27,7 @@ def resolved(*words: str) -> dict[str, str]:
     return {
         name: one["download_info"]["archive_info"]["hashes"]["sha256"]
         for name, one in named.items()
-        if not name.startswith("onoff==")
+        if not name.startswith("onoff-privacy==")
     }
 
 

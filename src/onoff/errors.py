@@ -103,9 +103,7 @@ class MissingExtra(OnOffError):
     """An optional part of onoff is not installed; `extra` is what pip calls it."""
 
     def __init__(self, message: str, *, extra: str) -> None:
-        super().__init__(
-            message, hint=f"in the clone of onoff: pip install '.[{extra}]', or `make setup` for all of it"
-        )
+        super().__init__(message, hint=f"pip install 'onoff-privacy[{extra}]'; in a clone of onoff: make setup")
 
 
 class JournalError(OnOffError):

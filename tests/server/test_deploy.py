@@ -122,5 +122,5 @@ def test_all_that_the_image_installs_has_the_version_of_the_constraints_and_a_ha
     assert listed == {name: constraints[name] for name in listed}
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    ours = [*project["project"]["dependencies"], *extras["server"], *extras["valkey"]]
+    ours = [*project["project"]["dependencies"], *extras["valkey"]]
     assert set(listed) == needed([*ours, *project["build-system"]["requires"]])

@@ -219,7 +219,9 @@ def _remarks(audit: TraceAudit) -> list[str]:
         "the model calls impossible."
     ]
     if audit.missing:
-        found.append(f"Attackers that are not installed: {', '.join(audit.missing)} (pip install '.[audit]').")
+        found.append(
+            f"Attackers that are not installed: {', '.join(audit.missing)} (pip install 'onoff-privacy[audit]')."
+        )
     if audit.before == "open":
         found.append(
             f"The open requests before the private one had told {audit.before_bits:z.2f} ± {audit.before_stderr:.2f} "

@@ -32,7 +32,6 @@ from rich.text import Text
 from onoff.cli.options import size_text
 from onoff.cli.output import Json, Work, emit, progress, table
 from onoff.client.copies import fetch_edition_of
-from onoff.errors import MissingExtra
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.model.patterns import parse
@@ -154,13 +153,11 @@ def everything_running(
 
     mirror: Whether the gateway has a mirror; without one every request is a query to look at.
     """
-    try:
-        from onoff.gateway.engine import Engine
-        from onoff.gateway.refresh import INTERVAL
-        from onoff.gateway.run import running_gateway
-        from onoff.server import running as running_server
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
+    from onoff.gateway.engine import Engine
+    from onoff.gateway.refresh import INTERVAL
+    from onoff.gateway.run import running_gateway
+    from onoff.server import running as running_server
+
     with contextlib.ExitStack() as stack:
         # A gateway that takes long to stop is not waited for: it may still close files in there.
         made = tempfile.TemporaryDirectory(prefix="onoff-demo-", ignore_cleanup_errors=True)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit, progress
-from onoff.errors import InvalidInput, MissingExtra
+from onoff.errors import InvalidInput
 from onoff.system.logs import log_to_stderr
 from onoff.system.sockets import check_port
 from onoff.upstream.web import Web
@@ -97,13 +97,10 @@ def gateway_command(
             raise InvalidInput(
                 f"a {name} every {seconds} seconds", hint=f"give --{name} a number above 0, such as {such}"
             )
-    try:
-        from onoff.gateway import run, service
-        from onoff.gateway.engine import Engine
-        from onoff.gateway.query_log import QueryLog
-        from onoff.gateway.refresh import INTERVAL
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", extra="gateway") from None
+    from onoff.gateway import run, service
+    from onoff.gateway.engine import Engine
+    from onoff.gateway.query_log import QueryLog
+    from onoff.gateway.refresh import INTERVAL
     from onoff.model.contexts import load_model
     from onoff.model.origin import about_of
 

@@ -15,7 +15,7 @@ from cyclopts import Parameter
 
 from onoff.cli.options import DEFAULT_SERVER, SERVER_PORT, ServerOption, read_names, servers_of
 from onoff.cli.output import check_writable, json_text, progress
-from onoff.errors import CatalogueMismatch, InvalidInput, MissingExtra
+from onoff.errors import CatalogueMismatch, InvalidInput
 from onoff.server.http import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.files import read_limited
@@ -126,11 +126,9 @@ def serve_command(
         raise InvalidInput(f"messages of up to {limit} bytes", hint="give --limit the bytes of the longest message")
     if not feed_seconds > 0:
         raise InvalidInput(f"feeds every {feed_seconds} seconds", hint="give --feed-seconds a number above 0")
-    try:
-        from onoff.server import admin, run
-        from onoff.server.feeds import read_feeds
-    except ModuleNotFoundError as missing:
-        raise MissingExtra(f"{missing.name} is not installed", extra="server") from None
+    from onoff.server import admin, run
+    from onoff.server.feeds import read_feeds
+
     where = store or default_message_store()
     if "://" not in where and store is not None:
         check_writable(Path(where))  # a missing folder is an error, and is not created

@@ -70,7 +70,7 @@ async def open_store(where: str, *, frame_size: int | None = None, limit: int = 
         try:
             from onoff.server.valkey import ValkeyStore
         except ModuleNotFoundError as missing:
-            raise MissingExtra(f"{missing.name} is not installed", extra="server,valkey") from None
+            raise MissingExtra(f"{missing.name} is not installed", extra="valkey") from None
         return await ValkeyStore.open(where, frame_size=frame_size, limit=limit)
     raise InvalidInput(f"no store at {scheme}:// addresses", hint="give a file path or a redis:// address")
 

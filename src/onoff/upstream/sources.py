@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import quote, urlsplit
 
-from onoff.errors import InvalidInput, MissingExtra
+from onoff.errors import InvalidInput
 from onoff.names import name_problem
 from onoff.system.files import read_limited
 from onoff.upstream.budget import Budget
@@ -165,10 +165,8 @@ def _from_lines(text: str, path: Path) -> tuple[Source, ...]:
 
 
 def _from_opml(data: bytes, path: Path) -> tuple[Source, ...]:
-    try:
-        import listparser
-    except ImportError:
-        raise MissingExtra("reading OPML needs listparser", extra="server") from None
+    import listparser
+
     parsed = listparser.parse(data)
     if parsed.get("bozo"):
         raise InvalidInput(f"{path}: not OPML: {parsed.get('bozo_exception')}", hint="export it again")
