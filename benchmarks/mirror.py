@@ -4,11 +4,16 @@
 which 0, 1, 10 and 100 % changed since the last refresh: the bytes of the compressed reply, beside the N frames of
 64 KiB that a private request took before, and beside the sum of the changed messages compressed one by one.
 
+**Open requests.** 30 such sources and a reader of a made-up chain: bytes of everything by a first refresh, of a refresh
+when nothing changed, and of 12 requests with privacy OFF after it, while nothing and while 4 sources change. An open
+request says what it knows and gets what changed, so that it never takes more than staying ON. Bodies both ways; and
+what comes with the heads of replies.
+
 **Load.** Readers ask a server for all that changed since an edition, while 200 messages a second are published to the
 changed sources, each durable before it is acknowledged. nginx serves a file with the same bytes, and publishing
 replaces the file. wrk, 32 connections, one worker each; rounds are interleaved, ratios are medians over the rounds.
 
-    python benchmarks/mirror.py [--seconds S] [--rounds R] [--json]
+    python benchmarks/mirror.py [--seconds S] [--rounds R] [--no-load] [--json]
 """
 
 from __future__ import annotations
@@ -31,19 +36,25 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import httpx2
+import numpy as np
 from benchmarks.publishing import PER_SECOND, Publishing, Put, Replace
 from benchmarks.server import NGINX, Server, free_port, load, middle, process
 
-from onoff import wire
+from onoff import Client, MarkovChain, wire
+from onoff.client import Hooks, upstream_of
+from onoff.lab.families import browsing
+from onoff.server import running
 from onoff.server.admin import edit_catalogue, opened
 from onoff.server.answers import Shelf
 from onoff.server.changes import ChangesBuilder
 from onoff.server.store import Stamp
+from onoff.upstream.transport import Failure, Http, Reply, Request
 from onoff.wire import Since
 
 SIZES = (16, 120, 1000)
 PARTS = (0.0, 0.01, 0.1, 1.0)
 OLD_FRAME = 64 * 1024
+OPEN_BAR = 200  # bytes of an open request beyond what changed
 BAR = 0.5
 SPANS = {"nothing": 0, "10 %": 12, "everything": 120}  # sources that change, of 120
 WORDS = [
@@ -109,6 +120,63 @@ async def _bytes_of(n: int) -> list[dict[str, Any]]:
             return found
 
 
+# Open requests.
+
+
+class Counting:
+    """A transport that counts bytes: of bodies both ways, and of replies with their heads."""
+
+    def __init__(self, url: str) -> None:
+        self.inner, self.bodies, self.received, self.requests = Http(url), 0, 0, 0
+
+    def exchange(self, request: Request) -> Reply | Failure:
+        reply = self.inner.exchange(request)
+        self.requests += 1
+        if isinstance(reply, Reply):
+            self.bodies += len(request.body) + len(reply.body)
+            head = sum(len(name) + len(value) + 4 for name, value in reply.headers)
+            self.received += len("HTTP/1.1 200 OK\r\n\r\n") + head + len(reply.body)
+        return reply
+
+    def take(self) -> dict[str, int]:
+        taken = {"requests": self.requests, "bodies": self.bodies, "received": self.received}
+        self.requests = self.bodies = self.received = 0
+        return taken
+
+
+def open_requests(n: int = 30, reads: int = 12, publishes: int = 4, seed: int = 1) -> list[dict[str, Any]]:
+    """What 12 open requests take after a refresh, beside the refresh, and what changed meanwhile."""
+    draws = np.random.default_rng(seed)
+    names = [f"source-{k}" for k in range(n)]
+    chain = MarkovChain(browsing(n, draws), names=names)
+    wanted = chain.sample(2 * reads + 1, draws).tolist()
+    found: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as folder, running({name: message(k) for k, name in enumerate(names)}) as server:
+        line = Counting(server.url)
+        upstream = upstream_of(server.url, transports=[line])
+        with Client(upstream, chain, Path(folder) / "journal", "greedy", hooks=Hooks(tick=0)) as client:
+
+            def note(what: str, changed: int = 0) -> None:
+                found.append({"what": what, "changed": changed, **line.take()})
+
+            client.refresh()
+            note("everything")
+            client.refresh()
+            note("a refresh of nothing")
+            client.get(wanted[0], private=True)
+            line.take()
+            for changing in (0, publishes):
+                changed = 0
+                for k, source in enumerate(wanted[1 + (reads if changing else 0) :][:reads]):
+                    if k % 3 == 0 and k // 3 < changing:
+                        name, body = names[7 * k % n], message(1000 + k)
+                        server.publish(name, body)
+                        changed += len(gzip.compress(body, 6))
+                    client.get(source, private=False)
+                note(f"{reads} open requests", changed)
+    return found
+
+
 # Load.
 
 
@@ -171,16 +239,18 @@ async def _filled(where: str, names: list[str], changed: int) -> wire.Edition | 
         return None if changed == len(names) else have
 
 
-def run(*, seconds: int = 5, rounds: int = 3) -> dict[str, Any]:
+def run(*, seconds: int = 5, rounds: int = 3, load: bool = True) -> dict[str, Any]:
     """Bytes and load, as data."""
-    for tool in ("wrk", "nginx"):
+    for tool in ("wrk", "nginx") if load else ():
         if shutil.which(tool) is None:
             raise SystemExit(f"{tool} is not installed; `make system` installs what the benchmarks drive")
     sizes = [row for n in SIZES for row in asyncio.run(_bytes_of(n))]
-    cases = [measure(span, seconds=seconds, rounds=rounds) for span in SPANS]
+    opened = open_requests()
+    cases = [measure(span, seconds=seconds, rounds=rounds) for span in SPANS] if load else []
     errors = sum(case["onoff"]["errors"] + case["onoff"].get("publish_errors", 0) for case in cases)
-    ok = all(case["ratio"] >= BAR for case in cases) and not errors
-    return {"benchmark": "mirror", "bytes": sizes, "cases": cases, "bar": BAR, "ok": ok}
+    spare = [max(row["bodies"], row["received"]) - row["changed"] - OPEN_BAR * row["requests"] for row in opened[2:]]
+    ok = all(case["ratio"] >= BAR for case in cases) and not errors and max(spare) <= 0
+    return {"benchmark": "mirror", "bytes": sizes, "open": opened, "cases": cases, "bar": BAR, "ok": ok}
 
 
 def show(report: dict[str, Any]) -> str:
@@ -189,6 +259,10 @@ def show(report: dict[str, Any]) -> str:
     for row in report["bytes"]:
         sizes = f"{row['refresh']:11} {row['frames_before']:14} {row['messages_compressed']:10}"
         lines.append(f"  {row['n']:4} {row['changed']:8} {sizes}")
+    lines.append("                          requests   bodies both ways   received with heads   changed, compressed")
+    for row in report["open"]:
+        counts = f"{row['requests']:8} {row['bodies']:18} {row['received']:21} {row['changed']:21}"
+        lines.append(f"  {row['what']:24}{counts}")
     for case in report["cases"]:
         for name in ("onoff", "nginx"):
             run = case[name]
@@ -200,7 +274,10 @@ def show(report: dict[str, Any]) -> str:
                 line += f"   {run['publishes_per_second']:.0f} publishes/s, errors {run['publish_errors']:g}"
             lines.append(line)
         lines.append(f"  of nginx: {case['ratio']:.2f}")
-    bar = f"at least {report['bar']} of nginx for every span, with {PER_SECOND} publishes/s, no errors"
+    bar = (
+        f"at least {report['bar']} of nginx for every span, with {PER_SECOND} publishes/s, no errors, "
+        f"and open requests within what changed and {OPEN_BAR} bytes each"
+    )
     lines.append(f"{bar}: {'yes' if report['ok'] else 'NO'}")
     return "\n".join(lines)
 
@@ -209,7 +286,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-load", action="store_true", help="bytes alone")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    outcome = run(seconds=options.seconds, rounds=options.rounds)
+    outcome = run(seconds=options.seconds, rounds=options.rounds, load=not options.no_load)
     print(json.dumps(outcome, indent=2) if options.json else show(outcome))

@@ -1,16 +1,21 @@
-"""The shipped client with its mirror, enumerated: exactly zero whatever breaks; and four leaky twins are caught.
+"""The shipped client with its mirror, enumerated: exactly zero whatever breaks; and leaky twins are caught.
 
 A server sees when it is refreshed and what is asked while OFF. What is read while ON must not show in either.
 """
+
+from unittest.mock import patch
 
 import pytest
 from tests.support.chains import NAMED, P2, P3
 from tests.support.controls import clients, readers
 from tests.support.controls.clients import as_client
 
+from onoff import wire
 from onoff.audit.client import MIRROR_LIMITS, Fault, audit_mirror
+from onoff.audit.logs import Recorder
 from onoff.errors import PrivacyBreach
 from onoff.model.patterns import parse
+from onoff.upstream.transport import Request
 
 pytestmark = pytest.mark.slow(reason="every path of requests, draws and faults is enumerated")
 
@@ -156,3 +161,43 @@ def test_a_changed_source_that_is_fetched_alone_is_caught(chain):
     assert audit.leak > 0.5
     with pytest.raises(PrivacyBreach, match="step 1: "):
         audit.require_private()
+
+
+def test_open_requests_say_what_they_know():
+    """Else the controls below would catch nothing."""
+    seen = []
+
+    class Listening(Recorder):
+        def exchange(self, request):
+            if request.path == wire.QUERY_PATH:
+                seen.append(wire.decode_query(request.body, 2).known)
+            return super().exchange(request)
+
+    with patch("onoff.audit.client.Recorder", Listening):
+        require_zero(audit_mirror(P2, "greedy", parse("ON OFF OFF"), FIRST_ONLY))
+    assert seen
+    assert all(seen)
+
+
+@pytest.mark.parametrize("core", [readers.KeepsWhatWasOpened, readers.AsksForTheWantedAnew])
+def test_copies_that_depend_on_what_is_wanted_are_caught(core):
+    with as_client(core):
+        audit = audit_mirror(P2, "greedy", parse("ON OFF OFF"), FIRST_ONLY)
+    assert audit.leak > 0.01
+    with pytest.raises(PrivacyBreach, match=r"step [12]: "):
+        audit.require_private()
+
+
+def test_copies_that_depend_on_what_was_read_are_caught():
+    with readers.as_reader(readers.ForgetsWhatWasRead):
+        audit = audit_mirror(P2, "greedy", parse("ON OFF"), FIRST_ONLY)
+    assert audit.leak > 0.5
+    with pytest.raises(PrivacyBreach, match="step 1: "):
+        audit.require_private()
+
+
+def test_a_message_that_was_never_sent_cannot_be_known():
+    recorder = Recorder(("a", "b"), frame_size=None)
+    query = wire.WireQuery(recorder.catalogue.epoch, bytes(16), 0, (0, 1), n=2, known=b"never sent" + bytes(6))
+    with pytest.raises(PrivacyBreach, match="never sent"):
+        recorder.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20))

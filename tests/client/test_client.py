@@ -458,7 +458,7 @@ def test_over_tcp_the_request_is_these_bytes_and_no_others(tmp_path):
         )
         head = (
             f"POST /v1/query HTTP/1.1\r\nhost: {host}\r\naccept: {wire.ANSWER_TYPE}\r\n"
-            "accept-encoding: identity\r\n"
+            "accept-encoding: gzip\r\n"
             f"content-type: {wire.QUERY_TYPE}\r\nuser-agent: onoff\r\ncontent-length: {len(query)}\r\n\r\n"
         )
         assert server.raw[1] == head.encode() + query

@@ -243,6 +243,14 @@ def test_a_record_whose_bytes_say_something_else_is_a_doubt(change):
     assert Ask not in kinds(everything_was_asked(core, world, Doubt.UNFIT))
 
 
+def test_bytes_of_the_wire_of_before_are_a_doubt_that_the_memory_survives():
+    world, record = after_one_request()
+    core = machine()
+    core.opened(replace(record, query=b"\0\1" + record.query[2:]), None)
+    assert Ask not in kinds(everything_was_asked(core, world, Doubt.OLDER_WIRE))
+    assert Doubt.OLDER_WIRE in HARMLESS
+
+
 def test_another_catalogue_is_a_doubt():
     world, record = after_one_request()
     world.rename(("zeta", *reversed(NAMES)))

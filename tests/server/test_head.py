@@ -19,8 +19,9 @@ def head_of(data):
 
 
 def test_the_head_that_a_client_sends_is_plain():
-    assert read_head(PLAIN + b"content-length: 34\r\n\r\n") == Head(34, plain=Plain.QUERY)
-    assert read_head(PLAIN + b"content-length: 34\r\nconnection: Keep-Alive\r\n\r\n") == Head(34, plain=Plain.QUERY)
+    for beginning, plain in [(PLAIN, Plain.GZIP_QUERY), (PLAIN.replace(b"gzip", b"identity"), Plain.QUERY)]:
+        assert read_head(beginning + b"content-length: 34\r\n\r\n") == Head(34, plain)
+        assert read_head(beginning + b"content-length: 34\r\nconnection: Keep-Alive\r\n\r\n") == Head(34, plain)
 
 
 def test_a_sum_query_under_its_own_headers_is_plain_too():

@@ -7,7 +7,7 @@ import pytest
 from tests.support.raw import query
 
 from onoff import wire
-from onoff.server.answers import Answerer, now
+from onoff.server.answers import Answer, Answerer, now
 from onoff.server.store import LastStep, Latest, Stamp
 from onoff.wire import Problem
 
@@ -41,7 +41,7 @@ def judge(body, store):
 def test_a_good_query_gets_its_frames_once_its_step_is_admitted():
     store, body = Counting(), query(KNOWN, 1, 2, session=b"s" * 16, step=7)
     answer, frames = judge(body, store)
-    assert answer == [frames[1], frames[2]]
+    assert answer == Answer([frames[1], frames[2]], 2)
     assert store.asked == [(b"s" * 16, 7, hashlib.sha256(body).digest())]
 
 

@@ -1,6 +1,7 @@
 """The connection: the short way and the ordinary way give the same bytes, and no sender can hold the server."""
 
 import contextlib
+import gzip
 import mmap
 import os
 import queue
@@ -398,3 +399,24 @@ def test_many_threads_at_once(server, known):
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize("extra", ["", "x-other: 1\r\n"], ids=["fast path", "ordinary path"])
+def test_a_query_that_takes_gzip_gets_it_where_that_is_shorter(extra):
+    with running({"a": b"a" * 1000, "b": b"", "c": b"c"}) as server, Line(server.url) as line:
+        known = catalogue(server.url)
+        for sources in ((0, 1), (0,), (0, 1, 2)):
+            plain = line.query(query(known, *sources), extra=extra)
+            packed = line.query(query(known, *sources), extra=extra, encoding="gzip")
+            assert packed.headers == [
+                *wire.ANSWER_HEADERS,
+                ("content-length", str(len(packed.body))),
+                ("content-encoding", "gzip"),
+            ]
+            assert gzip.decompress(packed.body) == plain.body
+            assert len(packed.body) < len(plain.body)
+        tags = b"".join(wire.frame_tag(frame) for frame in (plain.body[:1104], plain.body[1104:1208]))
+        for encoding in ("gzip", "identity"):
+            nothing = line.query(query(known, 0, 1, tags=tags), extra=extra, encoding=encoding)
+            assert nothing.headers == [*wire.ANSWER_HEADERS, ("content-length", "16")]
+            assert wire.decode_changed(nothing.body, (0, 1), tags, epoch=known.epoch) == {}

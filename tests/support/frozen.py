@@ -86,14 +86,17 @@ def wire_forms() -> dict[str, str]:
     edition = wire.Edition(epoch, LIFE, 1, digest)
     vectors = wire.draw_vectors((0, 2, 4), 2, n=n, servers=3, randbelow=lambda below: below - 1)
     frames = [wire.encode_frame(s, MESSAGE if s == 2 else wire.NOTHING, epoch=epoch, frame_size=None) for s in range(n)]
+    known = wire.frame_tag(frames[0]) + wire.NO_TAG + wire.frame_tag(frames[4])
     forms = {
         "catalogue": wire.encode_catalogue(catalogue),
         "catalogue, padded": wire.encode_catalogue(padded),
         "query": wire.encode_query(wire.WireQuery(epoch, SESSION, 7, (0, 2, 4), n=n)),
+        "query that knows": wire.encode_query(wire.WireQuery(epoch, SESSION, 7, (0, 2, 4), n=n, known=known)),
         "frame": frames[2],
         "frame, padded": wire.encode_frame(2, MESSAGE, epoch=padded.epoch, frame_size=256),
         "frame of nothing": frames[0],
         "answer": wire.encode_answer([frames[0], frames[2]]),
+        "answer to it": wire.encode_changed([frames[0], frames[2], frames[4]], known, epoch=epoch),
         "edition": wire.encode_edition(wire.EditionReport(edition, 12, 345)),
         "changes asked": wire.changes_target(edition).encode(),
         "changes": wire.encode_changes_head(edition, 0)

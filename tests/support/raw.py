@@ -82,13 +82,14 @@ class Line:
         except ConnectionResetError:
             return True
 
-    def query(self, body: bytes, *, extra: str = "") -> Reply:
-        self.send(query_request(self.host, body, extra=extra))
+    def query(self, body: bytes, *, extra: str = "", encoding: str = "identity") -> Reply:
+        self.send(query_request(self.host, body, extra=extra, encoding=encoding))
         return self.reply()
 
 
-def query_request(host: str, body: bytes, *, extra: str = "") -> bytes:
-    lines = [f"{name}: {value}\r\n" for name, value in wire.QUERY_HEADERS]
+def query_request(host: str, body: bytes, *, extra: str = "", encoding: str = "identity") -> bytes:
+    headers = dict(wire.QUERY_HEADERS) | {"accept-encoding": encoding}
+    lines = [f"{name}: {value}\r\n" for name, value in headers.items()]
     head = f"POST /v1/query HTTP/1.1\r\nhost: {host}\r\n{''.join(lines)}content-length: {len(body)}\r\n{extra}\r\n"
     return head.encode() + body
 
@@ -99,9 +100,11 @@ def catalogue(url: str) -> wire.Catalogue:
         return wire.decode_catalogue(line.reply().body)
 
 
-def query(known: wire.Catalogue, *sources: int, session: bytes | None = None, step: int = 0) -> bytes:
+def query(
+    known: wire.Catalogue, *sources: int, session: bytes | None = None, step: int = 0, tags: bytes = b""
+) -> bytes:
     return wire.encode_query(
-        wire.WireQuery(known.epoch, session or secrets.token_bytes(16), step, tuple(sources), n=known.n)
+        wire.WireQuery(known.epoch, session or secrets.token_bytes(16), step, tuple(sources), n=known.n, known=tags)
     )
 
 

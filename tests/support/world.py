@@ -148,12 +148,14 @@ class World:
         if head.step < step or (head.step == step and digest != known):
             return self._problem(wire.Problem(409, "conflict", type=wire.STEP_CONFLICT, step=step, sha256=known))
         self.seen[head.session] = (head.step, digest)
-        frames = (
+        frames = [
             wire.encode_frame(
                 s, self.messages[self.catalogue.names[s]], epoch=epoch, frame_size=self.catalogue.frame_size
             )
             for s in query.sources
-        )
+        ]
+        if query.known:
+            return Reply(200, wire.ANSWER_HEADERS, wire.encode_changed(frames, query.known, epoch=epoch))
         return Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
 
     def _sum(self, body):

@@ -65,11 +65,14 @@ since = st.builds(
     st.none() | st.binary(min_size=32, max_size=32),
 )
 queries = st.builds(
-    lambda epoch, session, step, sources: wire.WireQuery(epoch, session, step, tuple(sources), n=N),
+    lambda epoch, session, step, sources, tags: wire.WireQuery(
+        epoch, session, step, tuple(sources), n=N, known=tags[: 8 * len(sources)] if any(tags[:8]) else b""
+    ),
     below(wire.EPOCH_LIMIT),
     st.binary(min_size=16, max_size=16),
     below(wire.STEP_LIMIT),
     sets,
+    st.binary(min_size=8 * N, max_size=8 * N),
 )
 problems = st.builds(Problem, st.just(503), st.text(max_size=9), st.text(max_size=9)) | st.builds(
     lambda epoch: Problem(409, "t", "h", wire.EPOCH_CHANGED, epoch=epoch), below(wire.EPOCH_LIMIT)
@@ -88,6 +91,17 @@ def replies(draw):
     """The edition that a reply with changes leads to, since when, and the messages."""
     found = dict(sorted(draw(st.dictionaries(below(N), messages, min_size=1, max_size=3)).items()))
     return replace(HAVE, number=draw(st.integers(8, 99))), draw(st.sampled_from([0, 7])), found
+
+
+@st.composite
+def changed_answers(draw):
+    """What a set says now, and what was known of each source of it: that, something else, or nothing."""
+    found = dict(sorted(draw(answers).items()))
+    tags = [
+        draw(st.sampled_from([wire.message_tag(source, message, epoch=UNPADDED.epoch), wire.NO_TAG, b"of other"]))
+        for source, message in found.items()
+    ]
+    return found, b"".join(tags)
 
 
 @st.composite
@@ -121,6 +135,18 @@ def frames(found, catalogue):
 
 def read_frames(data, of, catalogue):
     return dict(zip(sorted(of), wire.decode_answer(data, sorted(of), **how(catalogue)), strict=True))
+
+
+def encode_changed(value):
+    found, known = value
+    written = [wire.encode_frame(source, message, **how(UNPADDED)) for source, message in found.items()]
+    return wire.encode_changed(written, known, epoch=UNPADDED.epoch)
+
+
+def decode_changed(data, of):
+    found, known = of
+    changed = wire.decode_changed(data, list(found), known, epoch=UNPADDED.epoch, limit=UNPADDED.limit)
+    return found | changed, known
 
 
 def mend_catalogue(data):
@@ -207,6 +233,7 @@ FORMS = {
         mend_frames(UNPADDED),
         sealed=True,
     ),
+    "frames that are not known": Form(changed_answers(), encode_changed, decode_changed, sealed=True),
     "changes": Form(replies(), encode_reply, decode_reply, mend_reply, sealed=True),
     "digests": Form(digests(), lambda value: wire.encode_digests(value[0], 7, value[1]), decode_digests, sealed=True),
     "edition": Form(

@@ -117,8 +117,25 @@ def test_a_catalogue_whose_epoch_or_form_is_not_its_own_is_refused():
 
 def test_the_bytes_of_a_query_are_as_documented():
     data = wire.encode_query(WireQuery(CATALOGUE.epoch, SESSION, 7, (0, 3, 9), n=10))
-    assert data == b"\0\1" + CATALOGUE.epoch.to_bytes(6) + SESSION + (7).to_bytes(8) + bytes([0b1001, 0b10])
+    assert data == b"\0\3" + CATALOGUE.epoch.to_bytes(6) + SESSION + (7).to_bytes(8) + bytes([0b1001, 0b10])
     assert wire.QUERY_HEAD_BYTES == 32
+    tags = b"tag of 0" + wire.NO_TAG + b"tag of 9"
+    assert wire.encode_query(WireQuery(CATALOGUE.epoch, SESSION, 7, (0, 3, 9), n=10, known=tags)) == data + tags
+
+
+@pytest.mark.parametrize("tags", [bytes(8), b"seven by", bytes(24), bytes(23) + b"x" * 2, b"x" * 25], ids=len)
+def test_tags_are_one_for_each_source_and_not_all_nothing(tags: bytes):
+    data = wire.encode_query(WireQuery(5, SESSION, 7, (0, 3, 9), n=10))
+    with pytest.raises(InvalidWire, match="bytes of tags for 3 sources"):
+        wire.decode_query(data + tags, 10)
+    with pytest.raises(InvalidWire, match="bytes of tags for 3 sources"):
+        wire.encode_query(WireQuery(5, SESSION, 7, (0, 3, 9), n=10, known=tags))
+
+
+def test_a_query_of_the_version_before_is_refused_with_a_clear_word():
+    data = wire.encode_query(WireQuery(5, SESSION, 7, (0, 3, 9), n=10))
+    with pytest.raises(InvalidWire, match=r"a query of version 1 .*speaks version 3.*same version on both sides"):
+        wire.decode_query(b"\0\1" + data[2:], 10)
 
 
 @pytest.mark.slow(reason="many cases are worked out")

@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import ClassVar, Literal, Self
 
 from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
-from onoff.audit.logs import URL, Recorder, SeenExchange
+from onoff.audit.logs import RECORDER_FRAME_SIZE, URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
 from onoff.client import Client, Hooks, MemoryCopies, Sent, upstream_of
 from onoff.client.client import randbelow
@@ -100,6 +100,7 @@ class AuditedClient:
     """Of the session after the last request: what the audit checks depends on what it promises."""
     judging: bool = True
     self_contained: ClassVar[bool] = True
+    frame_size: ClassVar[int | None] = RECORDER_FRAME_SIZE
 
     def __post_init__(self) -> None:
         self.tables = TableCache(self.chain, self.scheme)
@@ -116,7 +117,8 @@ class AuditedClient:
     def request(self, source: int | str, *, private: bool) -> RequestSeen:
         x = self.chain.index(source)
         noted = _RecordingEntropy(self.entropy)
-        with _client_run(self.chain, self.tables, self.faults, self.judging, self._new_run) as run:
+        recording = partial(Recorder, judging=self.judging, frame_size=self.frame_size)
+        with _client_run(self.chain, self.tables, self.faults, recording, self._new_run) as run:
             for wanted, status, choices in self.past:
                 run.request(wanted, status, ScriptedEntropy(choices))
             seen = run.request(x, private, noted)
@@ -143,7 +145,7 @@ def client_user(chain: Model, scheme: str, fault: Fault = Fault.NONE, at: int = 
     @contextmanager
     def user() -> Iterator[MakeRequest]:
         steps = count()
-        with _client_run(chain, tables, (), judging, ClientRun) as run:
+        with _client_run(chain, tables, (), partial(Recorder, judging=judging), ClientRun) as run:
             yield (
                 lambda x, private: (
                     run.request(x, private, SystemEntropy(), fault if next(steps) == at else Fault.NONE).sources
@@ -177,11 +179,11 @@ def _client_run(
     chain: Model,
     tables: TableCache,
     faults: tuple[Fault, ...],
-    judging: bool,
+    recording: Callable[[tuple[str, ...], Path], Recorder],
     new_run: Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun],
 ) -> Iterator[ClientRun]:
     with tempfile.TemporaryDirectory(prefix="onoff-audit-", dir=fast_directory()) as directory:
-        run = new_run(chain, tables, faults, Recorder(chain.names, Path(directory) / "journal", judging=judging))
+        run = new_run(chain, tables, faults, recording(chain.names, Path(directory) / "journal"))
         try:
             yield run
         finally:
@@ -373,6 +375,8 @@ class MirroredClient(AuditedClient):
     """The client with a mirror. refreshes: at which steps, over and over; None: at every private request."""
 
     refreshes: RefreshPattern | None = None
+    frame_size: ClassVar[int | None] = None
+    """Open requests then say which messages they know."""
 
     @property
     def _new_run(self) -> Callable[[Model, TableCache, tuple[Fault, ...], Recorder], ClientRun]:
@@ -434,8 +438,10 @@ class MirrorRun(ClientRun):
     @property
     def state(self) -> Hashable:
         mirror = self.client.mirror
-        edition = None if mirror is None else mirror.mirror.edition
-        return super().state, self.steps, edition
+        assert mirror is not None
+        held = mirror.mirror.known(self.recorder.catalogue, range(self.chain.n))
+        versions = tuple((source, message.version) for source, message in held.items())
+        return super().state, self.steps, mirror.mirror.edition, versions
 
 
 def audit_mirror(

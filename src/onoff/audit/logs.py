@@ -356,8 +356,9 @@ def _unreachable(memory: LastQuery, query: tuple[int, ...]) -> str | None:
 #
 #     one byte string per step   a step never comes again with other bytes, and never after a later one
 #     stored before sent         the bytes of a query are in the journal's files when they arrive
-#     one length                 queries have one length, and are canonical
-#     editions                   changes are asked for since an edition that the server has told
+#     one form                   queries are canonical
+#     told                       changes are asked for since an edition that the server has told, and the tags of a
+#                                query are of messages that it has sent
 #
 # What it saw of a request is a tuple of `SeenExchange`s: address, headers, body, and how much of the answer was
 # read.
@@ -391,8 +392,17 @@ class Recorder:
     of that source to the answers to sums.
     """
 
-    def __init__(self, names: tuple[str, ...], journal: Path | None = None, *, judging: bool = True) -> None:
-        self.catalogue = wire.Catalogue(names, RECORDER_FRAME_SIZE)
+    def __init__(
+        self,
+        names: tuple[str, ...],
+        journal: Path | None = None,
+        *,
+        judging: bool = True,
+        frame_size: int | None = RECORDER_FRAME_SIZE,
+    ) -> None:
+        self.catalogue = wire.Catalogue(names, frame_size)
+        self.told: set[bytes] = {wire.NO_TAG}
+        """The tags of what was sent, whether it arrived or not."""
         self.journal = journal
         self.judging = judging
         self.lie: int | None = None
@@ -460,9 +470,17 @@ class Recorder:
     def _answer(self, body: bytes) -> Reply:
         query = self._canonical(wire.decode_query, body)
         self.asked += len(query.sources)
+        tags = {query.known[at : at + wire.TAG_BYTES] for at in range(0, len(query.known), wire.TAG_BYTES)}
+        if not tags <= self.told:
+            raise PrivacyBreach("a query that knows a message which was never sent")
         refused = self._judge(body, query.session, query.step, hashlib.sha256(body).hexdigest())
-        frames = (self._frame(source) for source in query.sources)
-        return refused or Reply(200, wire.ANSWER_HEADERS, wire.encode_answer(frames))
+        frames = [self._frame(source) for source in query.sources]
+        if refused is None and self.catalogue.frame_size is None:
+            self.told |= set(map(wire.frame_tag, frames))
+        answer = wire.encode_answer(frames)
+        if query.known:
+            answer = wire.encode_changed(frames, query.known, epoch=self.catalogue.epoch)
+        return refused or Reply(200, wire.ANSWER_HEADERS, answer)
 
     def _sum(self, body: bytes) -> Reply:
         query = self._canonical(wire.decode_sum_query, body)
@@ -476,7 +494,7 @@ class Recorder:
         """An answer with the difference between the frame of a source and another valid frame of that source."""
         assert self.lie is not None
         other = replace(self._latest(self.lie), published=2)
-        frames = self._frame(self.lie, None), self._encode(self.lie, other, None)
+        frames = self._encode(self.lie, self._latest(self.lie), None), self._encode(self.lie, other, None)
         first, second = (int.from_bytes(frame[: len(answer)].ljust(len(answer), b"\0")) for frame in frames)
         return (int.from_bytes(answer) ^ first ^ second).to_bytes(len(answer))
 
@@ -508,7 +526,8 @@ class Recorder:
         self._require_told(since)
         changed = [source for source, at in enumerate(self.changed) if at > since.number]
         self.asked += len(changed)
-        frames = [self._frame(source, None) for source in changed]
+        frames = [self._encode(source, self._latest(source), None) for source in changed]
+        self.told |= {wire.frame_tag(frame) for frame in self._frames()}  # with what was sent before
         head = wire.encode_changes_head(edition, since.number)
         body = b"".join([head, *frames, wire.encode_changes_trailer(edition, since.number, frames)])
         return Reply(200, (("content-type", wire.CHANGES_TYPE),), body)
@@ -520,10 +539,10 @@ class Recorder:
 
     def _frames(self) -> list[bytes]:
         """All frames at their own length."""
-        return [self._frame(source, None) for source in range(self.catalogue.n)]
+        return [self._encode(source, self._latest(source), None) for source in range(self.catalogue.n)]
 
-    def _frame(self, source: int, frame_size: int | None = RECORDER_FRAME_SIZE) -> bytes:
-        return self._encode(source, self._latest(source), frame_size)
+    def _frame(self, source: int) -> bytes:
+        return self._encode(source, self._latest(source), self.catalogue.frame_size)
 
     def _encode(self, source: int, message: wire.WireMessage, frame_size: int | None) -> bytes:
         return wire.encode_frame(source, message, epoch=self.catalogue.epoch, frame_size=frame_size)

@@ -212,6 +212,8 @@ class Client:
         else:
             self._mirrors = () if mirror is False else self._new_mirrors(upstream, mirror, hooks)
             self._upstream = upstream
+            if isinstance(upstream, MessageServer) and self._mirrors:
+                self._upstream = upstream.with_copies(self._mirrors[0])
         place = self._upstream
         self._tells_changes = True
 

@@ -1,9 +1,10 @@
 """The mirror: the latest message of every source on this machine, as of one edition of the server.
 
-Reading it causes no traffic. It holds what the server shows to everyone and no trace of what was read: only a refresh
-writes.
+Reading it causes no traffic. It holds what the server shows to everyone and no trace of what was read: only refreshes
+and answers to sets write, and of a set all that came.
 
-    file     SQLite, for its owner only, one writer (see `database`); one row of state, one frame per source
+    file     SQLite, for its owner only, one writer (see `database`); one row of state, one frame per source, and the
+             frames that came for sets since the last refresh
     frame    as it travels: source, version, time, media type, body, checksum over these and the catalogue's epoch, so
              that a damaged row is found and can never be taken for a message of another source
     open     every frame is checked, and that they are those of the edition; a mirror with any damage is thrown away
@@ -13,11 +14,12 @@ writes.
 from __future__ import annotations
 
 import hashlib
+import logging
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from os import PathLike
@@ -36,6 +38,8 @@ from onoff.upstream.steps import ATTEMPTS, BACKOFF, Retries, Steps
 from onoff.upstream.transport import TIMEOUT, Http, Origin, Transport, check_url
 from onoff.upstream.web import FetchedSet, Web
 from onoff.wire import NOTHING, Catalogue, Edition, EditionReport, WireMessage
+
+log = logging.getLogger("onoff.client")
 
 MIRROR_ID: Final = 0x6F6E6F6D  # "onom"
 MIRROR_ERRORS: Final = FileErrors("mirror", MirrorBusy, MirrorError, MirrorError, "the mirror is as it was")
@@ -70,6 +74,8 @@ class MemoryMirror:
         self.refreshed: float | None = None
         self.entries: dict[str, MirrorEntry] = {}
         self._bodies: dict[str, wire.WireMessage] = {}
+        self._kept: dict[int, wire.WireMessage] = {}
+        self._kept_epoch: int | None = None
         self._traffic: dict[int, int] = {}
         self._uncounted: list[tuple[int, int]] = []
         self._lock = threading.Lock()
@@ -89,6 +95,28 @@ class MemoryMirror:
             names = fetched.catalogue.names
             self.entries |= {names[source]: MirrorEntry.of(message) for source, message in fetched.messages}
             self.catalogue, self.edition, self.refreshed = fetched.catalogue, fetched.edition, when
+            self._kept = {}
+
+    def known(self, catalogue: Catalogue, sources: Sequence[int]) -> dict[int, wire.WireMessage]:
+        """The newest copies of sources of a catalogue; those without one are left out. Raises MirrorError."""
+        with self._lock:
+            kept = self._kept if self._kept_epoch == catalogue.epoch else {}
+            found = {source: kept[source] for source in sources if source in kept}
+            if self.edition is not None and self.edition.epoch == catalogue.epoch:
+                found |= {source: self._read(catalogue.names[source]) for source in sources if source not in found}
+            return found
+
+    def keep(self, catalogue: Catalogue, messages: Mapping[int, wire.WireMessage]) -> None:
+        """Keep what came for a set until the next refresh: completely, or not at all where it raises MirrorError.
+
+        The edition stays what it is: what is read from the mirror is all of one edition.
+        """
+        with self._lock:
+            self._write_kept(catalogue, messages)
+            if self._kept_epoch != catalogue.epoch:
+                self._kept = {}
+            self._kept_epoch = catalogue.epoch
+            self._kept |= messages
 
     def message(self, name: str) -> tuple[wire.WireMessage, int]:
         """The message of a source, and the number of the edition.
@@ -124,6 +152,9 @@ class MemoryMirror:
     def _read(self, name: str) -> wire.WireMessage:
         return self._bodies.get(name, NOTHING)
 
+    def _write_kept(self, catalogue: Catalogue, messages: Mapping[int, wire.WireMessage]) -> None:
+        """Nothing to write in memory."""
+
 
 class Mirror(MemoryMirror):
     """The mirror in the file `path`, locked until it is closed. Raises MirrorError where that fails.
@@ -155,8 +186,8 @@ class Mirror(MemoryMirror):
             self._database.close()
 
     def _open(self) -> None:
-        self.catalogue = self.edition = self.refreshed = None
-        self.entries = {}
+        self.catalogue = self.edition = self.refreshed = self._kept_epoch = None
+        self.entries, self._kept = {}, {}
         self._database = PrivateDatabase(
             self.path, application_id=MIRROR_ID, migrations=MIRROR_MIGRATIONS, errors=MIRROR_ERRORS
         )
@@ -168,13 +199,13 @@ class Mirror(MemoryMirror):
                 catalogue, edition, refreshed, content = found
                 self.entries = dict(_checked_entries(connection, catalogue, content))
                 self.catalogue, self.edition, self.refreshed = catalogue, edition, refreshed
+            for epoch, source, frame in connection.execute("SELECT epoch, source, frame FROM kept"):
+                self._kept[source], self._kept_epoch = _decode(source, frame, epoch), epoch
             self._database.checkpoint()
 
     def _write(self, fetched: Fetched, when: float) -> None:
-        connection = self._database.connection
         catalogue, edition = fetched.catalogue, fetched.edition
-        try:
-            connection.execute("BEGIN IMMEDIATE")
+        with self._writing() as connection:
             if fetched.whole:
                 connection.execute("DELETE FROM message")
             connection.executemany(
@@ -188,8 +219,25 @@ class Mirror(MemoryMirror):
                 "VALUES (1, ?, ?, ?, ?, ?, ?, ?)",
                 (*values, _checksum(values)),
             )
+            connection.execute("DELETE FROM kept")
             connection.execute("DELETE FROM traffic")
             connection.executemany("INSERT INTO traffic VALUES (?, ?)", self._traffic.items())
+
+    def _write_kept(self, catalogue: Catalogue, messages: Mapping[int, wire.WireMessage]) -> None:
+        with self._writing() as connection:
+            connection.execute("DELETE FROM kept WHERE epoch != ?", (catalogue.epoch,))
+            connection.executemany(
+                "INSERT OR REPLACE INTO kept (source, epoch, frame) VALUES (?, ?, ?)",
+                ((s, catalogue.epoch, _row(s, message, catalogue)[1]) for s, message in messages.items()),
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        """A block that writes, all or nothing. Raises MirrorError."""
+        connection = self._database.connection
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            yield connection
             connection.execute("COMMIT")
         except sqlite3.Error as error:
             with suppress(sqlite3.Error):
@@ -205,7 +253,7 @@ class Mirror(MemoryMirror):
             return NOTHING
         try:
             row = self._database.connection.execute("SELECT frame FROM message WHERE source = ?", (source,)).fetchone()
-            message = _decode(source, row[0] if row else b"", self.catalogue)
+            message = _decode(source, row[0] if row else b"", self.catalogue.epoch)
         except (sqlite3.Error, Damaged):
             message = None
         if message is None or MirrorEntry.of(message) != self.entries[name]:
@@ -248,7 +296,14 @@ def _create_tables(database: sqlite3.Connection) -> None:
     database.execute("CREATE TABLE traffic (day INTEGER PRIMARY KEY, bytes INTEGER NOT NULL) STRICT")
 
 
-MIRROR_MIGRATIONS: tuple[Migration, ...] = (_create_tables,)
+def _create_kept(database: sqlite3.Connection) -> None:
+    """1 to 2: what came for sets since the last refresh."""
+    database.execute(
+        "CREATE TABLE kept (source INTEGER PRIMARY KEY, epoch INTEGER NOT NULL, frame BLOB NOT NULL) STRICT"
+    )
+
+
+MIRROR_MIGRATIONS: tuple[Migration, ...] = (_create_tables, _create_kept)
 
 
 def _row(source: int, message: wire.WireMessage, catalogue: Catalogue) -> tuple[int, bytes, bytes]:
@@ -256,9 +311,9 @@ def _row(source: int, message: wire.WireMessage, catalogue: Catalogue) -> tuple[
     return source, frame, frame[-16:]
 
 
-def _decode(source: int, frame: bytes, catalogue: Catalogue) -> wire.WireMessage:
+def _decode(source: int, frame: bytes, epoch: int) -> wire.WireMessage:
     try:
-        return wire.decode_frame(frame, source, epoch=catalogue.epoch, frame_size=None, limit=catalogue.limit)
+        return wire.decode_frame(frame, source, epoch=epoch, frame_size=None)
     except InvalidWire as error:
         raise Damaged(error.message) from None
 
@@ -302,7 +357,7 @@ def _checked_entries(
     for source, frame, checksum in connection.execute("SELECT source, frame, checksum FROM message"):
         if source >= catalogue.n or frame[-16:] != checksum:
             raise Damaged("a message is not the one of its edition")
-        yield catalogue.names[source], MirrorEntry.of(_decode(source, frame, catalogue))
+        yield catalogue.names[source], MirrorEntry.of(_decode(source, frame, catalogue.epoch))
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -432,6 +487,23 @@ class MirrorClient:
                 self.arrived(changed)
             names = tuple(name for name, _ in changed)
             return Refresh(fetched.edition.number, names, fetched.received, self._clock() - started)
+
+    def known(self, catalogue: Catalogue, sources: Sequence[int]) -> Mapping[int, WireMessage]:
+        """The newest copies of these; none where the mirror cannot be read: then all are asked for."""
+        try:
+            return self.mirror.known(catalogue, sources)
+        except MirrorError as error:
+            log.warning("copies cannot be used: %s", error)
+            self._drop()
+            return {}
+
+    def keep(self, catalogue: Catalogue, messages: Mapping[int, WireMessage]) -> None:
+        """Keep what came for a set, if that can be written: else it is asked for again."""
+        try:
+            self.mirror.keep(catalogue, messages)
+        except MirrorError as error:
+            log.warning("copies are not kept: %s", error)
+            self._drop()
 
     def refresh_if_older(self, max_age: float) -> Refresh | None:
         """Refresh unless the mirror was refreshed less than `max_age` seconds ago; None where it was."""

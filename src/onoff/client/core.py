@@ -50,8 +50,10 @@ from onoff.upstream.steps import Steps
 
 log = logging.getLogger("onoff.client")
 
-HARMLESS: Final = frozenset({Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN})
-"""The server does not have the last step of the journal, but what the journal holds of the past is still right. After
+HARMLESS: Final = frozenset(
+    {Doubt.OTHER_SERVER, Doubt.OTHER_CATALOGUE, Doubt.FORGOTTEN, Doubt.OLDER_WIRE, Doubt.COPIES_GONE}
+)
+"""The last step of the journal cannot be sent again, but what the journal holds of the past is still right. After
 any other doubt there may have been requests that the journal does not know of."""
 NEVER_SENT: Final = -1
 """The step of a session in which nothing was sent yet."""

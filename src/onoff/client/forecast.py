@@ -18,6 +18,8 @@ from onoff.wire import FRAME_OVERHEAD
 class Forecast:
     """Expected bytes, uncompressed; None where nothing is known yet of how long messages are.
 
+    What has not changed is not sent again, so both kinds of requests depend on the age of the mirror.
+
     hour_on      an hour of ON with a refresh at its end, at the present rate of publishing
     refresh_now  a refresh of the mirror now
     private_now  a private request now: such a refresh, or with several servers their sums
@@ -47,12 +49,19 @@ def forecast(mirror: MirrorClient, session: Session | None, names: Sequence[str]
     open_now = everything if session is None or sizes is None else expected_bytes(session, sizes)
     age = mirror.age
     refresh = everything if age is None or everything is None else min(per_hour * age / 3600, everything)
+    if open_now is not None and refresh is not None and everything and not _padded(mirror.mirror):
+        open_now *= refresh / everything  # of a set as much has changed as of everything
     if servers == 1:
         return Forecast(per_hour, refresh, refresh, open_now, everything, mirror.used_today)
     private = sum_bytes(cost_of_set(len(names), servers), newest.longest, servers)
     hidden = None if session is None else expected_messages(session, servers, private=False)
     opened = private if hidden is None else sum_bytes(hidden, newest.longest, servers)
     return Forecast(per_hour, refresh, private, opened, everything, mirror.used_today)
+
+
+def _padded(mirror: MemoryMirror) -> bool:
+    """Whether frames are padded: then all of a set come, known or not."""
+    return mirror.catalogue is not None and mirror.catalogue.frame_size is not None
 
 
 def sum_bytes(messages: float, longest: int, servers: int) -> float:

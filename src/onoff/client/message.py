@@ -119,7 +119,7 @@ class Message(Copy):
         message = cls.of(name, found, edition=answer.edition, age=answer.ages.get(name, 0.0))
         message.outcome = answer.outcomes.get(name, NEW)
         message.asked, message.requests = asked, answer.requests
-        return message.after(sent, messages=sent.cost, received=answer.received)
+        return message.after(sent, messages=sent.cost - answer.known, received=answer.received)
 
     def after(self, sent: Sent, *, messages: float, received: int) -> Self:
         """This message, as the answer to a request with this cost.

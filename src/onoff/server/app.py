@@ -186,9 +186,9 @@ def _operations() -> list[tuple[str, str, dict[str, Any]]]:
             "post",
             _post(
                 "Query",
-                "The latest messages of a set of sources, one frame each, ascending.",
+                "The latest messages of a set of sources, one frame for each that is not known, ascending.",
                 {wire.QUERY_TYPE: _BINARY},
-                "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8); see the wire format",
+                "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each; see the wire format",
                 {wire.ANSWER_TYPE: _BINARY},
                 409,
             ),
@@ -530,12 +530,12 @@ class MessageServer:
         body = await self._read_query(scope, receive, send, check_query_headers)
         if body is None:
             return
-        outcome = await self.answerer.answer(body)
+        outcome = await self.answerer.answer(body, gzip=takes_gzip(request_headers(scope)))
         if isinstance(outcome, Problem):
             await self._refuse(send, outcome)
         else:
-            self.metrics.add_answer(len(outcome))
-            await send_parts(send, outcome, wire.ANSWER_TYPE)
+            self.metrics.add_answer(outcome.frames)
+            await send_parts(send, outcome.parts, wire.ANSWER_TYPE, outcome.encoding)
 
     async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one sum query."""

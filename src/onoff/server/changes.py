@@ -1,9 +1,6 @@
 """Changes since an edition, made from the frames on the shelf: nothing is encoded or compressed twice.
 
-Each frame is compressed on its own, once, when it is first asked for. A deflate stream that was flushed in full can be
-followed by any other, so a compressed reply to any span is a gzip head, the compressed pieces of the changed frames and
-a checksum: no frame is compressed twice, where `gzip.compress` would take 7 ms for 120 feeds whenever one of them
-changes. Replies for the newest edition are kept by span until it changes.
+Replies for the newest edition are kept by span until it changes.
 
 A reply depends on the span and on what was published, and on nothing else: not on the client, nor on the time.
 """
@@ -11,15 +8,13 @@ A reply depends on the span and on what was published, and on nothing else: not 
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
-import zlib
 from bisect import bisect_left
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from onoff.server.answers import Shelf
+from onoff.server.answers import INLINE_BYTES, Shelf, Shelved, compress, compress_now, gzip_parts
 from onoff.server.store import Latest, Store
 from onoff.wire import (
     DIGEST_BYTES,
@@ -32,7 +27,6 @@ from onoff.wire import (
     encode_changes_trailer,
     encode_digests,
     frame_digest,
-    strip_padding,
 )
 
 MIN_EDITIONS = 64
@@ -157,7 +151,7 @@ class History:
     def _begin(self) -> None:
         """Start from what is on the shelf."""
         shelf = self._shelf
-        self.frames = [self._own_length(frame) for frame in shelf.frames]
+        self.frames = [piece.frame for piece in shelf.pieces]
         self._lengths = Counter(map(len, self.frames))
         self.width = max(self._lengths, default=0)
         self._edition = shelf.edition
@@ -168,10 +162,6 @@ class History:
         self._bytes = 0
         self.changed = {}
         self.life += 1
-
-    def _own_length(self, frame: bytes) -> bytes:
-        shelf = self._shelf
-        return frame if shelf.catalogue.frame_size is None else strip_padding(frame, epoch=shelf.epoch)
 
     def _take(self, latest: Latest) -> None:
         """Follow the shelf, which has just taken in what changed."""
@@ -197,7 +187,7 @@ class History:
         """Keep an edition, and put in what the next one changed."""
         self._past[number] = _Past(digest, self.width, changed, self._clock())
         for source in changed:
-            old, new = self.frames[source], self._own_length(self._shelf.frames[source])
+            old, new = self.frames[source], self._shelf.pieces[source].frame
             kept = self._superseded.pop(source, None) or _Superseded()
             kept.add(number, old)
             self._superseded[source] = kept  # at the end
@@ -227,24 +217,9 @@ class History:
                     del self._superseded[source], self._changed_at[source]
 
 
-INLINE_BYTES = 256 * 1024  # more than this is compressed in a thread, so that queries do not wait
 JOINED_BYTES = 1024 * 1024  # up to here a reply is kept in one piece; a longer one is sent as it is read
 KEPT_REPLIES = 32
 KEPT_VERDICTS = 1024
-LEVEL = 6
-
-_GZIP_HEAD = b"\x1f\x8b\x08\0\0\0\0\0\0\xff"  # no name, no time, no system: equal content has equal bytes
-_GZIP_END = b"\x03\0"  # an empty last block
-_GZIP_TRAILER = struct.Struct("<II")
-
-
-@dataclass(slots=True)
-class _Piece:
-    """The frame of a source for `changes`, and its compressed form once it was asked for."""
-
-    shelved: bytes  # the frame on the shelf that it was made from
-    frame: bytes
-    packed: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +238,6 @@ class ChangesBuilder:
         self._store = store
         self._shelf = shelf
         self._history = history or History(shelf)
-        self._pieces: dict[int, _Piece] = {}
         self._replies: dict[tuple[int, bool], ChangesReply] = {}
         self._digests: dict[tuple[int, int], bytes] = {}  # replies with digests, by since and edition
         self._edition: Edition | None = None  # of which the replies are
@@ -335,7 +309,8 @@ class ChangesBuilder:
             reply = self._made(edition, number, gzip)
             if reply is not None:
                 return reply
-            await self._pack(self._changed_after(number))
+            async with self._packing:  # of several concurrent requests only one compresses
+                await compress(self._changed_after(number))
 
     def _take_edition(self) -> Edition:
         """The edition on the shelf; replies of an older one are forgotten."""
@@ -344,7 +319,6 @@ class ChangesBuilder:
         if edition is not self._edition and edition != self._edition:
             if self._edition is None or edition.life != self._edition.life:
                 self._verdicts.clear()
-                self._pieces.clear()
             self._replies.clear()
             self._digests.clear()
             self._edition = edition
@@ -367,30 +341,18 @@ class ChangesBuilder:
                 self._verdicts.clear()
             self._verdicts[since] = digest == since.digest
 
-    def _changed_after(self, number: int) -> list[_Piece]:
+    def _changed_after(self, number: int) -> list[Shelved]:
         shelf = self._shelf
-        found = []
-        for source, changed in enumerate(shelf.changed):
-            if changed > number:
-                piece, shelved = self._pieces.get(source), shelf.frames[source]
-                if piece is None or piece.shelved is not shelved:
-                    frame = shelved if shelf.catalogue.frame_size is None else strip_padding(shelved, epoch=shelf.epoch)
-                    piece = self._pieces[source] = _Piece(shelved, frame)
-                found.append(piece)
-        return found
+        return [piece for piece, changed in zip(shelf.pieces, shelf.changed, strict=True) if changed > number]
 
     def _made(self, edition: Edition, since: int, gzip: bool) -> ChangesReply | None:
         """The reply, kept or made now; None if too much is to be compressed for it first."""
         reply = self._replies.get((since, gzip))
         if reply is None:
             pieces = self._changed_after(since)
-            if gzip:
-                left = [piece for piece in pieces if not piece.packed]
-                if sum(len(piece.frame) for piece in left) > INLINE_BYTES:
-                    return None
-                _compress(left)
-            packed = self._compressed(edition, since, pieces) if gzip else None
-            reply = self._plain(edition, since, pieces, packed)
+            if gzip and sum(len(piece.frame) for piece in pieces if not piece.packed) > INLINE_BYTES:
+                return None
+            reply = _shortest(edition, since, pieces, gzip)
             if reply.length <= JOINED_BYTES:
                 reply = ChangesReply((b"".join(reply.parts),), reply.length, reply.encoding)
             if len(self._replies) >= KEPT_REPLIES:
@@ -398,39 +360,16 @@ class ChangesBuilder:
             self._replies[since, gzip] = reply
         return reply
 
-    async def _pack(self, pieces: Sequence[_Piece]) -> None:
-        """Compress in a thread what is not yet."""
-        await asyncio.sleep(0)  # so that `now` gives up before the thread begins
-        async with self._packing:  # of several concurrent requests only one compresses
-            await asyncio.to_thread(_compress, [piece for piece in pieces if not piece.packed])
 
-    def _compressed(self, edition: Edition, since: int, pieces: Sequence[_Piece]) -> ChangesReply:
-        frames = [piece.frame for piece in pieces]
-        head, trailer = encode_changes_head(edition, since), encode_changes_trailer(edition, since, frames)
-        crc = zlib.crc32(head)
-        for frame in frames:
-            crc = zlib.crc32(frame, crc)
-        size = len(head) + sum(map(len, frames)) + len(trailer)
-        end = _GZIP_END + _GZIP_TRAILER.pack(zlib.crc32(trailer, crc), size & 0xFFFFFFFF)
-        parts = [_GZIP_HEAD + _deflate(head), *(piece.packed for piece in pieces), _deflate(trailer) + end]
-        return ChangesReply(parts, sum(map(len, parts)), "gzip")
-
-    def _plain(
-        self, edition: Edition, since: int, pieces: Sequence[_Piece], packed: ChangesReply | None
-    ) -> ChangesReply:
-        """The reply as it is, unless the compressed one is shorter."""
-        frames = [piece.frame for piece in pieces]
-        parts = [encode_changes_head(edition, since), *frames, encode_changes_trailer(edition, since, frames)]
-        plain = ChangesReply(parts, sum(map(len, parts)), "")
-        return plain if packed is None or plain.length <= packed.length else packed
-
-
-def _deflate(data: bytes) -> bytes:
-    """`data` as a piece of a deflate stream that can be concatenated with other such pieces."""
-    packing = zlib.compressobj(LEVEL, zlib.DEFLATED, -zlib.MAX_WBITS)
-    return packing.compress(data) + packing.flush(zlib.Z_FULL_FLUSH)
-
-
-def _compress(pieces: Sequence[_Piece]) -> None:
-    for piece in pieces:
-        piece.packed = _deflate(piece.frame)
+def _shortest(edition: Edition, since: int, pieces: Sequence[Shelved], gzip: bool) -> ChangesReply:
+    """The reply as it is; the compressed one where that may be given and is shorter."""
+    frames = [piece.frame for piece in pieces]
+    head, trailer = encode_changes_head(edition, since), encode_changes_trailer(edition, since, frames)
+    parts = [head, *frames, trailer]
+    plain = ChangesReply(parts, sum(map(len, parts)), "")
+    if not gzip:
+        return plain
+    compress_now(pieces)
+    packed = gzip_parts(head, pieces, trailer)
+    length = sum(map(len, packed))
+    return ChangesReply(packed, length, "gzip") if length < plain.length else plain

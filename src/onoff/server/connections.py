@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from onoff.errors import StoreUnavailable
-from onoff.server.answers import now
+from onoff.server.answers import Answer, now
 from onoff.server.changes import JOINED_BYTES
 from onoff.server.http import (
     BODY_SECONDS,
@@ -307,12 +307,12 @@ class QueryProtocol(HttpToolsProtocol):
             return False
         if kind is Plain.SUM:
             return self._ask_for_sum(head, body)
-        frames = now(self._server.answerer.answer(body))
-        if not isinstance(frames, list):
+        answer = now(self._server.answerer.answer(body, gzip=kind is Plain.GZIP_QUERY))
+        if not isinstance(answer, Answer):
             return False  # the ordinary way gives the same verdict
-        self._server.metrics.add_answer(len(frames))
-        length = sum(map(len, frames))
-        self._write_now(_head(length, ANSWER_TYPE), frames, length)
+        self._server.metrics.add_answer(answer.frames)
+        length = sum(map(len, answer.parts))
+        self._write_now(_head(length, ANSWER_TYPE, answer.encoding), answer.parts, length)
         return True
 
     def _ask_for_sum(self, head: bytes, body: bytes) -> bool:

@@ -185,6 +185,7 @@ class Plain(Enum):
     """A plain request: it has only the headers that our client sends, and needs no parser."""
 
     QUERY = "query"
+    GZIP_QUERY = "query whose answer may be compressed"
     SUM = "sum query"
 
 
@@ -298,7 +299,7 @@ def _plain(head: bytes, headers: dict[bytes, bytes]) -> Plain | None:
     if others and (others != {b"connection"} or headers[b"connection"].lower() != b"keep-alive"):
         return None
     if head.startswith(_QUERY_LINE) and check_query_headers(headers) is None:
-        return Plain.QUERY
+        return Plain.GZIP_QUERY if takes_gzip(headers) else Plain.QUERY
     if head.startswith(_SUM_LINE) and check_sum_headers(headers) is None:
         return Plain.SUM
     return None

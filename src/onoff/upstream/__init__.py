@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 if TYPE_CHECKING:
     from onoff.upstream.steps import Steps
     from onoff.upstream.transport import Origin, Transport
-    from onoff.wire import WireMessage
+    from onoff.wire import Catalogue, WireMessage
 
 
 class Doubt(StrEnum):
@@ -38,6 +38,8 @@ class Doubt(StrEnum):
     OTHER_SERVER = "the server is not the one of the last request"
     OTHER_CATALOGUE = "the server's catalogue has changed"
     UNFIT = "the journal does not fit the chain"
+    OLDER_WIRE = "the last request was written by another version of onoff"
+    COPIES_GONE = "copies that the last request relied on are gone"
     ROLLED_BACK = "the journal is older than what the server saw"
     FORGOTTEN = "the server does not know this session"
     CONFLICT = "the server saw another request at this step"
@@ -94,6 +96,7 @@ class AnsweredSet:
     outcomes  what became of each member, by name; those that are not there are new
     ages      seconds since the site confirmed a copy; those that are not there were confirmed now
     edition   of several servers, from which all answered
+    known     how many messages a server did not send again, as they were known
     """
 
     messages: Mapping[str, WireMessage] = field(repr=False)
@@ -102,6 +105,20 @@ class AnsweredSet:
     outcomes: Mapping[str, MemberOutcome] = field(default_factory=dict, repr=False)
     ages: Mapping[str, float] = field(default_factory=dict, repr=False)
     edition: int | None = None
+    known: int = 0
+
+
+class KnownMessages(Protocol):
+    """Copies of what a message server has sent: by refreshes, and for sets that were asked for, always whole sets.
+
+    So what they hold is a function of what the server has seen and sent, and of which answers came through.
+    """
+
+    def known(self, catalogue: Catalogue, sources: Sequence[int]) -> Mapping[int, WireMessage]:
+        """The newest copies of these sources; those without one are left out."""
+
+    def keep(self, catalogue: Catalogue, messages: Mapping[int, WireMessage]) -> None:
+        """Keep what came for a set, all of it."""
 
 
 @dataclass(frozen=True, slots=True)

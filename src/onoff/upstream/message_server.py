@@ -1,14 +1,17 @@
 """MessageServer: `onoff serve` as the place where messages come from. A set is asked for by one POST with a bitmap.
 
+The query says which messages of the set are known, and what has not changed is not sent again. What is known are copies
+of what the server has sent before, of whole sets: the tags of a set are a function of what it has seen and sent.
 The server counts the steps of a session, and is asked for its catalogue and for the last step that it saw before
 anything else. What changed since an edition (the mirror) and publishing are here as well.
 """
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
@@ -18,7 +21,7 @@ from onoff import wire
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.chain import default_names
 from onoff.names import some_of
-from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing
+from onoff.upstream import AnsweredSet, Conflict, Doubt, KnownMessages, Outgoing
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps
 from onoff.upstream.transport import TIMEOUT, Http, Reply, Request, Transport, check_url
 from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, EditionReport, Unpacker
@@ -112,9 +115,16 @@ class MessageServer:
         self.retries = (Retries(self.address, attempts, backoff),)
         self.lines: Sequence[Transport] = (Http(url, timeout=timeout, proxy=proxy) if transport is None else transport,)
         self.catalogue: Catalogue | None = None
+        self.copies: KnownMessages | None = None
 
     def __repr__(self) -> str:
         return f"<MessageServer: {self.address}>"
+
+    def with_copies(self, copies: KnownMessages) -> MessageServer:
+        """The same server, for a client with these copies."""
+        twin = copy.copy(self)
+        twin.copies = copies
+        return twin
 
     def forget(self) -> None:
         self.catalogue = None
@@ -134,8 +144,10 @@ class MessageServer:
         return step_doubt(seen, last.step, hashlib.sha256(last.query).hexdigest())
 
     def encode(self, session: bytes, step: int, asked: tuple[str, ...]) -> bytes:
-        known = self.known
-        return wire.encode_query(wire.WireQuery(known.epoch, session, step, indices_of(known, asked), n=known.n))
+        known, sources = self.known, indices_of(self.known, asked)
+        tags = self._tags(self._copies_of(sources))
+        carried = b"".join(tags.get(source, wire.NO_TAG) for source in sources) if tags else b""
+        return wire.encode_query(wire.WireQuery(known.epoch, session, step, sources, n=known.n, known=carried))
 
     def first(self) -> tuple[str, ...]:
         return self.known.names[:1]
@@ -143,37 +155,70 @@ class MessageServer:
     def check(self, last: Outgoing) -> Doubt | None:
         if last.read and not last.query:
             return Doubt.FORGOTTEN  # the server has not seen the session, so it cannot tell whether it was used
+        if 0 < int.from_bytes(last.query[:2]) < wire.WIRE_VERSION:
+            return Doubt.OLDER_WIRE
         try:
             head = wire.decode_query_head(last.query)
             if head.epoch != self.known.epoch:
                 return Doubt.OTHER_CATALOGUE
             if last.read:  # these bytes are of the last query, not of what was read since
                 return None if (head.session, head.step) == (last.session, last.step) else Doubt.UNFIT
-            again = self.encode(last.session, last.step, last.asked)
+            query = wire.decode_query(last.query, self.known.n)
         except InvalidWire:
             return Doubt.UNFIT
-        return None if last.query == again else Doubt.UNFIT
+        expected = last.session, last.step, indices_of(self.known, last.asked)
+        return None if (query.session, query.step, query.sources) == expected else Doubt.UNFIT
 
     def fetch_set(self, outgoing: Outgoing) -> Steps[AnsweredSet]:
         """Send until there is an answer, and check all of it."""
         known, asked = self.known, indices_of(self.known, outgoing.asked)
         limit = max(wire.max_answer_length(len(asked), known), SMALL_ANSWER)
         request = Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, outgoing.query, limit)
+        carried = wire.decode_query(outgoing.query, known.n).known
+        held = self._still_held(asked, carried)
 
         def check(reply: Reply) -> AnsweredSet:
             if reply.status == 409:
                 raise self._conflict(reply)
             if reply.status != 200:
-                raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint="see the server's log")
-            if not reply.has_type(wire.ANSWER_TYPE):
+                raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint=_hint_of(reply))
+            if reply.header("content-type") != wire.ANSWER_TYPE or (reply.encoded and known.frame_size is not None):
                 raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
-            messages = wire.decode_answer(
-                reply.body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
-            )
-            named = {known.names[source]: message for source, message in zip(asked, messages, strict=True)}
-            return AnsweredSet(named, len(reply.body))
+            body = _whole(reply, limit)
+            messages: Mapping[int, wire.WireMessage]
+            if carried:
+                messages = wire.decode_changed(body, asked, carried, epoch=known.epoch, limit=known.limit)
+            else:
+                all_of_them = wire.decode_answer(
+                    body, asked, epoch=known.epoch, frame_size=known.frame_size, limit=known.limit
+                )
+                messages = dict(zip(asked, all_of_them, strict=True))
+            if any(source not in messages and source not in held for source in asked):
+                raise Conflict(Doubt.COPIES_GONE)
+            if self.copies is not None and messages and known.frame_size is None:
+                self.copies.keep(known, messages)
+            named = {known.names[source]: (messages if source in messages else held)[source] for source in asked}
+            return AnsweredSet(named, len(reply.body), known=len(asked) - len(messages))
 
         return (yield from self.retries[0].exchange(request, check))
+
+    def _copies_of(self, sources: Sequence[int]) -> Mapping[int, wire.WireMessage]:
+        """What is known of these; nothing where frames are padded: all come, so that lengths tell nothing."""
+        if self.copies is None or self.known.frame_size is not None:
+            return {}
+        return self.copies.known(self.known, sources)
+
+    def _tags(self, held: Mapping[int, wire.WireMessage]) -> dict[int, bytes]:
+        return {source: wire.message_tag(source, message, epoch=self.known.epoch) for source, message in held.items()}
+
+    def _still_held(self, asked: tuple[int, ...], carried: bytes) -> Mapping[int, wire.WireMessage]:
+        """The copies that a query counts on; it may be an old one, and a refresh may have come since."""
+        if not carried:
+            return {}
+        held = self._copies_of(asked)
+        tags = self._tags(held)
+        named = {source: carried[k * wire.TAG_BYTES : (k + 1) * wire.TAG_BYTES] for k, source in enumerate(asked)}
+        return {source: message for source, message in held.items() if tags[source] == named[source]}
 
     @property
     def known(self) -> Catalogue:
@@ -187,6 +232,25 @@ class MessageServer:
         if doubt is Doubt.OTHER_CATALOGUE:
             self.catalogue = None
         return Conflict(doubt)
+
+
+def _whole(reply: Reply, limit: int) -> bytes:
+    """The body of an answer, decompressed; at most `limit` bytes."""
+    body = bytearray()
+    for piece in _decompressed(reply):
+        body += piece
+        if len(body) > limit:
+            raise InvalidWire("an answer that is too long", hint="the server is faulty")
+    return bytes(body)
+
+
+def _hint_of(reply: Reply) -> str:
+    """What the server says to do about a refusal, such as that it speaks another version."""
+    try:
+        problem = wire.decode_problem(reply.body)
+    except InvalidWire:
+        return NOT_A_SERVER
+    return f"it says: {problem.title}; {problem.hint}"
 
 
 def indices_of(catalogue: Catalogue, names: tuple[str, ...]) -> tuple[int, ...]:
@@ -331,7 +395,7 @@ def _decompressed(reply: Reply) -> Iterator[bytes]:
         yield from (reply.body[at : at + UNPACKED_PIECE] for at in range(0, len(reply.body), UNPACKED_PIECE))
         return
     if encodings != ["gzip"]:
-        raise InvalidWire("changes in an encoding that was not asked for", hint=NOT_A_SERVER)
+        raise InvalidWire("a reply in an encoding that was not asked for", hint=NOT_A_SERVER)
     unpacker = Unpacker()
     yield from unpacker.feed(reply.body)
     unpacker.finish()

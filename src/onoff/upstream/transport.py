@@ -59,8 +59,11 @@ class Reply:
 
     def has_type(self, media_type: str) -> bool:
         """Whether the body is of this media type, and not encoded."""
-        encoded = any(key == "content-encoding" for key, _ in self.headers)
-        return self.header("content-type") == media_type and not encoded
+        return self.header("content-type") == media_type and not self.encoded
+
+    @property
+    def encoded(self) -> bool:
+        return any(key == "content-encoding" for key, _ in self.headers)
 
 
 @dataclass(frozen=True, slots=True)

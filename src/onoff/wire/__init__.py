@@ -4,8 +4,8 @@ Shared by both ends and free of I/O. Everything has exactly one form: what `enco
 that `decode_*` accepts, so no choice of encoding can carry a hint of which source is wanted.
 
     catalogue   the names of the sources, how messages are framed, and the epoch that names both
-    query       a set of sources as a bitmap: version, epoch, session, step, bitmap
-    answer      one frame per asked source, at its own length or padded to a fixed one
+    query       a set of sources as a bitmap, and which of their messages are known
+    answer      one frame per asked source that is not known, at its own length or padded to a fixed one
     changes     editions, and every message that changed since one
     digests     of every frame of an edition: what may come out of sums
     sums        one message out of a set from several servers, while none alone learns which
@@ -73,6 +73,7 @@ from onoff.wire.messages import (
     MEDIA_TYPE_BYTES,
     MIN_FRAME_SIZE,
     MIN_LIMIT,
+    NO_TAG,
     NOTHING,
     PROBLEM_TYPE,
     QUERY_HEAD_BYTES,
@@ -89,6 +90,7 @@ from onoff.wire.messages import (
     SUM_QUERY_HEADERS,
     SUM_QUERY_TYPE,
     SUM_TYPE,
+    TAG_BYTES,
     TIME_LIMIT,
     VERSION_LIMIT,
     WIRE_VERSION,
@@ -101,11 +103,13 @@ from onoff.wire.messages import (
     answer_length,
     bitmap_length,
     capacity,
+    check_known,
     check_media_type,
     check_name,
     decode_answer,
     decode_bitmap,
     decode_catalogue,
+    decode_changed,
     decode_frame,
     decode_problem,
     decode_query,
@@ -114,12 +118,16 @@ from onoff.wire.messages import (
     encode_answer,
     encode_bitmap,
     encode_catalogue,
+    encode_changed,
     encode_frame,
     encode_problem,
     encode_query,
     encode_seen,
+    encode_trailer,
     frame_length,
+    frame_tag,
     max_answer_length,
+    message_tag,
     query_length,
     select,
     strip_padding,

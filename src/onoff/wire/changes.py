@@ -197,7 +197,7 @@ def encode_changes_trailer(edition: Edition, since: int, frames: Sequence[bytes]
 
 
 class Unpacker:
-    """Unpacks a reply as it comes: one gzip member and nothing after it."""
+    """Unpacks a compressed reply as it comes: one gzip member and nothing after it."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(31)
@@ -215,11 +215,11 @@ class Unpacker:
             left: bytes | memoryview = view[at : at + UNPACKED_PIECE]
             while left:
                 if self._member.eof:
-                    raise InvalidWire("changes with bytes after their end", hint="the server is faulty")
+                    raise InvalidWire("packed bytes that go on after their end", hint="the server is faulty")
                 try:
                     piece = self._member.decompress(left, UNPACKED_PIECE)
                 except zlib.error:
-                    raise InvalidWire("changes that cannot be decompressed", hint="ask again") from None
+                    raise InvalidWire("packed bytes that cannot be decompressed", hint="ask again") from None
                 left = self._member.unconsumed_tail or self._member.unused_data
                 if piece:
                     yield piece
@@ -227,7 +227,7 @@ class Unpacker:
     def finish(self) -> None:
         """Raise InvalidWire if the reply ended before the member did."""
         if not self._member.eof:
-            raise InvalidWire("changes that end too early", hint="ask again")
+            raise InvalidWire("packed bytes that end too early", hint="ask again")
 
 
 class ChangesDecoder:

@@ -1,10 +1,14 @@
 """Queries, answers, the catalogue, refusals, and the HTTP around them.
 
-    query    version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8)            integers are big-endian
+    query    version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each     integers are big-endian
     bitmap   source i is bit i % 8 (least significant first) of byte i // 8; spare bits zero; at least one set
+    known    for each asked source, ascending, the tag of the copy that the client has; zeros where it has none
 
-A query asks for a set of sources at one step of one session. All queries to a server are equally long, whatever
-their sets.
+A query asks for a set of sources at one step of one session, and is answered with what is not known. `known` is left
+out where nothing is known at all, and always where frames are padded: all queries to such a server are equally long,
+whatever their sets, and so are the answers to sets of one size. A **tag** is the first half of the checksum of the
+unpadded frame: it stands for one message of one source under one catalogue. Tags are of what the server has sent
+before, so it learns nothing from them that it does not know (`docs/wire.md`).
 """
 
 from __future__ import annotations
@@ -172,13 +176,15 @@ def decode_catalogue(data: bytes) -> Catalogue:
     return catalogue
 
 
-WIRE_VERSION: Final = 1
+WIRE_VERSION: Final = 3  # sum queries are of version 2; a query of version 1 carried no tags
 SESSION_BYTES: Final = 16
 STEP_LIMIT: Final = 1 << 53  # steps are exact in every JSON reader
 
 _QUERY_HEAD = struct.Struct(">H6s16sQ")
 QUERY_HEAD_BYTES: Final = _QUERY_HEAD.size
-MAX_QUERY: Final = QUERY_HEAD_BYTES + MAX_SOURCES // 8
+TAG_BYTES: Final = 8
+NO_TAG: Final = bytes(TAG_BYTES)
+MAX_QUERY: Final = QUERY_HEAD_BYTES + MAX_SOURCES // 8 + MAX_SOURCES * TAG_BYTES
 
 _FLAGS = bytes(byte == ord("1") for byte in range(256))
 
@@ -187,17 +193,18 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class WireQuery:
-    """A set of sources, ascending, asked at one step of one session."""
+    """A set of sources, ascending, asked at one step of one session; `known`: their tags, or nothing."""
 
     epoch: int
     session: bytes
     step: int
     sources: tuple[int, ...]
     n: int = field(kw_only=True)
+    known: bytes = b""
 
 
 class QueryHead(NamedTuple):
-    """The fields before the bitmap; readable before the catalogue is known."""
+    """The fields before the bitmap; readable before the catalogue is at hand."""
 
     epoch: int
     session: bytes
@@ -208,9 +215,9 @@ def bitmap_length(n: int) -> int:
     return (n + 7) // 8
 
 
-def query_length(n: int) -> int:
-    """The length of every query to n sources."""
-    return QUERY_HEAD_BYTES + bitmap_length(n)
+def query_length(n: int, tags: int = 0) -> int:
+    """The length of a query to n sources that carries so many tags: none, or one for each asked source."""
+    return QUERY_HEAD_BYTES + bitmap_length(n) + tags * TAG_BYTES
 
 
 def encode_bitmap(sources: Sequence[int], n: int) -> bytes:
@@ -246,13 +253,23 @@ def decode_bitmap(bitmap: bytes, n: int) -> tuple[int, ...]:
 
 
 def encode_query(query: WireQuery) -> bytes:
-    """The bytes of a query: the same length for every set."""
+    """The bytes of a query."""
     if not 0 <= query.epoch < EPOCH_LIMIT or not 0 <= query.step < STEP_LIMIT:
         raise InvalidWire("an epoch or step out of range", hint="start a new session")
     if len(query.session) != SESSION_BYTES:
         raise InvalidWire(f"a session id of {len(query.session)} bytes", hint=f"use {SESSION_BYTES} random bytes")
     head = _QUERY_HEAD.pack(WIRE_VERSION, query.epoch.to_bytes(6), query.session, query.step)
-    return head + encode_bitmap(query.sources, query.n)
+    return head + encode_bitmap(query.sources, query.n) + check_known(query.known, len(query.sources))
+
+
+def check_known(known: bytes, asked: int) -> bytes:
+    """`known` itself, if it is what a query for so many sources carries."""
+    if known and (len(known) != asked * TAG_BYTES or not any(known)):
+        raise InvalidWire(
+            f"{len(known)} bytes of tags for {asked} sources",
+            hint=f"{TAG_BYTES} for each of them, or none where nothing is known",
+        )
+    return known
 
 
 def decode_query_head(data: bytes) -> QueryHead:
@@ -261,7 +278,10 @@ def decode_query_head(data: bytes) -> QueryHead:
         raise InvalidWire(f"a query of {len(data)} bytes", hint=f"its head alone has {QUERY_HEAD_BYTES}")
     version, epoch, session, step = _QUERY_HEAD.unpack_from(data)
     if version != WIRE_VERSION:
-        raise InvalidWire(f"a query of version {version}", hint=f"this server speaks version {WIRE_VERSION}")
+        raise InvalidWire(
+            f"a query of version {version}",
+            hint=f"this server speaks version {WIRE_VERSION}: use onoff of the same version on both sides",
+        )
     if step >= STEP_LIMIT:
         raise InvalidWire("a step out of range", hint="start a new session")
     return QueryHead(int.from_bytes(epoch), session, step)
@@ -270,10 +290,14 @@ def decode_query_head(data: bytes) -> QueryHead:
 def decode_query(data: bytes, n: int) -> WireQuery:
     """The query in `data`, whose catalogue has n sources."""
     head = decode_query_head(data)
-    return WireQuery(head.epoch, head.session, head.step, decode_bitmap(data[QUERY_HEAD_BYTES:], n), n=n)
+    end = query_length(n)
+    sources = decode_bitmap(data[QUERY_HEAD_BYTES:end], n)
+    return WireQuery(head.epoch, head.session, head.step, sources, n=n, known=check_known(data[end:], len(sources)))
 
 
-# Answers: one frame per asked source, ascending; nothing before, between or after.
+# Answers: one frame per asked source, ascending; nothing before, between or after. Where the query carries tags: one
+# frame per asked source whose tag is another one, and then 16 bytes, the first of SHA-256 over the epoch and the
+# present tags of all asked sources, so that what came and what was known add up to what the server has.
 #
 #     frame    source 4 | version 8 | published 8 | length 4 | media type 64 | body | zeros | checksum 16
 #
@@ -393,6 +417,16 @@ def strip_padding(frame: bytes, *, epoch: int) -> bytes:
     return content + _checksum(epoch, content)
 
 
+def frame_tag(frame: bytes) -> bytes:
+    """What stands for the message of an unpadded frame."""
+    return frame[-CHECKSUM_BYTES:-TAG_BYTES]
+
+
+def message_tag(source: int, message: WireMessage, *, epoch: int) -> bytes:
+    """What stands for a message of a source."""
+    return frame_tag(encode_frame(source, message, epoch=epoch, frame_size=None))
+
+
 def answer_length(asked: int, frame_size: int) -> int:
     """The length of every padded answer to a query of `asked` sources."""
     return asked * frame_size
@@ -402,7 +436,7 @@ def max_answer_length(asked: int, catalogue: Catalogue) -> int:
     """The length of the longest answer to a query of `asked` sources; of every answer, where frames are padded."""
     if catalogue.frame_size is not None:
         return answer_length(asked, catalogue.frame_size)
-    return min(asked * (FRAME_OVERHEAD + catalogue.limit), MAX_ANSWER)
+    return min(asked * (FRAME_OVERHEAD + catalogue.limit), MAX_ANSWER) + CHECKSUM_BYTES
 
 
 def encode_answer(frames: Iterable[bytes]) -> bytes:
@@ -437,6 +471,48 @@ def decode_answer(
     if at != len(body):
         raise InvalidWire(f"an answer with {len(body) - at} bytes after its last frame", hint="the server is faulty")
     return tuple(messages)
+
+
+def encode_trailer(tags: bytes, *, epoch: int) -> bytes:
+    """The end of the answer to a query with tags: a checksum over the present tags of all that was asked."""
+    return _checksum(epoch, tags)
+
+
+def encode_changed(frames: Sequence[bytes], known: bytes, *, epoch: int) -> bytes:
+    """The answer to a query with tags, made of the unpadded frames of all that it asks for."""
+    tags = [frame_tag(frame) for frame in frames]
+    told = (known[at : at + TAG_BYTES] for at in range(0, len(known), TAG_BYTES))
+    changed = (frame for frame, tag, old in zip(frames, tags, told, strict=True) if tag != old)
+    return b"".join(changed) + encode_trailer(b"".join(tags), epoch=epoch)
+
+
+def decode_changed(
+    body: bytes, sources: Sequence[int], known: bytes, *, epoch: int, limit: int = MAX_LIMIT
+) -> dict[int, WireMessage]:
+    """The messages of those asked `sources` that are not as `known`, by source; the whole body is checked first.
+
+    Raises
+    ------
+    InvalidWire
+        If the answer is not exactly one good frame for each of them, and the checksum over all.
+    """
+    tags = {source: known[k * TAG_BYTES : (k + 1) * TAG_BYTES] for k, source in enumerate(sources)}
+    messages: dict[int, WireMessage] = {}
+    whole, at, last = memoryview(body), 0, -1
+    while (left := len(body) - at) > CHECKSUM_BYTES:
+        size = frame_length(whole[at : at + FRAME_OVERHEAD]) if left >= FRAME_OVERHEAD else left + 1
+        if size > left - CHECKSUM_BYTES:
+            raise InvalidWire(f"an answer of {len(body)} bytes that ends within a frame", hint="send the query again")
+        frame = bytes(whole[at : at + size])
+        source = int.from_bytes(frame[:4])
+        if source not in tags or source <= last or frame_tag(frame) == tags[source]:
+            raise InvalidWire("a frame that was not asked for, or is known", hint="the server is faulty")
+        messages[source] = decode_frame(frame, source, epoch=epoch, frame_size=None, limit=limit)
+        tags[source] = frame_tag(frame)
+        at, last = at + size, source
+    if body[at:] != encode_trailer(b"".join(tags.values()), epoch=epoch):
+        raise InvalidWire("an answer that does not add up with what was known", hint="send the query again")
+    return messages
 
 
 # A refusal is problem+json. A 409 is one of three: the catalogue is another one; the session has sent this step with
@@ -561,11 +637,11 @@ ANY_TYPE: Final = "application/octet-stream"
 ENTRY_TYPE: Final = "application/vnd.onoff.entry+json"  # entries of a feed: title, link, time, html or text
 
 # The client sends these and no others (Host and Content-Length are the transport's); the server answers with
-# these and Content-Length and no others. No cookie, validator or range on either side, and no encoding but gzip for
-# changes.
+# these and Content-Length and no others, but for the encoding where it is gzip: of changes, and of answers that are not
+# padded. No cookie, validator or range on either side.
 QUERY_HEADERS: Final = (
     ("accept", ANSWER_TYPE),
-    ("accept-encoding", "identity"),
+    ("accept-encoding", "gzip"),
     ("content-type", QUERY_TYPE),
     ("user-agent", "onoff"),
 )

@@ -9,6 +9,7 @@ from onoff import wire
 from onoff.audit.logs import Recorder
 from onoff.client import Client, Message
 from onoff.client.core import Core
+from onoff.upstream.message_server import MessageServer
 from onoff.upstream.transport import Request
 
 
@@ -74,4 +75,52 @@ class FetchesAlone(Client):
         if transport.versions[source] != mirror.entries[self.chain.names[source]].version:
             query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)
             transport.exchange(Request("POST", wire.QUERY_PATH, wire.QUERY_HEADERS, wire.encode_query(query), 2**20))
+        return super().read(source)
+
+
+class SomeCopies:
+    """Copies of which those of some sources are not told, or not kept."""
+
+    def __init__(self, copies, *, told=lambda source: True, kept=lambda source: True):
+        self.copies, self.told, self.is_kept = copies, told, kept
+
+    def known(self, catalogue, sources):
+        return {source: m for source, m in self.copies.known(catalogue, sources).items() if self.told(source)}
+
+    def keep(self, catalogue, messages):
+        self.copies.keep(catalogue, {source: m for source, m in messages.items() if self.is_kept(source)})
+
+
+class KeepsWhatWasOpened(Core):
+    """Of what came for a set only the copy of what was wanted is kept."""
+
+    def _ask(self, record):
+        upstream = as_a(MessageServer, self.upstream)
+        wanted, copies = upstream.known.index[self.chain.names[record.wanted]], upstream.copies
+        upstream.copies = SomeCopies(copies, kept=lambda source: source == wanted)
+        try:
+            return (yield from super()._ask(record))
+        finally:
+            upstream.copies = copies
+
+
+class AsksForTheWantedAnew(Core):
+    """The copy of what is wanted is not told, so that it comes in any case."""
+
+    def _encode(self, session, step, asked, wanted):
+        upstream = as_a(MessageServer, self.upstream)
+        place, copies = upstream.known.index[self.chain.names[wanted]], upstream.copies
+        upstream.copies = SomeCopies(copies, told=lambda source: source != place)
+        try:
+            return super()._encode(session, step, asked, wanted)
+        finally:
+            upstream.copies = copies
+
+
+class ForgetsWhatWasRead(Client):
+    """What was read while ON is let go of, as if it were used up."""
+
+    def read(self, source):
+        upstream = as_a(MessageServer, self._upstream)
+        upstream.copies = SomeCopies(upstream.copies, told=lambda other: other != source)
         return super().read(source)

@@ -26,7 +26,7 @@ from onoff.lab.results.page import SEED, Section, markdown_table, shown
 from onoff.lab.walk import standard_error
 from onoff.model.chain import MarkovChain
 from onoff.server.admin import edit_catalogue, opened
-from onoff.server.answers import Shelf
+from onoff.server.answers import Shelf, Shelved, compress_now, gzip_parts
 from onoff.server.changes import ChangesBuilder
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
@@ -50,7 +50,7 @@ WAYS: Final = {
     "everything": "everything, always, at its own length",
     "frames": "version 0.1: everything or the set, in frames of 64 KiB",
     "mirror": "ON all day: the mirror, every 5 minutes",
-    "switched": "ON for 3 hours by the mirror, OFF by sets at their own length",
+    "switched": "ON for 3 hours by the mirror, OFF by what changed of sets",
     "open": "of these, the 40 OFF requests alone",
     "two": "two servers, ON all day",
     "two switched": "two servers, ON for 3 hours",
@@ -133,13 +133,21 @@ class _Reader:
     session: Session
     rng: random.Random
     wanted: Iterator[int]
+    known: dict[int, bytes] = field(default_factory=dict)
+    """The tags of the copies of whom switches."""
 
-    def read(self, private: bool, sizes: Sequence[int]) -> dict[str, float]:
-        """The bytes of one reading by every way; `sizes` are those of the frames."""
+    def read(self, private: bool, sizes: Sequence[int], pieces: Sequence[Shelved]) -> dict[str, float]:
+        """The bytes of one reading by every way; `sizes` are those of the frames, which are `pieces` on the shelf."""
         n, x = self.chain.n, next(self.wanted)
         asked = self.session.request(x, private=private).sources
         query, everything = wire.query_length(n), tuple(range(n))
-        by_set = query + sum(sizes[s] for s in asked)
+        changed = [pieces[s] for s in asked if self.known.get(s) != pieces[s].tag]
+        compress_now(changed)
+        trailer = bytes(16)  # a checksum
+        answer = gzip_parts(b"", changed, trailer) if changed else [trailer]
+        by_set = wire.query_length(n, len(asked)) + sum(map(len, answer))
+        if not private:
+            self.known |= {s: pieces[s].tag for s in asked}
         return {
             "plain": query + sizes[x],
             "frames everything": query + n * FRAME,
@@ -175,7 +183,8 @@ def day_section(days: int, n: int = 120) -> Section:
         "them in three hours of ON. Megabytes a day, both ways, without HTTP heads:\n\n"
         + markdown_table(("a day", "MB"), lines)
         + f"\n`{DAY_COMMAND}`, seed {SEED}, {_plural(days)}; sets drawn by `greedy` for a made-up chain of habits. The "
-        f"mirror is compressed, and fetches {first / 1e6:.3f} MB once, when it is new; it costs the same however much "
+        "mirror and answers to sets are compressed, and nothing is sent twice; the mirror fetches "
+        f"{first / 1e6:.3f} MB once, when it is new; it costs the same however much "
         "is read. Answers of two servers are as long as the longest message, and need no model while ON; the "
         "digests that come before are counted."
     )
@@ -202,12 +211,14 @@ async def _live(days: int, n: int) -> tuple[int, list[dict[str, float]]]:
         async with opened(f"{folder}/messages.db") as store:
             names = [f"feed-{k}" for k in range(n)]
             await edit_catalogue(store, add=names)
-            changes = ChangesBuilder(store, Shelf())
+            shelf = Shelf()
+            changes = ChangesBuilder(store, shelf)
             for feed in range(n):
                 await _publish(store, names[feed], feeds.message(feed))
             all_day, switched = _Mirror(changes), _Mirror(changes)
             first = await all_day.refresh()
             await switched.refresh()
+            reader.known = {feed: piece.tag for feed, piece in enumerate(shelf.pieces)}
             digests = _Digests(changes, await store.catalogue())
             await digests.refresh()
             found = []
@@ -219,11 +230,13 @@ async def _live(days: int, n: int) -> tuple[int, list[dict[str, float]]]:
                         await _publish(store, names[feed], feeds.publish(feed))
                     elif kind == "refresh":
                         total["mirror"] += await all_day.refresh()
-                        total["switched"] += await switched.refresh() if private else 0
+                        if private:
+                            total["switched"] += await switched.refresh()
+                            reader.known = {feed: piece.tag for feed, piece in enumerate(shelf.pieces)}
                     else:
                         sizes = [wire.FRAME_OVERHEAD + len(feeds.message(feed)) for feed in range(n)]
                         before = await digests.refresh()
-                        for way, count in reader.read(private, sizes).items():
+                        for way, count in reader.read(private, sizes, shelf.pieces).items():
                             total[way] += count + (before if way.startswith("two") else 0)
                 found.append(total)
             return first, found
