@@ -54,6 +54,8 @@ ONLY_LOOKING = {
 }  # fmt: skip
 """Calls that change no file and send nothing; locks and open files end with the process in any case."""
 ERRORS = {"disk full": errno.ENOSPC, "input/output error": errno.EIO}
+LEAVING = {"connect", "sendto", "sendmsg", "write", "pwrite64", "fsync", "fdatasync", "ftruncate", "unlink", "rename"}
+"""Calls by which something leaves the process. Before one, all that left earlier was answered, where it is answered."""
 DURATIONS = {"once": False, "for ever": True}
 
 LOADED = (
@@ -75,9 +77,13 @@ class Killer:
             cwd=Path(__file__).parents[2],
         )
 
-    def run(self, job, *, kill_at=None, fail_at=None, error=None, for_ever=False):
-        """Do a job: {"url", "journal", "get" or "retry", ...}. Gives what came of it, and the calls that counted."""
+    def run(self, job, *, kill_at=None, kill_before=None, fail_at=None, error=None, for_ever=False):
+        """Do a job: {"url", "journal", "get" or "retry", ...}. Gives what came of it, and the calls that counted.
+
+        kill_at, kill_before: Kill it before the k-th call that counts, or before the k-th of those in `LEAVING`.
+        """
         orders = {"kill_at": kill_at, "fail_at": fail_at, "error": error, "for_ever": for_ever}
+        orders["kill_before"] = kill_before
         present(self._server.stdin).write(json.dumps({**job, **orders}) + "\n")
         present(self._server.stdin).flush()
         return json.loads(present(self._server.stdout).readline())
@@ -111,6 +117,10 @@ def failing_writes(*kinds):
 
 def act(job):
     """One request by a client of its own; what came of it."""
+    if "list" in job:
+        from tests.support.visiting import visit
+
+        return visit(job)
     from tests.support.clients import Client
 
     from onoff.errors import OnOffError
@@ -172,7 +182,7 @@ libc.prctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_u
 
 def follow(pid, folder, job):
     """Let the child run to its end, or to the call at which it is killed; the calls that counted, in order."""
-    writes = 0
+    writes = leaving = 0
     os.waitpid(pid, WALL)
     libc.ptrace(SETOPTIONS, pid, 0, OPTIONS)
     libc.ptrace(CONTINUE, pid, 0, 0)
@@ -192,7 +202,8 @@ def follow(pid, folder, job):
             call = None if killed else counted(pid, folder, info.raw)
             if call:
                 calls.append(call)
-                if len(calls) == job["kill_at"]:
+                leaving += call[0] in LEAVING
+                if len(calls) == job["kill_at"] or (call[0] in LEAVING and leaving == job["kill_before"]):
                     killed = True
                     os.kill(pid, signal.SIGKILL)
                     continue
@@ -258,6 +269,8 @@ def serve():
     gc.freeze()
     for line in sys.stdin:
         job = json.loads(line)
+        if "list" in job:
+            importlib.import_module("tests.support.visiting")
         job["tables"] = tables_of(job["chain"], job.get("scheme", "greedy"))
         inward, outward = os.pipe()
         pid = os.fork()

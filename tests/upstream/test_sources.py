@@ -73,6 +73,7 @@ WRONG = {
     "open brace": (CITY.replace("{id}", "{id"), 3, "no pattern", "close"),
     "bad name": (CITY.replace('"Lake View"', '"Lake/View"'), 11, "looks like a path", "slashes"),
     "connections": (CITY.replace("every =", "connections = 0\nevery ="), 4, "from 1 to 16", "connections"),
+    "proxy": (CITY.replace("every =", 'proxy = "http://127.0.0.1:1"\nevery ='), 4, "SOCKS5 proxy", "socks5://"),
     "cookie": (CITY + '\n[upstream.headers]\nCookie = "a=b"\n', 15, "Cookie cannot be set", "leave it out"),
     "list without ids": (CITY + '\n[upstream.list]\nurl = "https://api.example/"\n', 14, "{ids}", "{ids}"),
 }

@@ -24,7 +24,7 @@ from onoff.errors import InvalidInput
 from onoff.names import name_problem
 from onoff.system.files import read_limited
 from onoff.upstream.budget import Budget
-from onoff.upstream.transport import Origin, origin_of
+from onoff.upstream.transport import Origin, check_proxy, origin_of
 
 MOST_SOURCES: Final = 100_000
 LARGEST_BODY: Final = 16 * 2**20
@@ -227,6 +227,11 @@ def _from_toml(text: str, path: Path) -> SourceList:
     for key in ("proxy", "user_agent"):
         if key in upstream:
             plain[key] = _text(upstream, key, "upstream", text, path)
+    try:
+        if "proxy" in plain:
+            check_proxy(plain["proxy"])
+    except InvalidInput as error:
+        raise _wrong(text, path, "proxy", f"proxy: {error.message}", error.hint or "") from None
     hosts = upstream.get("hosts", [])
     if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
         raise _wrong(text, path, "hosts", "hosts is not a list of addresses", 'write hosts = ["https://cdn.example"]')

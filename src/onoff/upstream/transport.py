@@ -118,7 +118,7 @@ class Connection:
     """
 
     def __init__(self, origin: Origin, *, proxy: str | None = None, address: str | None = None) -> None:
-        self.origin, self.proxy = origin, proxy
+        self.origin, self.proxy = origin, None if proxy is None else check_proxy(proxy)
         self.address = address  # where it leads to, if not to what the name of the host is looked up to
         self.peer: str | None = None  # the address that it last led to; None before, and by a proxy
         self._socket: socket.socket | None = None
@@ -224,7 +224,7 @@ class Http:
 
     def __init__(self, url: str, *, timeout: float = TIMEOUT, proxy: str | None = None) -> None:
         self.origin, self.prefix = _parts(url)
-        self.timeout, self.proxy = timeout, proxy
+        self.timeout, self.proxy = timeout, None if proxy is None else check_proxy(proxy)
 
     def exchange(self, request: Request) -> Reply | Failure:
         """The answer to a request, on a connection of its own."""
@@ -262,8 +262,26 @@ def _through(proxy: str, origin: Origin, deadline: Deadline) -> socket.socket:
         return found
     except ProxyTimeoutError:
         raise TimeoutError from None
-    except (ProxyConnectionError, ProxyError):
-        raise ConnectionError(errno.ECONNREFUSED, "the proxy cannot be reached, or cannot reach the site") from None
+    except ProxyConnectionError:
+        raise _ProxyFailed("the proxy cannot be reached") from None
+    except ProxyError:
+        raise _ProxyFailed("the proxy cannot reach the site") from None
+
+
+class _ProxyFailed(ConnectionError):
+    """No connection, and the proxy is why."""
+
+
+def check_proxy(url: str) -> str:
+    """`url` itself, if it is the address of a SOCKS5 proxy. Raises InvalidInput."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme == "socks5" and parts.hostname and parts.port and not (parts.path or parts.query)
+    except ValueError:
+        good = False
+    if not good or not url.isascii() or not url.isprintable():
+        raise InvalidInput("not the address of a SOCKS5 proxy", hint="such as socks5://127.0.0.1:9050")
+    return url
 
 
 def check_url(url: str) -> str:
@@ -305,6 +323,8 @@ def reason_of(error: Exception) -> str:
     match error:
         case h11.ProtocolError():
             return "the answer broke off, or is not HTTP"
+        case _ProxyFailed():
+            return str(error)
         case ssl.SSLError():
             return f"TLS failed: {getattr(error, 'reason', None) or 'no reason given'}"
         case socket.gaierror():
