@@ -38,6 +38,8 @@ CASES = [  # the command, and what takes long in it
     ("audit traces chain.json trace.txt --after 1", "onoff.cli.audit_traces.RequestModel.fit"),
     ("bounds chain.json", "onoff.model.chain.MarkovChain.load"),
     ("bounds chain.json", "onoff.cli.design.step_bounds"),
+    ("compare chain.json", "onoff.cli.compare.design"),
+    ("compare chain.json", "onoff.model.chain.MarkovChain.load"),
     ("catalogue --server http://127.0.0.1:9", "onoff.upstream.message_server.fetch_catalogue"),
     ("catalogue --store new.db", "onoff.server.admin.edit_catalogue"),
     ("demo --model chain.json", "onoff.cli.demo.load_model"),

@@ -23,6 +23,7 @@ from onoff import __version__
 from onoff.cli.options import fill_in
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
+from onoff.system.plugins import plugins
 
 USAGE_ERROR = 2
 INTERRUPTED = 130
@@ -55,6 +56,10 @@ app.command("onoff.cli.serve:serve_command", name="serve")
 app.command("onoff.cli.simulate:simulate_command", name="simulate")
 app.command("onoff.cli.get:state_app", name="state")
 app.command("onoff.cli.simulate:sweep_command", name="sweep")
+app.command("onoff.cli.compare:compare_command", name="compare")
+for _name, _entry in plugins("onoff.commands").items():
+    if _name not in app:
+        app.command(_entry.value, name=_name)
 
 
 @app.command(name="completion")

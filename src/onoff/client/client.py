@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, cast
 
 from onoff import wire
 from onoff.client.copies import MemoryCopies, MemoryMirror, MirrorClient, Refresh, SourceState, WebSources
@@ -42,6 +42,7 @@ from onoff.model.people import OpenHistory, constants_of, own_law_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.system.limits import forbid_core_dumps
+from onoff.system.plugins import load_plugin, plugins
 from onoff.tables.files import default_table_folder
 from onoff.upstream.message_server import MessageServer, NoChanges
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, Steps
@@ -70,9 +71,15 @@ def upstream_of(
     on_missing: Literal["error", "everything"] = "error",
     transports: Sequence[Transport] | None = None,
     randbelow: Callable[[int], int] = secrets.randbelow,
-) -> MessageServer | SumServers:
-    """The message server at an address, or the servers at several; see `MessageServer` and `SumServers`."""
+) -> MessageServer | SumServers | Web:
+    """The message server at an address, or the servers at several; see `MessageServer` and `SumServers`.
+
+    An address of a kind that another distribution adds leads to what that gives for it (`onoff.system.plugins`).
+    """
     urls = (where,) if isinstance(where, str) else tuple(where)
+    other = plugins("onoff.upstreams").get(urls[0].partition("://")[0]) if len(urls) == 1 else None
+    if other is not None:
+        return cast("MessageServer | SumServers | Web", load_plugin(other)(urls[0]))
     if len(urls) != 1:
         return SumServers(
             urls,

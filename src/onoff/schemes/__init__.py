@@ -9,20 +9,24 @@
     auto        whichever of these fits the rows
 
 Each is one `Scheme` record here and one module with a function `build(rows, **options)`, imported when it is first
-asked for. To add a scheme: write the module, add the record.
+asked for. To add a scheme to onoff: write the module, add the record. A scheme of another distribution is known by an
+entry point (`onoff.system.plugins`), or by `package.module:function`; whatever table it gives is verified.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.metadata import EntryPoint
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from onoff.errors import Stopped, UnknownScheme, nearest
+from onoff.errors import InvalidTable, Stopped, UnknownScheme, nearest
 from onoff.model.bounds import simplest
 from onoff.model.rows import Rows, SparseRows
 from onoff.system.interrupts import is_shutting_down, uninterrupted
+from onoff.system.plugins import load_plugin, plugins
 from onoff.tables.table import QueryTable
 
 if TYPE_CHECKING:
@@ -48,10 +52,14 @@ class Scheme:
     looks_ahead: bool = False
     budget: float | None = None
     session_budget: float | None = None
+    entry: EntryPoint | None = None
+    """Where the function is, of a scheme that is not ours."""
 
     @property
     def build(self) -> Callable[..., QueryTable | Race]:
         """The function `build(rows, **options)` of its module."""
+        if self.entry is not None:
+            return cast("Callable[..., QueryTable | Race]", load_plugin(self.entry))
         return cast("Callable[..., QueryTable | Race]", import_module(f"{__name__}.{self.name}").build)
 
     def check_options(self, given: dict[str, Any]) -> None:
@@ -82,10 +90,21 @@ LEAK = Scheme("leak", (*_LEAK, "budget", "progress", "stop", "enough"), budget=1
 
 
 def find_scheme(name: str) -> Scheme:
-    """The scheme of that name. Raises UnknownScheme with the nearest name."""
-    if name not in SCHEMES:
-        raise UnknownScheme(f"no scheme {name!r}", hint=nearest(str(name), tuple(SCHEMES)))
-    return SCHEMES[name]
+    """The scheme of that name, or at `package.module:function`. Raises UnknownScheme with the nearest name."""
+    if name in SCHEMES:
+        return SCHEMES[name]
+    others = plugins("onoff.schemes")
+    if name in others:
+        entry = others[name]
+    elif isinstance(name, str) and all(name.rpartition(":")):
+        entry = EntryPoint(name, name, "onoff.schemes")
+    else:
+        raise UnknownScheme(f"no scheme {name!r}", hint=nearest(str(name), (*SCHEMES, *others)))
+    try:
+        _, *options = inspect.signature(load_plugin(entry)).parameters
+    except (TypeError, ValueError):
+        raise UnknownScheme(f"{entry.value} is not a function of rows", hint="give package.module:function") from None
+    return Scheme(name, tuple(options), entry=entry)
 
 
 @overload
@@ -105,8 +124,8 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
     rows
         A matrix p(x|u), Rows, or a MarkovChain.
     scheme
-        One of SCHEMES. `race`, and `auto` where no table fits, give a `Race`: it draws queries and has a cost, but no
-        table. All others give a `QueryTable`.
+        One of SCHEMES, one that another distribution adds, or `package.module:function`. `race`, and `auto` where no
+        table fits, give a `Race`: it draws queries and has a cost, but no table. All others give a `QueryTable`.
     options
         Those of the scheme. `stop`, where it has that, is called now and then; where it returns True the search ends
         with the best table so far, and so for `enough`. `portfolio`: the strategies of the search, in their order; see
@@ -147,9 +166,18 @@ def design(rows: Any, scheme: str = "optimal", **options: Any) -> QueryTable | R
         built = record.build(given if without_table else Rows.of(given), **options)
     if "stop" in record.options and is_shutting_down():
         raise Stopped("the process is shutting down: the search was not done", hint="start it again to go on")
+    if record.entry is not None:
+        _check_foreign(record, built)
     if not isinstance(built, QueryTable):
         return built
     return built.labelled(
         names=getattr(rows, "names", None),
         certificate=simplest(built.rows) if built.certificate is None else built.certificate,
     )
+
+
+def _check_foreign(scheme: Scheme, built: object) -> None:
+    """Raise InvalidTable or PrivacyBreach for what another's scheme gave, unless it is a table that keeps its word."""
+    if not isinstance(built, QueryTable):
+        raise InvalidTable(f"scheme {scheme.name!r} gave a {type(built).__name__}, and not a QueryTable")
+    built.verify()

@@ -8,7 +8,7 @@ import secrets
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, cast
 
 from onoff.errors import InvalidInput, InvalidWire, MissingExtra
 from onoff.server.answers import Shelf
@@ -17,6 +17,7 @@ from onoff.server.feeds import Feed, ListedFeed, name_feeds
 from onoff.server.following import check_may_follow
 from onoff.server.store import Publisher, Store, token_digest
 from onoff.system.files import atomic_write, open_ordinary
+from onoff.system.plugins import load_plugin, plugins
 from onoff.upstream.transport import check_url
 from onoff.wire import (
     DEFAULT_FRAME_SIZE,
@@ -72,6 +73,9 @@ async def open_store(where: str, *, frame_size: int | None = None, limit: int = 
         except ModuleNotFoundError as missing:
             raise MissingExtra(f"{missing.name} is not installed", extra="valkey") from None
         return await ValkeyStore.open(where, frame_size=frame_size, limit=limit)
+    others = plugins("onoff.stores")
+    if scheme in others:
+        return cast("Store", await load_plugin(others[scheme]).open(where, frame_size=frame_size, limit=limit))
     raise InvalidInput(f"no store at {scheme}:// addresses", hint="give a file path or a redis:// address")
 
 

@@ -9,5 +9,6 @@ change here touches every command, so each promise (atomic, durable, bounded, in
     sockets     listening before a service starts
     serving     a server that leaves no connection open
     interrupts  Ctrl-C where nothing may be left half made; shutdown without a thread inside compiled code
+    plugins     what other distributions add, by entry points
     kernels     inner loops, compiled once and cached
 """

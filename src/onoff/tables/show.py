@@ -123,6 +123,19 @@ def draw_curve(path: Path, points: Sequence[Mapping[str, Any]]) -> None:
     figures.save(figure, path)
 
 
+def draw_schemes(path: Path, costs: Mapping[str, float], bound: float | None) -> None:
+    """Write the picture of what schemes cost side by side, and what none can go below."""
+    figure, (axes,) = figures.new_figure()
+    axes.barh(list(costs), list(costs.values()), color=figures.LINES["optimal"].style()["color"])
+    axes.invert_yaxis()
+    if bound is not None:
+        style = {name: value for name, value in figures.LINES["lower"].style().items() if name != "marker"}
+        axes.axvline(bound, label=figures.label("lower"), **style)
+        figures.add_legend(axes, loc="lower right", frameon=True)
+    axes.set_xlabel("expected messages of a request")
+    figures.save(figure, path)
+
+
 def table_figure(table: QueryTable) -> Figure:
     """The picture of a table, with numbers from 1 where it does not know the names of the sources."""
     return _figure(table, table.names or [str(x + 1) for x in range(table.rows.n)])
