@@ -207,6 +207,8 @@ class Engine:
         self.entries = EntryStore()
         self.building: tuple[int, float] | None = None
         """Rows of the table that is being built, and since when."""
+        self.opened: tuple[str, bool] | None = None
+        """What was opened last and whether that was private, for the page; None where the log keeps less."""
         self.expected: dict[str, float | None] = {"on": None, "off": None}
         """Messages that the next request will download, under the model."""
         self._unmodelled: list[str] = []  # in the order in which they were found, for their numbers
@@ -591,6 +593,8 @@ class Engine:
 
     def remember(self, job: Job, outcome: Message | OnOffError) -> None:
         """Record what was opened while OFF, with consent; of private requests only that there was one."""
+        if not isinstance(outcome, OnOffError) and self.log.level == "full":
+            self.opened = outcome.source, job.private
         if job.private or isinstance(outcome, OnOffError):
             self.record.interrupted()
         else:

@@ -173,9 +173,16 @@ def reading(engine: Engine) -> dict[str, Any]:
     """The sources as a reader sees them: what is new, when it was published. For the page alone."""
     listed = engine.marks.listed(engine.all_names, engine.states())
     modelled = set(engine.names)
+    places = {} if engine.web is None else {source.name: source.at for source in engine.web.sources.sources}
+
+    def about(name: str) -> dict[str, Any]:
+        # A site counts no versions, so that nothing of it is new.
+        site = {} if engine.web is None else {"new": False, "at": places.get(name)}
+        return {"modelled": name in modelled, **site}
+
     return {
         "revision": engine.board.revision,
-        "sources": [{**source, "modelled": source["name"] in modelled} for source in listed],
+        "sources": [{**source, **about(source["name"])} for source in listed],
     }
 
 
@@ -238,7 +245,22 @@ def _site(engine: Engine) -> dict[str, Any] | None:
         "refreshes": made,
         "always_on": {"requests": round(rounds * requests), "received": round(rounds * received)},
         "budgets": refresher.mirror.budgets(),
+        "asked": _asked_last(engine, refresher.mirror.refreshed),
+        "opened": None if engine.opened is None else {"name": engine.opened[0], "private": engine.opened[1]},
     }
+
+
+def _asked_last(engine: Engine, refreshed: float | None) -> dict[str, Any] | None:
+    """The set that web sites were asked for last, by a refresh or by an open request; None where that is not kept."""
+    sent = [query for query in engine.log.queries if query.left]
+    if engine.log.level != "full":
+        return None
+    if not sent or (refreshed is not None and refreshed >= sent[-1].time):
+        return None if refreshed is None else {"time": refreshed, "everything": True, "sources": []}
+    last = sent[-1]
+    everything = last.sent.cost == last.sent.n
+    sources = [] if everything else list(last.sent.sources)
+    return {"time": last.time, "everything": everything, "sources": sources}
 
 
 def _model(engine: Engine) -> dict[str, Any] | None:

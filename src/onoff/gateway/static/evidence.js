@@ -1,6 +1,7 @@
 // The evidence: what left this computer, what it cost, and what the server can conclude. Drawn when it is looked at.
 
-import { showTogether, viewsOf } from "./servers.js";
+import { several, showTogether, them, viewsOf } from "./servers.js";
+import { siteCost } from "./site.js";
 import { $, amount, drawn, element, mode, percent, plural, prose, titled, when } from "./ui.js";
 
 const ROW = 24, TOP = 26, SHOWN = 40, MOST_BELIEFS = 8;
@@ -45,7 +46,7 @@ function showSeen(state, names) {
     $("seen").replaceChildren(element("p", { class: "hint" }, state.level !== "full" ? "The log keeps no sets." : "Nothing yet."));
     return;
   }
-  if (state.servers.length === 1) return drawSeen($("seen"), steps, state.n, names, "the server");
+  if (!several(state)) return drawSeen($("seen"), steps, state.n, names, `the ${them(state)}`);
   const views = viewsOf(state, steps);
   $("seen").replaceChildren(...views.map(({ panel }) => panel));
   for (const { holder, steps: seen, url } of views) drawSeen(holder, seen, state.n, names, url);
@@ -97,15 +98,16 @@ function bandCells(step, x, column, names) {
 }
 
 function showCost(state) {
-  const { totals, n } = state, top = state.servers.length > 1 ? 2 : n, steps = state.steps.filter((step) => step.left).slice(-SHOWN);
+  const { totals, n } = state, top = several(state) ? 2 : n, steps = state.steps.filter((step) => step.left).slice(-SHOWN);
+  if (state.site !== null) siteCost(state);
   if (totals.requests === 0) return;
   const saved = totals.everything - totals.messages;
-  $("cost-text").textContent = `${amount(totals.messages)} messages for ${totals.requests} requests: ${percent(saved / totals.everything)} saved against asking for everything.`;
+  if (state.site === null) $("cost-text").textContent = `${amount(totals.messages)} messages for ${totals.requests} requests: ${percent(saved / totals.everything)} saved against asking for everything.`;
   const lines = [
     ["everything, always", totals.everything, "all", ""], ["onoff", totals.messages, "messages", "ours us"],
     ["lower bound", totals.unweighed === 0 ? totals.lower : null, "lower", ""], ["no privacy", totals.requests, "plain", "naive"],
   ];
-  $("totals").replaceChildren(...lines.flatMap(([text, value, id, kind]) => [
+  if (state.site === null) $("totals").replaceChildren(...lines.flatMap(([text, value, id, kind]) => [
     element("span", { class: kind.includes("us") ? "us" : "" }, text),
     element("progress", { class: `bar ${kind}`, max: totals.everything, value: value ?? 0, "aria-label": text }),
     element("span", { class: kind.includes("us") ? "us" : "", "data-total": id }, value === null ? "not known" : amount(value)),
@@ -134,7 +136,7 @@ function showBelief(state, names) {
   }
   const truth = state.steps.find((step) => step.step === posterior.step && step.private)?.wanted;
   const which = posterior.step < 0 ? "About what you read while ON" : `About request ${posterior.step} or what you read while ON after it`;
-  $("belief-text").replaceChildren(...prose(`${which}: how likely each source is to the server after all that was asked since, if all were equally likely before. ${state.model?.zero ?? ""}`.trim()));
+  $("belief-text").replaceChildren(...prose(`${which}: how likely each source is to the ${them(state)} after all that was asked since, if all were equally likely before. ${state.model?.zero ?? ""}`.trim()));
   const order = posterior.sources.map((_, at) => at).sort((a, b) => posterior.naive[b] - posterior.naive[a] || a - b);
   const kept = posterior.sources.length <= 2 * MOST_BELIEFS ? posterior.sources.map((_, at) => at) : order.slice(0, MOST_BELIEFS);
   const rest = posterior.sources.length - kept.length;

@@ -4,8 +4,9 @@ import { known as hasToken, listen, put } from "./api.js";
 import { showEvidence } from "./evidence.js";
 import { showLearning, startLearning } from "./learning.js";
 import { leavingDialog } from "./message.js";
-import { names, showReader, startReader } from "./reader.js";
-import { several, severalSentence } from "./servers.js";
+import { ask, names, places, showReader, startReader } from "./reader.js";
+import { several, severalSentence, them } from "./servers.js";
+import { showSite, siteSentence, startMap } from "./site.js";
 import { $, countdown, mode, when } from "./ui.js";
 
 let state = null; // as the engine told it last
@@ -20,7 +21,8 @@ const now = () => Date.now() / 1000 + skew;
 
 function showSwitch() {
   const known = reachable && state !== null;
-  const name = !known || state.connected !== true ? "gone" : state.privacy.private ? "on" : "off";
+  const gone = !known || state.connected === false || (state.connected === null && state.site === null);
+  const name = gone ? "gone" : state.privacy.private ? "on" : "off";
   document.body.dataset.state = name;
   const knob = $("switch");
   knob.disabled = !known;
@@ -39,9 +41,10 @@ function sentence(name, known) {
   if (refused) return "This page has no token, or an old one. Open the address that `onoff gateway` printed.";
   if (!known) return "The gateway does not answer. It may have been stopped; this page looks for it every second.";
   if (several(state)) return severalSentence(state, name);
+  if (state.site !== null && name !== "gone") return siteSentence(state, name);
   if (name === "on" || (name === "off" && state.model === null)) return "Hidden. The server cannot tell which source you want.";
   if (name === "off") return "Asking openly, the past stays hidden.";
-  const why = state.connected === null ? "Looking for the server." : `The server does not answer: ${state.problem}.`;
+  const why = state.connected === null ? "Looking for the server." : `The ${them(state)} does not answer: ${state.problem}.`;
   return `${why} The switch is set to ${mode(state.privacy.private)}.`;
 }
 
@@ -103,6 +106,7 @@ async function show() {
   if (document.activeElement !== $("schedule-rules")) $("schedule-rules").value = state.schedule.rules.join("\n");
   showProgress();
   await showReader(state);
+  showSite(state, names(), places());
   showEvidence(state, names());
 }
 
@@ -128,6 +132,7 @@ $("schedule-save").addEventListener("click", saveSchedule);
 $("evidence").addEventListener("toggle", () => state !== null && showEvidence(state, names()));
 setInterval(() => { if (reachable && state !== null) { showTimer(); showProgress(); } }, 250);
 startReader();
+startMap(ask);
 startLearning(change);
 leavingDialog();
 showSwitch();

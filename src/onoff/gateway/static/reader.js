@@ -4,6 +4,7 @@
 import { call, put } from "./api.js";
 import { framed, leave } from "./message.js";
 import { several, severalCost } from "./servers.js";
+import { siteNext } from "./site.js";
 import { $, ago, bytesText, element, mode, when } from "./ui.js";
 
 const PAGE = 60; // rows that are drawn at a time
@@ -17,11 +18,16 @@ let shownRows = PAGE;
 let onlyNew = false;
 let last = null; // the last request from this page: {name, key}
 let busy = null; // the source that is being asked for
+let ordered = false; // the order of the list was set for the kind of sources
 
 export const names = () => sources.filter((source) => source.modelled).map((source) => source.name); // as queries number them
 
+export const places = () => sources.filter((source) => source.at); // those that have one
+
 export async function showReader(now) {
   state = now;
+  if (!ordered && state.site !== null) { $("order").value = "name"; $("show-new").hidden = true; } // nothing of a site is newer than the rest
+  ordered = true;
   showCosts();
   if (listed === state.reading) return;
   listed = state.reading;
@@ -94,12 +100,12 @@ function showCosts() {
     : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: asked openly; what was private stays hidden.";
   if (several(state)) $("sources-hint").textContent = "Choose one: every server is asked, and none of them learns which.";
   if (state.unmodelled > 0) $("sources-hint").textContent += ` ${state.unmodelled === 1 ? "One source is" : `${state.unmodelled} sources are`} new on the server and not in the model: readable while ON; OFF cannot ask for ${state.unmodelled === 1 ? "it" : "them"} until the model knows ${state.unmodelled === 1 ? "it" : "them"}.`;
-  $("next-cost").textContent = several(state) ? severalCost(state) : nextCost(inMirror, next, privacy, forecast);
+  $("next-cost").textContent = several(state) ? severalCost(state) : state.site !== null ? siteNext(state) : nextCost(inMirror, next, privacy, forecast);
   const has = mirror !== null && mirror.supported;
   $("mirror").hidden = !has;
   if (!has) return;
   const age = mirror.refreshed === null ? null : Math.max(0, state.now - mirror.refreshed);
-  const parts = [...(several(state) ? ["Copies for feed readers"] : []), age === null ? "Not fetched yet" : `As of ${when(mirror.refreshed, state.now)}, ${ago(age)}`, `${bytesText(mirror.used_today)} received today`];
+  const parts = state.site !== null ? [age === null ? "Not fetched yet" : `Everything was asked for at ${when(mirror.refreshed, state.now)}, ${ago(age)}`] : [...(several(state) ? ["Copies for feed readers"] : []), age === null ? "Not fetched yet" : `As of ${when(mirror.refreshed, state.now)}, ${ago(age)}`, `${bytesText(mirror.used_today)} received today`];
   if (mirror.problem !== null) parts.push(`the last refresh failed: ${mirror.problem}`);
   $("mirror-text").textContent = parts.join(" · ");
 }
@@ -121,6 +127,7 @@ export async function ask(name, key = crypto.randomUUID()) {
   if (busy !== null || state === null) return;
   busy = name;
   last = { name, key };
+  if (history.state?.reading !== true) history.pushState({ reading: true }, ""); // Back leads back to the list; no name is kept
   mark(name);
   $("again").hidden = true;
   try {
@@ -166,7 +173,7 @@ async function showMessage(name, answer) {
   $("message-about").replaceChildren(element("ul", { class: "chips" },
     element("li", { class: on ? "chip-on" : "chip-off" }, fetched ? "a server is missing: everything was fetched from another" : local ? "read here, nobody was asked" : `asked with privacy ${mode(on)}`),
     ...(local ? [element("li", {}, `fetched ${ago(Number(head("x-age")))}`)] : [element("li", {}, `${head("x-cost-messages")} of ${head("x-sources")} messages downloaded, ${bytesText(Number(head("x-cost-bytes")))}`)]),
-    element("li", {}, time === null ? "nothing published yet" : `published ${when(new Date(time) / 1000, state.now)}`),
+    element("li", {}, time === null ? "nothing published yet" : `${state.site === null ? "published" : "as the site had it at"} ${when(new Date(time) / 1000, state.now)}`),
     ...(head("x-note") ? [element("li", {}, head("x-note"))] : [])));
   const { entries } = await answer.json();
   entries.sort((a, b) => (b.time ?? 0) - (a.time ?? 0));
@@ -210,7 +217,7 @@ async function showProblem(name, answer) {
   $("message-title").textContent = name;
   $("message-about").textContent = `${problem.title}. ${problem.hint ?? ""}`;
   $("message-body").replaceChildren();
-  $("again").hidden = answer.status !== 504 && answer.status !== 502;
+  $("again").hidden = state.site !== null || (answer.status !== 504 && answer.status !== 502);
   bring();
 }
 
@@ -227,7 +234,10 @@ export function startReader() {
   $("more").addEventListener("click", () => { shownRows += PAGE; showList(); });
   $("mark-all").addEventListener("click", () => put("/v1/reading", { all: true }));
   $("again").addEventListener("click", () => last !== null && ask(last.name, last.key));
-  $("back").addEventListener("click", () => { $("sources").scrollIntoView({ block: "start" }); $("tiles").querySelector("[aria-pressed=true]")?.focus(); });
+  history.scrollRestoration = "manual"; // else the browser scrolls as well, after us
+  const list = () => { $("sources").scrollIntoView({ block: "start" }); $("tiles").querySelector("[aria-pressed=true]")?.focus({ preventScroll: true }); };
+  $("back").addEventListener("click", () => (history.state?.reading === true ? history.back() : list()));
+  addEventListener("popstate", (event) => (event.state?.reading === true ? $("message").scrollIntoView({ block: "start" }) : list()));
   $("refresh").addEventListener("click", async () => {
     $("refresh").disabled = true;
     await put("/v1/refresh", {}).catch(() => null);

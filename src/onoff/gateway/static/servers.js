@@ -4,7 +4,8 @@ import { $, amount, bytesText, element, plural } from "./ui.js";
 
 const TOLD = 6; // requests that are named as what would be known
 
-export const several = (state) => state.servers.length > 1;
+export const several = (state) => state.site === null && state.servers.length > 1;
+export const them = (state) => (state.site === null ? "server" : "site"); // who is asked
 
 // A panel for each server, and the steps as that server saw them.
 export function viewsOf(state, steps) {
@@ -29,8 +30,8 @@ function seenBy(step, place) {
 }
 
 export function showTogether(state, names) {
-  $("evidence-title").textContent = several(state) ? "What each server saw" : "What the server saw";
-  $("belief-title").textContent = several(state) ? "What each server can conclude by itself" : "What the server can conclude";
+  $("evidence-title").textContent = several(state) ? "What each server saw" : `What the ${them(state)} saw`;
+  $("belief-title").textContent = several(state) ? "What each server can conclude by itself" : `What the ${them(state)} can conclude`;
   $("read-here").hidden = several(state);
   $("together").hidden = !several(state);
   $("views-text").hidden = !several(state);
