@@ -221,7 +221,7 @@ def test_the_strip_sums_up_many_sources(visitor, tmp_path):
 
 def test_the_page_says_which_model_is_in_use_and_remembers_open_requests_only_if_told(visitor, tmp_path, monkeypatch):
     monkeypatch.setattr("onoff.client.consent.LEAST_REQUESTS", 2)
-    with gateway(tmp_path, refresh=SELDOM, about={"guess": "sticky"}) as local:
+    with gateway(tmp_path, refresh=SELDOM, about={"guess": "sticky"}, accept_leak=True) as local:
         visit = visitor().open(local)
         assert visit.text("#learning-short") == "a guess (sticky)"
         visit.page.click("#learning > summary")

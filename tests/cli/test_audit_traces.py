@@ -116,10 +116,11 @@ def test_what_was_measured_is_kept_with_the_model(files, of_the_model):
 
 def is_kept(report, audited, before):
     """What the report says is in the file that was audited, which is else as it was before."""
-    assert "not measured on real readers" in zero_in_words(measured_of(before))
+    assert "Not measured on real readers" in zero_in_words(measured_of(before))
     kept = present(measured_of(audited))
     assert kept["bits"] == report["steps"][-1]["bits"]
     assert kept["users"] == 300
+    assert load_model(audited).about["audits"]["none"] == kept
     assert f"{kept['bits']:.3f} ± {kept['stderr']:.3f} bits after 4 OFF requests" in zero_in_words(kept)
     assert load_model(audited).digest() == load_model(before).digest()
 

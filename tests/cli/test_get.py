@@ -156,7 +156,7 @@ def test_doctor_finds_everything_in_place(capfd, world):
     assert [check["check"] for check in told["checks"]] == [
         "chain",
         "smallest probability",
-        "real readers",
+        "advice",
         "server",
         "catalogue",
         "journal",

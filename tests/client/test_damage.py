@@ -46,7 +46,7 @@ class Specimen:
 
     def client(self):
         settings = {"tick": 0, "background": False, "mirror": False, "transport": Direct(self.world, self.photograph)}
-        return Client("http://server.test", CHAIN, self.path, tables=TABLES, **settings)
+        return Client("http://server.test", CHAIN, self.path, scheme=TABLES, **settings)
 
     def photograph(self, request):
         """The files as they are while a request is under way: the log holds what the file does not have yet."""

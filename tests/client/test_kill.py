@@ -46,7 +46,7 @@ class Scene:
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, "mirror": False, **options}
-        return Client(self.url, self.model, self.journal, tables=TABLES[self.model], **settings)
+        return Client(self.url, self.model, self.journal, scheme=TABLES[self.model], **settings)
 
     def set(self, kind):
         """Everything that happened before the request of this kind; the job to be done then."""

@@ -38,7 +38,7 @@ class Scene:
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, **options}
-        return Client(self.url, CHAIN, self.journal, tables=TABLES, **settings)
+        return Client(self.url, CHAIN, self.journal, scheme=TABLES, **settings)
 
     def set(self, kind):
         """Everything that happened before; the job to be done then."""

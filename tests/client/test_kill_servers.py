@@ -30,7 +30,7 @@ class Scene:
         CHAIN.save(self.chain)
 
     def client(self):
-        return Client(self.urls, CHAIN, self.journal, tables=TABLES, tick=0, attempts=1, background=False)
+        return Client(self.urls, CHAIN, self.journal, scheme=TABLES, tick=0, attempts=1, background=False)
 
     def set(self, kind):
         shutil.rmtree(self.journal.parent, ignore_errors=True)

@@ -81,7 +81,7 @@ class Misfortunes(RuleBasedStateMachine):
         options = {"tick": 0, "background": False, "attempts": 2, "sleep": lambda seconds: None, "mirror": False}
         transport = Direct(self.world, self.misfortune)
         chain, tables = self.tables.model, self.tables
-        return Client("http://server.test", chain, self.journal, tables=tables, transport=transport, **options)
+        return Client("http://server.test", chain, self.journal, scheme=tables, transport=transport, **options)
 
     # -- the line ------------------------------------------------------------------------------------------
 

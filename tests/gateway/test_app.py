@@ -214,7 +214,8 @@ def test_the_level_costs_keeps_no_set_and_no_wish(tmp_path):
         state = local.get("/v1/state").json
         assert not any({"sources", "wanted"} & set(step) for step in state["steps"])
         assert state["posterior"] is None
-        assert state["model"]["zero"].startswith("0 bits if you behave like the model; not measured on real readers")
+        assert state["model"]["zero"].startswith("Not measured on real readers")
+        assert state["model"]["advice"]["word"] == "warn"
 
 
 def test_the_level_counters_keeps_totals_only(tmp_path):
@@ -437,3 +438,15 @@ def test_a_closed_page_leaves_no_task_behind(local, caplog):
         local.turn(private=True)
     gc.collect()
     assert [record.getMessage() for record in caplog.records if record.name == "asyncio"] == []
+
+
+def test_the_switch_stays_on_where_the_advice_says_so(tmp_path):
+    model = MarkovChain(P4, names=NAMES, about={"guess": "sticky"})
+    with gateway(tmp_path, chain=model) as local:
+        assert local.get("/v1/state").json["model"]["advice"]["word"] == "stay-on"
+        refused = local.turn(private=False)
+        assert refused.status == 422
+        assert "stay ON with this model" in str(refused.json)
+        assert local.get("/v1/privacy").json["private"]
+        assert local.turn(private=False, accept_leak=True).status == 200
+        assert local.get("/v1/entries/alpha").status == 200

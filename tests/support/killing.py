@@ -132,7 +132,7 @@ def act(job):
             job["url"],
             job["tables"].model,
             job["journal"],
-            tables=job["tables"],
+            scheme=job["tables"],
             tick=0,
             attempts=job.get("attempts", 1),
             backoff=0,

@@ -215,7 +215,7 @@ class ClientRun:
             self.upstream(),
             self.chain,
             self.journal,
-            tables=self.tables,  # built once for all worlds
+            scheme=self.tables,  # built once for all worlds
             mirror=self.mirror,
             leak=self.leak,
             hooks=Hooks(

@@ -15,13 +15,11 @@ from onoff.audit.cases import Case
 from onoff.audit.observer import Observer
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.origin import about_of
-from onoff.model.people import MOST_OPEN, OpenHistory, own_law, types_given
+from onoff.model.people import FEWEST_KNOWN, MOST_OPEN, OpenHistory, own_law, types_given
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 from onoff.session.session import Entropy
 
-FEWEST_KNOWN = 20
-"""Open requests that are known of a person at least."""
 USUAL_CONSTANTS = {"cap": 30.0, "weight": 0.88, "trust": 15.0}
 """Of an attacker who has nobody to choose them by."""
 

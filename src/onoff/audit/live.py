@@ -191,7 +191,7 @@ class LiveUsers:
             upstream,
             self.chain,
             journal,
-            tables=self.tables,  # built once for all users
+            scheme=self.tables,  # built once for all users
             mirror=False if isinstance(self.where, str) else None,
             hooks=Hooks(tick=0, background=False),
         )

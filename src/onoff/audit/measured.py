@@ -44,18 +44,25 @@ def summary(audit: TraceAudit, trace: str) -> dict[str, Any]:
         "control_bits": last.control_bits,
         "control_stderr": last.control_stderr,
         "cost": audit.cost,
+        "everything": audit.everything,
     }
+
+
+def with_measured(about: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, Any]:
+    """What a file says once this was measured: the latest audit, and that of each kind of history."""
+    audits = {**about.get("audits", {}), measured.get("history", "none"): dict(measured)}
+    return {**about, "measured": dict(measured), "audits": audits}
 
 
 def save_measured(path: Path, measured: Mapping[str, Any]) -> None:
     """Put a summary into the file of the model. Raises InvalidInput where the file has no place for it."""
     if path.suffix.lower() == ".npz":
         model = RequestModel.load(path)
-        RequestModel(**{**model.parts(), "about": {**model.about, "measured": dict(measured)}}).save(path)
+        RequestModel(**{**model.parts(), "about": with_measured(model.about, measured)}).save(path)
         return
     try:
         document = json.loads(read_limited(path, LARGEST_FILE).decode("utf-8-sig"))
-        document["about"] = {**(document.get("about") or {}), "measured": dict(measured)}
+        document["about"] = with_measured(document.get("about") or {}, measured)
     except (UnicodeDecodeError, json.JSONDecodeError, TypeError, AttributeError):
         raise InvalidInput(f"{path}: this format cannot hold measurements", hint="use a .json or .npz model") from None
     with atomic_write(path) as file:
@@ -73,10 +80,10 @@ def zero_in_words(measured: Mapping[str, Any] | None) -> str:
     """The sentence that accompanies every statement of zero bits.
 
     >>> zero_in_words(None)
-    '0 bits if you behave like the model; not measured on real readers (`onoff audit traces`).'
+    'Not measured on real readers (`onoff audit traces`).'
     """
     if measured is None:
-        return f"{IF_YOU_ARE_LIKE_THE_MODEL}; not measured on real readers (`onoff audit traces`)."
+        return "Not measured on real readers (`onoff audit traces`)."
     return (
         f"{IF_YOU_ARE_LIKE_THE_MODEL}; measured on {measured['users']} real readers: {measured['bits']:.3f} ± "
         f"{measured['stderr']:.3f} bits after {measured['after']} OFF requests "

@@ -119,6 +119,8 @@ class TraceAudit:
     older: tuple[OlderStep, ...] = ()
     older_users: int = 0
     history: str = "none"
+    everything: int = 0
+    """Messages that asking for everything would have taken instead of the OFF requests."""
 
     @property
     def below_naive(self) -> bool:
@@ -231,6 +233,7 @@ def audit_traces(
         missing,
         steps,
         history="open" if known else "none",
+        everything=n * after,
     )
     if before != "private" or older_users == 0:
         return audit

@@ -12,7 +12,6 @@ from rich.console import Console
 
 from onoff.audit.cases import Before, choose_cases, parts_by_person
 from onoff.audit.known import (
-    FEWEST_KNOWN,
     USUAL_CONSTANTS,
     choose_known_cases,
     knows_the_person,
@@ -26,7 +25,7 @@ from onoff.cli.options import Html
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.contexts import Model, RequestModel, load_model
-from onoff.model.people import choose_constants
+from onoff.model.people import FEWEST_KNOWN, choose_constants
 from onoff.model.traces import Options, Trace, size_of
 from onoff.schemes import find_scheme
 from onoff.session import Session

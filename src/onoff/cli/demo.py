@@ -171,7 +171,9 @@ def everything_running(
         _wait_for_followers(urls)
         stack.enter_context(_publishing(leader, chain.names))
         refresh = INTERVAL if mirror else None
-        engine = Engine(urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh, about=ABOUT)
+        engine = Engine(
+            urls, chain, folder / "journal.sqlite", scheme=scheme, refresh=refresh, about=ABOUT, accept_leak=True
+        )
         yield stack.enter_context(running_gateway(engine, port=port))
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from onoff.audit.measured import measured_of, zero_in_words
 from onoff.cli.options import (
     ChainFile,
     JournalFile,
@@ -43,6 +42,8 @@ from onoff.errors import (
 )
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
+from onoff.model.origin import advice_of
+from onoff.model.people import constants_of
 from onoff.schemes import design
 from onoff.session.session import start
 from onoff.tables.table import QuerySource, QueryTable
@@ -145,7 +146,7 @@ def _examine_chain(chain: Path | None, loaded: list[Model]) -> Iterator[dict[str
     yield _checked("chain", read_chain)
     if loaded and chain is not None:
         yield _checked("smallest probability", lambda: _smallest(loaded[0]))
-        yield _checked("real readers", lambda: zero_in_words(measured_of(chain)))
+        yield _checked("advice", lambda: _advice(loaded[0]))
 
 
 def _examine_sites(
@@ -247,6 +248,15 @@ def _checked(name: str, work: Callable[[], str]) -> dict[str, Any]:
         return {"check": name, "ok": True, "detail": work(), "hint": None, "exit_code": 0}
     except OnOffError as error:
         return {"check": name, "ok": False, "detail": error.message, "hint": error.hint, "exit_code": error.exit_code}
+
+
+def _advice(model: Model) -> str:
+    """Whether to switch OFF; with a history too, where sessions can know one."""
+    advice = advice_of(model.about)
+    if constants_of(model) is None:
+        return f"{advice.word}. {advice.says}"
+    known = advice_of(model.about, "open")
+    return f"{advice.word}. {advice.says} Where open requests are remembered: {known.word}. {known.says}"
 
 
 def _smallest(chain: Model) -> str:

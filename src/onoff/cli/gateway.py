@@ -34,6 +34,7 @@ def gateway_command(
     log: Path | None = None,
     heartbeat: float = 20.0,
     remember: Annotated[bool | None, Parameter(negative="--forget")] = None,
+    accept_leak: Annotated[bool, Parameter(negative="")] = False,
     install: Annotated[bool, Parameter(negative="")] = False,
     uninstall: Annotated[bool, Parameter(negative="")] = False,
     json: Json = False,
@@ -83,6 +84,8 @@ def gateway_command(
     remember
         Remember what is opened while OFF, on this machine, for `onoff learn --from-gateway`; --forget stops that and
         removes what was remembered. Default: as it was. Of what is read while ON nothing is ever remembered.
+    accept_leak
+        Let the switch be turned OFF although the advice for the model is to stay ON.
     install
         Install a user service (systemd, launchd or Task Scheduler) that runs this command while you are logged in, and
         start it.
@@ -102,7 +105,6 @@ def gateway_command(
     from onoff.gateway.query_log import QueryLog
     from onoff.gateway.refresh import INTERVAL
     from onoff.model.contexts import load_model
-    from onoff.model.origin import about_of
 
     if upstream is None and not server:
         raise InvalidInput("neither a list of web sites nor a server", hint="give --upstream FILE or --server URL")
@@ -115,8 +117,9 @@ def gateway_command(
     with progress("starting" if chain is None else f"reading {chain.name}"):
         where = Web.load(upstream) if upstream is not None else server or []
         loaded = None if chain is None else load_model(chain)
-    options: dict[str, Any] = {} if loaded is None else {"scheme": scheme, "everything": everything}
-    about = None if chain is None else about_of(chain)
+    options: dict[str, Any] = {}
+    if loaded is not None:
+        options = {"scheme": scheme, "everything": everything, "accept_leak": accept_leak}
     if upstream is None and (loaded is not None or len(server or []) > 1):
         options["on_missing"] = on_missing
     with run.listen_on_loopback(host, port) as sock:
@@ -128,7 +131,6 @@ def gateway_command(
                 log=QueryLog(keep, log),
                 heartbeat=heartbeat,
                 refresh=INTERVAL if refresh is None and upstream is None else refresh,
-                about=about,
                 **options,
             )
         if remember is not None:

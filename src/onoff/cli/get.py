@@ -15,6 +15,7 @@ from cyclopts import App, Group, Parameter, validators
 from rich.console import Console
 
 from onoff.cli.options import (
+    AcceptLeak,
     ChainFile,
     JournalFile,
     MirrorFile,
@@ -262,6 +263,7 @@ def get_command(
     raw: Annotated[
         bool, Parameter(negative="", help="Write the bytes as they were published, also those of a feed's entries.")
     ] = False,
+    accept_leak: AcceptLeak = False,
     json: Json = False,
 ) -> None:
     """Fetch the latest message of a source and print it.
@@ -305,6 +307,7 @@ def get_command(
             scheme,
             mirror=beside,
             max_age=max_age,
+            accept_leak=accept_leak,
             hooks=Hooks(background=False, **told(work, address)),
         ) as client,
     ):
@@ -315,8 +318,11 @@ def get_command(
         if upstream is not None:
             work.now(f"asking {client.url}")
         message = client.get(wanted, private=not open)
+        advice = client.advice if open else None
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
+    if advice is not None and advice.word != "off":
+        print(f"onoff: {advice.word}: {advice.says}", file=sys.stderr)
     if message.version == 0:
         print("onoff: nothing was published there yet", file=sys.stderr)
     entries = entries_text(message) if message.media_type.partition(";")[0] == ENTRY_TYPE and message.version else None
@@ -324,7 +330,8 @@ def get_command(
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
         return
-    emit(_as_dict(message, client.chain.names), json, lambda console: _get_show(console, message, entries))
+    data = _as_dict(message, client.chain.names) | ({} if advice is None else {"advice": advice.as_dict()})
+    emit(data, json, lambda console: _get_show(console, message, entries))
 
 
 def _as_dict(message: Message, names: Sequence[str]) -> dict[str, Any]:

@@ -63,6 +63,9 @@ MirrorFile = Annotated[
     Path | None,
     Parameter(name="--mirror", env_var="ONOFF_MIRROR", help="The mirror; unless given, it lies beside the journal."),
 ]
+AcceptLeak = Annotated[
+    bool, Parameter(negative="", help="Make open requests although the advice for the model is to stay ON.")
+]
 OnMissing = Annotated[
     Literal["error", "everything"],
     Parameter(help="Where one of several servers does not answer: fail, or fetch everything from one that does."),

@@ -11,7 +11,7 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -38,7 +38,8 @@ from onoff.client.runner import (
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, MirrorEmpty, ServerMissing, SourceFailed, UnknownSource
 from onoff.model.contexts import Model, check_model, load_model
-from onoff.model.people import OpenHistory, constants_of, own_law_of
+from onoff.model.origin import Advice, advice_of
+from onoff.model.people import FEWEST_KNOWN, OpenHistory, constants_of, own_law_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.system.limits import forbid_core_dumps
@@ -140,6 +141,12 @@ class Hooks:
 NO_HOOKS: Final = Hooks()
 
 
+STAY_ON_MEND: Final = (
+    "ask privately; learn a model from other people's requests (`onoff learn`) and audit it (`onoff audit traces "
+    "--save`); or accept what it gives away (accept_leak=True, --accept-leak)"
+)
+
+
 class Client:
     """A user of `model` who fetches messages from `upstream`. Threads may share it; requests queue.
 
@@ -155,7 +162,7 @@ class Client:
     journal
         The path of the journal (default: one per server in the user's state directory), or a JournalStore.
     scheme, options
-        How queries are built.
+        How queries are built; or, as the scheme, tables to share with other clients of the same model.
     mirror
         Where copies are kept: a path (default: beside the journal), or a mirror. Of a message server False: none, and
         private requests ask for everything by a query.
@@ -167,8 +174,8 @@ class Client:
         Whether every private request asks for all sources, not only for those that can be wanted.
     leak
         Bits that the queries since a private request may tell about it, all at the first open request; 0: nothing.
-    tables
-        Tables to share with other clients of the same model, instead of `scheme` and `options`.
+    accept_leak
+        Whether open requests are made although the `advice` is "stay-on".
     hooks
         What may be watched or replaced.
 
@@ -183,14 +190,14 @@ class Client:
         upstream: str | Sequence[str] | MessageServer | SumServers | Web,
         model: Model | str | os.PathLike[str] | None,
         journal: str | os.PathLike[str] | JournalStore | None = None,
-        scheme: str = "auto",
+        scheme: str | TableCache = "auto",
         *,
         mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None = None,
         max_age: float = 0.0,
         hide: int = 1,
         everything: bool = False,
         leak: float = 0.0,
-        tables: TableCache | None = None,
+        accept_leak: bool = False,
         hooks: Hooks = NO_HOOKS,
         **options: Any,
     ) -> None:
@@ -204,7 +211,10 @@ class Client:
         self.upstream = upstream
         self.url = upstream.address
         self.journal = default_journal(self.url) if journal is None else journal
-        if tables is None and self._model is not None:
+        self.accept_leak = accept_leak
+        self.about: Mapping[str, Any] = {} if self._model is None else self._model.about
+        tables = scheme if isinstance(scheme, TableCache) else None
+        if isinstance(scheme, str) and self._model is not None:
             options.setdefault("store", default_table_folder() if journal is None else None)
             tables = TableCache(self._model, scheme, **options)
         elif options:
@@ -301,8 +311,8 @@ class Client:
 
         Raises
         ------
-        UnknownSource, JournalError, CatalogueMismatch
-            Nothing was sent.
+        UnknownSource, JournalError, CatalogueMismatch, InvalidInput
+            Nothing was sent; InvalidInput where it is open, the `advice` is to stay ON, and that was not accepted.
         ServerUnreachable, BadAnswer, MirrorError, OverBudget
             It counts as made: `retry` repeats it, another `get` is another request.
         SourceFailed
@@ -311,6 +321,8 @@ class Client:
         wanted = self._index(source)
         if not private and self._model is None:
             raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")
+        if not private:
+            self.check_advice()
         if private and self._reads_copies and self._tells_changes:
             with self._runner.lock:
                 if self._web is not None:
@@ -471,6 +483,25 @@ class Client:
         return self._mirrors[place]
 
     # -- what is known without asking ----------------------------------------------------------------------
+
+    @property
+    def advice(self) -> Advice:
+        """Whether to switch OFF with this model, by what its file says: one of "off", "warn" and "stay-on", and why.
+
+        Without a model: stay ON. A chain that a program made up says nothing: "warn", not measured. What is promised of
+        it is exact for people who behave like it.
+        """
+        if self._model is None:
+            return Advice("stay-on", "There is no model.", False)
+        history = self.core.history if constants_of(self._model) is not None else None
+        known = history is not None and history.open >= FEWEST_KNOWN
+        return advice_of(self.about, "open" if known else "none")
+
+    def check_advice(self) -> None:
+        """Raise InvalidInput where the advice is to stay ON, and that was not accepted."""
+        advice = None if self.accept_leak else self.advice
+        if advice is not None and advice.word == "stay-on":
+            raise InvalidInput(f"stay ON with this model: {advice.says} Nothing was sent", hint=STAY_ON_MEND)
 
     @property
     def pending(self) -> bool:

@@ -78,6 +78,7 @@ class Turn(BaseModel):
     private: bool
     seconds: Annotated[float, Field(allow_inf_nan=False)] | None = None
     until: str | None = None
+    accept_leak: bool = False
 
 
 class Rules(BaseModel):
@@ -373,7 +374,13 @@ class Controls:
         asked = parsed(Turn, await read_json(request), hint='such as {"private": true, "seconds": 600}')
         until = None if asked.until is None else moment(asked.until)
         # On disk before it is reported, and off the loop.
-        await asyncio.to_thread(self.engine.turn, private=asked.private, seconds=asked.seconds, until=until)
+        await asyncio.to_thread(
+            self.engine.turn,
+            private=asked.private,
+            seconds=asked.seconds,
+            until=until,
+            accept_leak=asked.accept_leak,
+        )
         return JSONResponse(privacy_dict(self.engine.switch.position, self.engine.now()))
 
     async def follow(self, request: Request) -> Response:

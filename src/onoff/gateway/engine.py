@@ -64,6 +64,7 @@ from onoff.gateway.render import EntryStore
 from onoff.gateway.state import Board, Marks
 from onoff.gateway.switch import Position, Switch
 from onoff.model.contexts import Model
+from onoff.model.origin import Advice
 from onoff.upstream import MemberOutcome
 from onoff.upstream.message_server import NoChanges
 from onoff.upstream.transport import TIMEOUT, Failure, Origin, Reply, Request, Transport, check_url
@@ -233,6 +234,8 @@ class Engine:
         self._hide: int = client_options.get("hide", 1)
         self._evident: Any = None
         """The model that the evidence is of."""
+        if self.client is not None:
+            self.client.about = self.about
         self.evidence = self._new_evidence(self._hide)
 
         self.deadlines = Deadlines(self.board.bug)
@@ -443,8 +446,26 @@ class Engine:
         self.board.changed()
         return job.done
 
-    def turn(self, *, private: bool, seconds: float | None = None, until: float | None = None) -> Position:
-        """Turn the switch, and refresh the mirror where it was turned ON and clicks are served from it."""
+    @property
+    def advice(self) -> Advice | None:
+        """Whether to switch OFF; None without a model, where OFF gives nothing away."""
+        return None if self.client is None or self.model is None else self.client.advice
+
+    def turn(
+        self,
+        *,
+        private: bool,
+        seconds: float | None = None,
+        until: float | None = None,
+        accept_leak: bool = False,
+    ) -> Position:
+        """Turn the switch, and refresh the mirror where it was turned ON and clicks are served from it.
+
+        accept_leak: Turn it OFF, and make open requests, although the advice is to stay ON; else InvalidInput.
+        """
+        if not private and self.client is not None and self.model is not None:
+            self.client.accept_leak = self.client.accept_leak or accept_leak
+            self.client.check_advice()
         was_private = self.switch.position.private
         position = self.switch.turn(private=private, seconds=seconds, until=until)
         if private and not was_private and not self.several and self.refresher is not None and self.refresher.supported:

@@ -274,4 +274,5 @@ def _model(engine: Engine) -> dict[str, Any] | None:
         "origin": origin_in_words(about),
         "guess": "guess" in about,
         "zero": zero_in_words(about.get("measured") if about else measured_of(model)),
+        "advice": None if engine.advice is None else engine.advice.as_dict(),
     }

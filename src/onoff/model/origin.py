@@ -1,12 +1,13 @@
-"""Where a model comes from and how well it is known, as its file says under "about"."""
+"""Where a model comes from, how well it is known and what to do with it, as its file says under "about"."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from onoff.model.chain import LARGEST_FILE
 from onoff.system.files import read_limited
@@ -51,3 +52,75 @@ def origin_in_words(about: Mapping[str, Any]) -> str:
         return f"Learnt from {requests} of your own while OFF{day}."
     users = trace.get("users")
     return f"Learnt from {requests} of {users:,} {'person' if users == 1 else 'people'}."
+
+
+# -- what to do with it ----------------------------------------------------------------------------------------
+
+LITTLE: Final = 0.1
+"""Bits, and share of what naive switching tells, below which a leak is little."""
+Word = Literal["off", "warn", "stay-on"]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Whether to switch OFF with a model: the one word that every part says, and why.
+
+    word
+        "off": measured, and little is given away. "warn": more is, or nothing was measured. "stay-on": it is a guess,
+        a chain of one's own requests, no better than naive switching, or dear and leaky.
+    says
+        Why, with the figures.
+    measured
+        Whether real readers were sent through sessions of it.
+    """
+
+    word: Word
+    says: str
+    measured: bool
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"word": self.word, "says": self.says, "measured": self.measured}
+
+
+def advice_of(about: Mapping[str, Any], history: Literal["none", "open"] = "none") -> Advice:
+    """What a model's file says, as advice.
+
+    history: Whether sessions know what the person openly asked ("open"); each is audited by itself.
+
+    >>> advice_of({}).word, advice_of({"guess": "sticky"}).word
+    ('warn', 'stay-on')
+    """
+    trace = about.get("trace")
+    if "guess" in about:
+        return Advice("stay-on", f"A guess ({about['guess']}): it can give away more than naive switching.", False)
+    if isinstance(trace, Mapping) and trace.get("whose") == OWN:
+        return Advice("stay-on", "A chain of your own requests: it can give away more than naive switching.", False)
+    found = measured_in(about, history)
+    if found is None:
+        return Advice("warn", "Not measured on real readers: `onoff audit traces MODEL TRACE --save` does it.", False)
+    bits, error, naive = float(found["bits"]), float(found["stderr"]), float(found["naive_bits"])
+    less, spread = float(found["difference"]), float(found["difference_stderr"])
+    cost, everything = float(found.get("cost", 0)), float(found.get("everything", 0))
+    figures = (
+        f"{bits:z.3f} ± {error:.3f} bits of the last private request are given away after {found['after']} OFF "
+        f"requests ({naive:z.2f} by naive switching), measured on {found['users']} real readers."
+    )
+    little = bits + error < LITTLE or bits + error < LITTLE * naive
+    if less >= 0:
+        return Advice("stay-on", f"No less than by naive switching: {figures}", True)
+    if little and less + spread < 0:
+        return Advice("off", figures, True)
+    if not little and everything and cost > everything / 2:
+        return Advice("stay-on", f"{cost / everything:.0%} of what staying ON costs, and leaky: {figures}", True)
+    return Advice("warn", figures, True)
+
+
+def measured_in(about: Mapping[str, Any], history: str = "none") -> dict[str, Any] | None:
+    """The audit of real readers that a model's file holds, with or without a history; None where there is none."""
+    audits = about.get("audits")
+    found = audits.get(history) if isinstance(audits, Mapping) else None
+    if found is None:
+        latest = about.get("measured")
+        found = latest if isinstance(latest, Mapping) and latest.get("history", "none") == history else None
+    needed = ("bits", "stderr", "naive_bits", "difference", "difference_stderr", "after", "users")
+    return dict(found) if isinstance(found, Mapping) and all(key in found for key in needed) else None

@@ -36,6 +36,8 @@ from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
 from onoff.model.rows import Floats, Integers
 
+FEWEST_KNOWN = 20
+"""Open requests of a person from which an audit counts them as known."""
 MOST_OPEN = 200
 """Open requests that a history keeps."""
 PARTICLES = 60

@@ -8,7 +8,7 @@ export function showLearning(state) {
   $("learning-short").textContent = model === null ? "none in use" : model.origin.split(/, |\.( |$)/)[0].toLowerCase();
   $("model-text").replaceChildren(...prose(model === null
     ? state.mirror?.supported ? "No model is in use: everything is read from this computer, with the switch ON or OFF." : "No model is in use: every request is private."
-    : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} ${model.zero}`));
+    : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} Advice: ${model.advice.word}. ${model.zero}`));
   $("model").textContent = model === null ? "No model of your reading is in use." : `Model in use: ${kind} of ${plural(model.sources, "source")}. ${model.origin}`;
   const on = learning.since !== null;
   $("remember").hidden = on;
