@@ -56,7 +56,7 @@ def origin_in_words(about: Mapping[str, Any]) -> str:
 
 # -- what to do with it ----------------------------------------------------------------------------------------
 
-LITTLE: Final = 0.1
+LITTLE_LEAK: Final = 0.1
 """Bits, and share of what naive switching tells, below which a leak is little."""
 Word = Literal["off", "warn", "stay-on"]
 
@@ -105,7 +105,7 @@ def advice_of(about: Mapping[str, Any], history: Literal["none", "open"] = "none
         f"{bits:z.3f} ± {error:.3f} bits of the last private request are given away after {found['after']} OFF "
         f"requests ({naive:z.2f} by naive switching), measured on {found['users']} real readers."
     )
-    little = bits + error < LITTLE or bits + error < LITTLE * naive
+    little = bits + error < LITTLE_LEAK or bits + error < LITTLE_LEAK * naive
     if less >= 0:
         return Advice("stay-on", f"No less than by naive switching: {figures}", True)
     if little and less + spread < 0:
