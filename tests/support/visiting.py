@@ -1,13 +1,14 @@
 """One request of a client of ordinary sites, in a process of its own that may be killed; and what is seen of it.
 
-Names are looked up at a resolver outside of the process, by a datagram for each; how long the client waits between two
-attempts is told it too, instead of being waited for: its clock is moved by waiting alone. Where a twin is named, the
-client is that leaky one.
+Where there is a resolver, names are looked up there, outside of the process, by a datagram for each, and how long the
+client waits between two attempts is told it too. The clock is moved by waiting alone; nothing is waited for. Where a
+twin is named, the client is that leaky one.
 """
 
 import os
 import socket
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 from tests.support.controls.web import TWINS, TellsTheUpstream, Told, as_core
@@ -42,25 +43,20 @@ def told(resolver, text):
 
 def visit(job):
     """`get` or `retry`: what came of it."""
-    resolver, twin = job["resolver"], job.get("twin")
-    os.environ["SSL_CERT_FILE"] = job["trusted"]
-    at = socket.getaddrinfo("127.0.0.1", 80, 0, socket.SOCK_STREAM)[0]
-
-    def lookup(host, port, *_):
-        address = told(resolver, f"lookup {host}")
-        return [(*at[:4], (address, port))]
-
-    socket.getaddrinfo = lookup
-    now = [float(job["now"])]
+    twin, now = job.get("twin"), [float(job["now"])]
 
     def wait(seconds):
-        told(resolver, f"wait {seconds:g}")
         now[0] += seconds
+        if "resolver" in job:
+            told(job["resolver"], f"wait {seconds:g}")
 
+    if "resolver" in job:
+        os.environ["SSL_CERT_FILE"] = job["trusted"]
+        at = socket.getaddrinfo("127.0.0.1", 80, 0, socket.SOCK_STREAM)[0]
+        socket.getaddrinfo = lambda host, port, *_: [(*at[:4], (told(job["resolver"], f"lookup {host}"), port))]
     core = DrawsAfresh if twin == "retry draws again" else TellsTheUpstream if twin else None
-    web = {**TWINS, "only told": Told}.get(twin, onoff.Web)(
-        SourceList.load(job["list"]), now=lambda: now[0], sleep=wait
-    )
+    kind = {**TWINS, "only told": Told}.get(twin, onoff.Web)
+    web = kind(SourceList.load(job["list"]), now=lambda: now[0], sleep=wait)
     entropy = SeededEntropy(np.random.default_rng(job["seed"]))
     hooks = Hooks(tick=0, background=False, entropy=entropy, now=lambda: now[0])
     try:
@@ -72,6 +68,8 @@ def visit(job):
                 message = client.retry()
             else:
                 message = client.get(job["get"], private=job["private"])
+            if "shown" in job:
+                Path(job["shown"]).write_bytes(message)  # it is handed over, whatever becomes of the process
         return {"message": message.decode(), "asked": message.asked}
     except OnOffError as error:
         return {"error": type(error).__name__, "text": str(error)}

@@ -2,9 +2,12 @@
 
 import gzip
 import json
+import socket
 import zlib
+from contextlib import closing, suppress
 
 import pytest
+from tests.support.accepting import Accepting
 from tests.support.website import Answer, website
 
 from onoff.errors import InvalidInput
@@ -217,6 +220,47 @@ def test_a_site_that_is_not_there_fails_all_and_raises_nothing():
     fetched = Web(listed(site), now=clock, sleep=clock.sleep).fetch("abc", Memory())
     assert fetched.failed == ("a", "b", "c")
     assert fetched.requests == 9
+
+
+@pytest.mark.parametrize(
+    ("url", "reason"),
+    [("http://nobody.invalid", "the host name is unknown"), ("https://127.0.0.1:{port}", "TLS failed: ")],
+)
+def test_a_name_that_is_unknown_and_tls_that_fails_are_named_for_all_alike(url, reason, monkeypatch):
+    lookup = socket.getaddrinfo
+
+    def known(host, *rest, **options):
+        if host == "nobody.invalid":
+            raise socket.gaierror(socket.EAI_NONAME, "unknown")
+        return lookup(host, *rest, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", known)
+    with website(a=Answer(b"A"), b=Answer(b"B")) as site:
+        clock = Time()
+        place = url.format(port=site.url.rpartition(":")[2])
+        sources = SourceList(
+            tuple(Source(name, f"{place}/{name}") for name in "ab"), hosts=frozenset({origin_of(place)})
+        )
+        fetched = Web(sources, now=clock, sleep=clock.sleep).fetch("ab", Memory())
+        assert fetched.failed == ("a", "b")
+        assert all(outcome.reason.startswith(reason) for outcome in fetched.outcomes.values())
+        assert (fetched.requests, clock.slept) == (6, [1.0, 2.0])  # three attempts, all together
+        assert site.log == []
+
+
+def test_an_answer_without_an_end_is_given_up_when_it_is_too_long():
+    class Endless(Accepting):
+        def accepted(self, connection):
+            with connection, suppress(OSError):
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+                while True:
+                    connection.sendall(b"400\r\n" + bytes(1024) + b"\r\n")
+
+    with closing(Endless()) as site:
+        clock = Time()
+        fetched = Web(listed(site, "a", largest=10_000), now=clock, sleep=clock.sleep).fetch("a", Memory())
+        assert fetched.outcomes["a"].reason == "the answer is too long"
 
 
 def test_a_budget_spreads_the_set_and_counts_every_request():
