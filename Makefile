@@ -79,9 +79,10 @@ bench: setup  ## ratios against baselines measured in the same run
 results: setup  ## make docs/results.md and its figures again
 	$(BIN)/python -m onoff.lab.results.build
 
-lint: setup  ## style and types
+lint: setup  ## style, spelling and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 
 docs: setup  ## build the documentation into docs/_build

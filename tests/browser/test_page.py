@@ -26,7 +26,7 @@ def port():
 
 SENTENCES = {
     "ON": "Hidden. The server cannot tell which source you want.",
-    "OFF": "Asking openly, the past stays hidden.",
+    "OFF": "The server sees this request, but not what you read while ON.",
 }
 
 

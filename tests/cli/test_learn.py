@@ -199,7 +199,7 @@ def test_order_and_types_are_as_asked(people, tmp_path, capsys):
 def test_too_few_to_choose_by_is_said(tmp_path, capsys):
     (tmp_path / "t.txt").write_text("a b a b\n" * 30)
     assert run(["learn", str(tmp_path / "t.txt")]) == 0
-    assert "too few to choose by: 30 people and 12 held-out requests" in capsys.readouterr().out
+    assert "not enough data to choose a model: 30 people and 12 held-out requests" in capsys.readouterr().out
 
 
 def test_a_file_that_is_not_there_is_named_before_its_format_is_guessed(tmp_path, capsys):

@@ -235,7 +235,7 @@ def test_without_a_model_and_without_the_server_it_starts_and_warns_once(tmp_pat
         )
         with process:
             warned = present(process.stderr).readline()
-            assert "connection refused; the gateway runs and goes on looking" in warned
+            assert "connection refused; the gateway is running and keeps trying" in warned
             said = present(process.stdout).readline()
             assert "/#" in said
             process.send_signal(signal.SIGTERM)

@@ -45,7 +45,9 @@ def test_what_is_asked_for_is_done_and_scored():
 def test_too_little_to_choose_by_gives_a_chain_and_says_so():
     found = choose(RequestTokens.of(two_kinds(400), 2))
     assert (found.order, found.types, found.tried) == (1, 1, ())
-    assert found.reason.startswith("too few to choose by: 400 people and 480 held-out requests; 500 and 500")
+    assert found.reason.startswith(
+        "not enough data to choose a model: 400 people and 480 held-out requests; 500 and 500"
+    )
 
 
 def test_people_with_few_requests_are_left_out_where_the_others_suffice(monkeypatch):

@@ -82,7 +82,7 @@ def test_a_disk_that_fills_costs_publishes_only_and_room_mends_it(small_disk, wo
             assert wire.decode_problem(refused.content).hint
         not_ready = httpx2.get(f"{url}/readyz", timeout=PATIENCE)
         assert not_ready.status_code == 503
-        assert "publishes are not kept" in not_ready.json()["title"]
+        assert "cannot store messages" in not_ready.json()["title"]
         for _ in range(100):  # new sessions: each takes another page of the table of steps
             assert asked(url, known) == b"before"
         assert process.poll() is None

@@ -53,8 +53,8 @@ def test_ready_says_what_a_publish_survives():
 @pytest.mark.parametrize(
     ("now", "says"),
     [
-        (Readiness(keeps=False, reason="/var/lib/x is full"), "publishes are not kept"),
-        (Readiness(answers=False, keeps=False, reason="redis at 10.0.0.1"), "queries are not answered"),
+        (Readiness(keeps=False, reason="/var/lib/x is full"), "not ready: cannot store messages"),
+        (Readiness(answers=False, keeps=False, reason="redis at 10.0.0.1"), "cannot answer queries or store messages"),
     ],
 )
 def test_not_ready_says_which_is_not_and_gives_no_reasons_to_strangers(now, says, caplog):

@@ -392,7 +392,7 @@ class AuditStep:
 
     @property
     def advantage(self) -> float:
-        """By how much seeing this step's query makes the best guess right more often."""
+        """The attacker's gain in accuracy: how much likelier the best guess is right after seeing this step's query."""
         return self.guess - self.guess_before
 
 

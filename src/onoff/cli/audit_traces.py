@@ -37,7 +37,7 @@ STEP_COLUMNS = (
     "at least",
     "bits",
     "±",
-    "right more often",
+    "attacker's gain in accuracy",
     "naive bits",
     "naive right",
     "less naive",

@@ -89,7 +89,7 @@ def design_command(
     ] = None,
     json: Json = False,
 ) -> int:
-    """Build the queries that hide the last request, for all that it may have been.
+    """Build the queries that hide the last request, whatever that request was.
 
     ```console
     onoff design chain.json --scheme optimal

@@ -234,7 +234,7 @@ def model_command(
     output: Annotated[Path, Parameter(name=["--output", "-o"], help="Write it here, as JSON.")] = Path("model.json"),
     json: Json = False,
 ) -> None:
-    """Make a first model for the sources of a server, or of a list: a guess, and it says so.
+    """Make a first model for the sources of a server or a list: a starter model, not learnt from data.
 
     ```console
     onoff model --from http://127.0.0.1:8470

@@ -87,7 +87,8 @@ def serve_command(
     limit
         With --padding none: bytes of the longest message, 1 MiB if not given; longer messages are refused.
     feeds
-        An OPML file, or a list of RSS or Atom addresses: each becomes a source, called by its title, always the same.
+        An OPML file, or a list of RSS or Atom addresses: each becomes a source, named after its title; the
+        name is stable across restarts.
     feed_seconds
         How often to ask each feed.
     host

@@ -145,7 +145,7 @@ class Heartbeat:
         if problem is None:
             self._answering[place].works("%s answers again", url)
         else:
-            self._answering[place].fails("%s; the gateway runs and goes on looking", problem)
+            self._answering[place].fails("%s; the gateway is running and keeps trying", problem)
         self.servers[place] = ServerState(problem is None, problem, catalogue, report)
         if self.servers[place] != known:
             self._board.changed()

@@ -83,8 +83,8 @@ def choose(
     if people < LEAST_PEOPLE or scored < LEAST_SCORED:
         if "auto" in (order, types):
             reason = (
-                f"too few to choose by: {people} people and {scored} held-out requests; "
-                f"{LEAST_PEOPLE} and {LEAST_SCORED} are needed"
+                f"not enough data to choose a model: {people} {'person' if people == 1 else 'people'} and "
+                f"{scored} held-out requests; {LEAST_PEOPLE} and {LEAST_SCORED} are needed"
             )
         order, types = 1 if order == "auto" else order, 1 if types == "auto" else types
     else:

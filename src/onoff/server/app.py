@@ -424,8 +424,8 @@ class Pages:
         found = await self._store.readiness()
         if not (found.answers and found.keeps):
             self._ready.fails("not ready: %s", found.reason)
-            title = "publishes are not kept" if found.answers else "queries are not answered and publishes not kept"
-            raise Refused(Problem(503, title, "the log of the server says why"))
+            cannot = "store messages" if found.answers else "answer queries or store messages"
+            raise Refused(Problem(503, f"not ready: cannot {cannot}", "the log of the server says why"))
         promise = await self._store.promise()
         self._ready.works("ready again")
         fields = {"status": "ready", "store": promise.kind, "durable": promise.durable, "promise": promise.says}

@@ -136,7 +136,7 @@ function showBelief(state, names) {
   }
   const truth = state.steps.find((step) => step.step === posterior.step && step.private)?.wanted;
   const which = posterior.step < 0 ? "About what you read while ON" : `About request ${posterior.step} or what you read while ON after it`;
-  $("belief-text").replaceChildren(...prose(`${which}: how likely each source is to the ${them(state)} after all that was asked since, if all were equally likely before. ${state.model?.zero ?? ""}`.trim()));
+  $("belief-text").replaceChildren(...prose(`${which}: how likely the ${them(state)} considers each source after all requests since, if all were equally likely before. ${state.model?.zero ?? ""}`.trim()));
   const order = posterior.sources.map((_, at) => at).sort((a, b) => posterior.naive[b] - posterior.naive[a] || a - b);
   const kept = posterior.sources.length <= 2 * MOST_BELIEFS ? posterior.sources.map((_, at) => at) : order.slice(0, MOST_BELIEFS);
   const rest = posterior.sources.length - kept.length;

@@ -43,7 +43,7 @@ function sentence(name, known) {
   if (several(state)) return severalSentence(state, name);
   if (state.site !== null && name !== "gone") return siteSentence(state, name);
   if (name === "on" || (name === "off" && state.model === null)) return "Hidden. The server cannot tell which source you want.";
-  if (name === "off") return "Asking openly, the past stays hidden.";
+  if (name === "off") return "The server sees this request, but not what you read while ON.";
   const why = state.connected === null ? "Looking for the server." : `The ${them(state)} does not answer: ${state.problem}.`;
   return `${why} The switch is set to ${mode(state.privacy.private)}.`;
 }

@@ -97,7 +97,7 @@ function showCosts() {
   const { mirror, next, privacy, forecast, model } = state;
   const inMirror = !several(state) && mirror !== null && mirror.supported && (privacy.private || model === null);
   $("sources-hint").textContent = inMirror ? "All of them are on this computer: open what you like, nobody is asked."
-    : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: asked openly; what was private stays hidden.";
+    : privacy.private ? "Choose one: it is hidden among all that is asked for." : "Choose one: the server sees that you open it, but not what you read while ON.";
   if (several(state)) $("sources-hint").textContent = "Choose one: every server is asked, and none of them learns which.";
   if (state.unmodelled > 0) $("sources-hint").textContent += ` ${state.unmodelled === 1 ? "One source is" : `${state.unmodelled} sources are`} new on the server and not in the model: readable while ON; OFF cannot ask for ${state.unmodelled === 1 ? "it" : "them"} until the model knows ${state.unmodelled === 1 ? "it" : "them"}.`;
   $("next-cost").textContent = several(state) ? severalCost(state) : state.site !== null ? siteNext(state) : nextCost(inMirror, next, privacy, forecast);

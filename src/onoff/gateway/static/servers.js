@@ -52,7 +52,7 @@ export function severalSentence(state, name) {
     return `${state.problem}. ${instead} ${setTo(state)}`;
   }
   if (name === "on" || state.privacy.always) return `Hidden. No server by itself can tell which source you want.${always}`;
-  return "Asking in a small set, of which each server sees a random part. The past stays hidden.";
+  return "Each server sees a random part of a small set that holds this request, and nothing of what you read while ON.";
 }
 
 const setTo = (state) => `The switch is set to ${state.privacy.private ? "ON" : "OFF"}.`;

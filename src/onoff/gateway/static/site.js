@@ -80,7 +80,7 @@ function showBeliefs(state, names) {
   $("map-beliefs").hidden = posterior === null;
   const said = posterior !== null ? `How likely each place is to the site for what you read last while ON, after all that was asked since. ${state.model?.zero ?? ""}`.trim()
     : totals.unweighed > 0 ? "These sets are drawn without a table, so what the site can conclude is not worked out here."
-      : "Open something with privacy ON, then something with privacy OFF: then it shows how likely each place is to the site.";
+      : "Open something with privacy ON, then something with privacy OFF: then it shows how likely the site considers each place.";
   $("map-beliefs-text").replaceChildren(...prose(said));
   if (posterior === null) return;
   const top = Math.max(...posterior.ours, ...posterior.naive);

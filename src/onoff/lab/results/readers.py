@@ -132,7 +132,7 @@ def _table(audits: Mapping[str, TraceAudit], sources: int) -> str:
         "what the session believes",
         f"messages of {AFTER} OFF requests",
         *(f"bits after {k}" for k in STEPS_SHOWN),
-        f"right more often after {AFTER}",
+        f"attacker's gain in accuracy after {AFTER}",
         f"control after {AFTER}",
     )
     naive = {step.k: step for step in some.steps}
