@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-BENCHMARKS = ("client", "greedy", "mirror", "page", "server", "several", "simulate")
+BENCHMARKS = ("client", "greedy", "mirror", "page", "server", "several", "simulate", "upstreams")
 
 
 def machine() -> dict[str, Any]:

@@ -3,8 +3,6 @@
 Run it: `python examples/departures.py`. The site is on this machine; its access log is what is printed.
 """
 
-import time
-
 import numpy as np
 from local_site import spend_a_day
 
@@ -14,10 +12,10 @@ STOPS = ["Harbour", "Market", "Castle", "Museum", "Clinic", "Park", "Station", "
 DAY = [("Museum", False), ("Clinic", True), ("Park", False), ("Station", False), ("Station", False)]
 
 
-def page(path):
+def page(path, now):
     """/stops/3/departures is what leaves from stop 3 within the next minutes."""
     stop = int(path.split("/")[2])
-    minute = int(time.time()) // 60
+    minute = int(now) // 60
     return "text/plain", f"tram {stop % 4 + 1} in {minute % 7 + stop % 3} min".encode()
 
 
@@ -28,9 +26,10 @@ def listed(url, stops):
 
 
 def habits(stops):
-    """Riders ask again for the stop where they are, or for one of its two neighbours on the ring line."""
-    ring = np.eye(len(stops))
-    return onoff.MarkovChain(ring * 0.4 + np.roll(ring, 1, axis=1) * 0.3 + np.roll(ring, -1, axis=1) * 0.3, names=stops)
+    """Riders ask for one of the next stops on the ring line, or go where many go; seldom for the same stop again."""
+    same, busy = np.eye(len(stops)), 1 / np.arange(1, len(stops) + 1)
+    line = sum(np.roll(same, hop, axis=1) for hop in (-2, -1, 1, 2)) / 4
+    return onoff.MarkovChain(0.1 * same + 0.4 * line + 0.5 * busy / busy.sum(), names=stops)
 
 
 if __name__ == "__main__":

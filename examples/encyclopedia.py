@@ -18,7 +18,7 @@ TOPIC = 4
 DAY = [("Opera", False), ("Stroke", True), ("Jazz", False), ("Fugue", False)]
 
 
-def page(path):
+def page(path, now):
     """An article of two to ten thousand bytes."""
     title = unquote(path.rpartition("/")[2])
     text = f"{title}: " + "what is known about it. " * (80 + zlib.crc32(title.encode()) % 340)
@@ -31,10 +31,10 @@ def listed(url, titles):
     return f'[upstream]\nurl = "{url}/page/summary/{{name}}"\n{tables}'
 
 
-def habits(titles):
+def habits(titles, topic=TOPIC):
     """Readers go on within a subject, and now and then to any other article."""
     n = len(titles)
-    subject = np.arange(n) // TOPIC
+    subject = np.arange(n) // topic
     near = (subject[:, None] == subject[None, :]).astype(float)
     return onoff.MarkovChain(0.7 * near / near.sum(axis=1, keepdims=True) + 0.3 / n, names=titles)
 

@@ -1,36 +1,43 @@
-"""A web site on this machine for the examples. It knows nothing of onoff: what it answers is a function of the path."""
+"""A web site on this machine for the examples. It knows nothing of onoff: path and time make the answer."""
 
 import threading
+import time
 import zlib
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 import onoff
 
 
+class Access(NamedTuple):
+    """A line of the access log: what was asked for, and the bytes that came and went, heads included."""
+
+    path: str
+    came: int
+    went: int
+
+
 @contextmanager
-def local_site(page):
-    """Serve `page(path)`, its media type and bytes; gives the address of the site, and its access log."""
+def local_site(page, clock=time.time):
+    """Serve `page(path, now)`, its media type and bytes; gives the address of the site, and its access log."""
     log = []
 
     class Pages(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body are written apart, and must not wait for one another
 
         def do_GET(self):
-            log.append(self.path)
-            media_type, body = page(self.path)
+            media_type, body = page(self.path, clock())
             etag = f'"{zlib.crc32(body):08x}"'
-            same = self.headers["if-none-match"] == etag
-            self.send_response(304 if same else 200)
-            self.send_header("etag", etag)
-            if not same:
-                self.send_header("content-type", media_type)
-                self.send_header("content-length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(b"" if same else body)
+            if self.headers["if-none-match"] == etag:
+                answer = f"HTTP/1.1 304 Not Modified\r\netag: {etag}\r\n\r\n".encode()
+            else:
+                head = f"HTTP/1.1 200 OK\r\netag: {etag}\r\ncontent-type: {media_type}\r\ncontent-length: {len(body)}"
+                answer = head.encode() + b"\r\n\r\n" + body
+            log.append(Access(self.path, len(self.raw_requestline) + len(bytes(self.headers)), len(answer)))
+            self.wfile.write(answer)
 
         def log_message(self, *_):
             """It is kept above."""

@@ -19,7 +19,7 @@ import onoff.httpx
 PACKAGES = ["web", "forms", "mail", "login", "maps", "charts", "tables", "audio", "video", "images", "crypto", "vault"]
 
 
-def page(path):
+def page(path, now):
     """The versions of a package."""
     name = path.strip("/").rpartition("/")[2]
     versions = [f"{major}.{minor}" for major in range(1 + zlib.crc32(name.encode()) % 9) for minor in range(20)]
@@ -33,10 +33,10 @@ def listed(url, packages):
 
 
 def habits(packages):
-    """Who looks at one package looks at its neighbours in the list next, or at any other."""
-    n = len(packages)
-    near = np.eye(n) + np.roll(np.eye(n), 1, axis=1) + np.roll(np.eye(n), -1, axis=1)
-    return onoff.MarkovChain(0.6 * near / near.sum(axis=1, keepdims=True) + 0.4 / n, names=packages)
+    """Who looks at one package looks next at one that it needs, the two after it in the list, or at a popular one."""
+    same, popular = np.eye(len(packages)), 1 / np.arange(1, len(packages) + 1)
+    needs = (np.roll(same, 1, axis=1) + np.roll(same, 2, axis=1)) / 2
+    return onoff.MarkovChain(0.3 * needs + 0.7 * popular / popular.sum(), names=packages)
 
 
 def main():
@@ -52,7 +52,8 @@ def main():
             log.clear()
             with onoff.adapters.openly():
                 response = web.get(f"{url}/simple/charts/")
-            print(f"OFF  charts {response.json()['versions'][-1]}: the index was asked for {', '.join(log)}")
+            asked = ", ".join(access.path for access in log)
+            print(f"OFF  charts {response.json()['versions'][-1]}: the index was asked for {asked}")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ Run it: `python examples/weather.py`. The site is on this machine, in the shape 
 """
 
 import json
-import time
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
@@ -16,9 +15,9 @@ PLACES = ["Oslo", "Bergen", "Lund", "Kiel", "Ghent", "Lille", "Basel", "Turin", 
 DAY = [("Basel", False), ("Lille", True), ("Basel", False), ("Turin", False)]
 
 
-def page(path):
+def page(path, now):
     """Hours of weather for each of the places, by their numbers."""
-    hour = int(time.time()) // 3600
+    hour = int(now) // 3600
     asked = parse_qs(urlsplit(path).query)["id"][0].split(",")
     found = [{"id": int(x), "hours": [(int(x) * 7 + hour + t) % 31 for t in range(24)]} for x in asked]
     return "application/json", json.dumps({"cnt": len(found), "list": found}).encode()
@@ -32,9 +31,9 @@ def listed(url, places):
 
 
 def habits(places):
-    """People look at one place again and again, and now and then at another."""
-    n = len(places)
-    return onoff.MarkovChain(np.full((n, n), 0.4 / n) + np.eye(n) * 0.6, names=places)
+    """People look at the same place again, or at one that many look at."""
+    busy = 1 / np.arange(1, len(places) + 1)
+    return onoff.MarkovChain(0.3 * np.eye(len(places)) + 0.7 * busy / busy.sum(), names=places)
 
 
 if __name__ == "__main__":
