@@ -19,6 +19,8 @@ from hypothesis import HealthCheck, settings
 from onoff.session.seeded import SeededEntropy
 from onoff.session.session import SystemEntropy
 
+os.environ["ONOFF_CONFIG"] = ""  # no test reads the onoff.toml of whoever runs it
+
 PROGRAMS = {"browser": "chromium", "redis": "redis-server", "nginx": "nginx"}
 """The program that a test with this marker drives. One fixture needs openssl besides, and looks for it itself."""
 

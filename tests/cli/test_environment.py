@@ -8,7 +8,7 @@ import pytest
 from tests.cli.test_help import commands, examples
 
 from onoff.cli import app
-from onoff.cli.options import OPTIONS
+from onoff.cli.config import OPTIONS
 
 VALUES = {option: f"value-of-{option}" for option in OPTIONS}
 

@@ -20,7 +20,7 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from onoff import __version__
-from onoff.cli.options import fill_in
+from onoff.cli.config import fill_in
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
 from onoff.system.plugins import plugins
@@ -41,6 +41,7 @@ app = App(
 app.command("onoff.cli.audit:audit_app", name="audit")
 app.command("onoff.cli.design:bounds_command", name="bounds")
 app.command("onoff.cli.serve:catalogue_command", name="catalogue")
+app.command("onoff.cli.config:config_command", name="config")
 app.command("onoff.cli.demo:demo_command", name="demo")
 app.command("onoff.cli.doctor:doctor_command", name="doctor")
 app.command("onoff.cli.gateway:gateway_command", name="gateway")

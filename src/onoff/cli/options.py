@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter, Token
+from cyclopts import Parameter
 from rich.console import Console
 
 from onoff.cli.output import Work
@@ -17,10 +16,6 @@ from onoff.system.files import read_limited
 from onoff.upstream.steps import ATTEMPTS
 from onoff.upstream.transport import check_url
 from onoff.upstream.web import Web
-
-if TYPE_CHECKING:
-    from cyclopts import App, ArgumentCollection
-
 
 SERVER_PORT = 8470
 DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
@@ -154,26 +149,6 @@ def size_text(count: float | None) -> str:
             return f"{count:.0f} bytes" if unit == "bytes" else f"{count:.1f} {unit}"
         count /= 1024
     return f"{count:.1f} GiB"
-
-
-# An option that is left out takes the value of its variable, such as ONOFF_SERVER for --server, in every command that
-# has it. Options that change what a command does, such as --open, have none: a forgotten variable must not switch
-# privacy.
-
-VARIABLE_PREFIX = "ONOFF_"
-OPTIONS = ("server", "chain", "journal", "mirror", "store", "scheme", "token", "token-file")
-
-
-def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give each of these options that was left out the value of its variable; cyclopts calls it before it binds."""
-    for argument in arguments:
-        if argument.tokens or argument.hint is bool:  # a switch of the same name, such as `demo --mirror`
-            continue
-        names = {name.removeprefix("--").lower().replace("_", "-") for name in argument.names}
-        for option in names.intersection(OPTIONS):
-            variable = VARIABLE_PREFIX + option.upper().replace("-", "_")
-            if value := os.environ.get(variable):
-                argument.append(Token(keyword=variable, value=value, source="environment"))
 
 
 def read_names(path: Path) -> list[str]:
