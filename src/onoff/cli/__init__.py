@@ -20,7 +20,8 @@ from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from onoff import __version__
-from onoff.cli.config import fill_in
+from onoff.cli.config import fill_in, show_config
+from onoff.cli.output import Json
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
 from onoff.system.plugins import plugins
@@ -29,19 +30,18 @@ USAGE_ERROR = 2
 INTERRUPTED = 130
 CANNOT_WRITE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 
-app = App(
+app: App = App(
     name="onoff",
     help="Fetch the latest message of one of N sources, with privacy that can be switched ON and OFF.",
     version=__version__,
     help_format="markdown",
     suppress_keyboard_interrupt=False,  # `run` says so in one line
-    config=fill_in,
+    config=lambda found, commands, arguments: fill_in(app, found, commands, arguments),
     help_epilogue="What is hidden, and what is not: docs/threat-model.md, or /limits on the page of a running gateway.",
 )
 app.command("onoff.cli.audit:audit_app", name="audit")
 app.command("onoff.cli.design:bounds_command", name="bounds")
 app.command("onoff.cli.serve:catalogue_command", name="catalogue")
-app.command("onoff.cli.config:config_command", name="config")
 app.command("onoff.cli.demo:demo_command", name="demo")
 app.command("onoff.cli.doctor:doctor_command", name="doctor")
 app.command("onoff.cli.gateway:gateway_command", name="gateway")
@@ -80,6 +80,21 @@ def completion_command(shell: Literal["bash", "zsh", "fish"], /) -> None:
         The shell that will read it.
     """
     print(app.generate_completion(shell=shell))
+
+
+@app.command(name="config")
+def config_command(*, json: Json = False) -> None:
+    """Show which options are set by `onoff.toml` or by variables, and by which.
+
+    ```console
+    onoff config
+    onoff config --json
+    ```
+
+    An option on the command line is above a variable, and that above the file. Which options may be in the file, and
+    where it is, is in [the files that onoff reads](files.md).
+    """
+    show_config(app, json)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

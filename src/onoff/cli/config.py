@@ -23,7 +23,7 @@ from cyclopts import App, ArgumentCollection, Token
 from cyclopts.config import Dict
 from rich.console import Console
 
-from onoff.cli.output import Json, emit, table
+from onoff.cli.output import emit, table
 from onoff.errors import InvalidInput
 from onoff.system.files import read_limited
 
@@ -35,7 +35,7 @@ FILES: Final = frozenset({"upstream", "chain", "journal", "mirror", "store", "to
 NEVER: Final = frozenset({"private", "open", "accept-leak", "remember", "forget", "install", "uninstall", "token"})
 
 
-def places() -> list[Path]:
+def config_files() -> list[Path]:
     """Where a file may be, the first of them above the others."""
     given = os.environ.get(FILE_VARIABLE)
     if given is not None:
@@ -45,11 +45,9 @@ def places() -> list[Path]:
     return [path("onoff", appauthor=False) / "onoff.toml" for path in (user_config_path, site_config_path)]
 
 
-def documents() -> Iterator[tuple[Path, dict[str, Any]]]:
-    """Each file that is there, checked, with its paths made whole. Raises InvalidInput."""
-    from onoff.cli import app
-
-    for path in places():
+def documents_of(root: App) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Each file that is there, checked, with its paths made whole; its tables are commands. Raises InvalidInput."""
+    for path in config_files():
         try:
             document = _whole(tomllib.loads(read_limited(path).decode()), path)
         except FileNotFoundError:
@@ -62,7 +60,7 @@ def documents() -> Iterator[tuple[Path, dict[str, Any]]]:
             reason = getattr(error, "strerror", None) or str(error)
             raise InvalidInput(f"cannot read {path}: {reason}", hint="it is TOML, in UTF-8") from None
         for key in document:
-            known = key in app if isinstance(document[key], dict) else key in OPTIONS
+            known = key in root if isinstance(document[key], dict) else key in OPTIONS
             if not known:
                 shared = ", ".join(option for option in OPTIONS if option not in NEVER)
                 raise InvalidInput(f"{path}: unknown key {key}", hint=f"{shared}; or the [table] of a command")
@@ -84,18 +82,18 @@ def _whole(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     return whole
 
 
-def variables() -> dict[str, str]:
+def variables_set() -> dict[str, str]:
     """The variables that are set, and the option for which each stands."""
     named = {f"ONOFF_{option.upper().replace('-', '_')}": option for option in OPTIONS}
     return {name: option for name, option in named.items() if os.environ.get(name)}
 
 
-def fill_in(app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+def fill_in(root: App, app: App, commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
     """Give each option that was left out its value; cyclopts calls it before it binds."""
-    _share(arguments, {option: (os.environ[name], name) for name, option in variables().items()}, "environment")
+    _share(arguments, {option: (os.environ[name], name) for name, option in variables_set().items()}, "environment")
     if commands == ("config",):  # which says what is wrong with a file by itself
         return
-    for path, document in documents():
+    for path, document in documents_of(root):
         tables = {key: value for key, value in document.items() if isinstance(value, dict)}
         Dict(tables, source=str(path))(app, commands, arguments)
         shared = {key: (value, f"{key} in {path}") for key, value in document.items() if key not in tables}
@@ -112,35 +110,26 @@ def _share(arguments: ArgumentCollection, values: Mapping[str, tuple[Any, str]],
                 argument.append(Token(keyword=keyword, value=str(each), source=source, index=index))
 
 
-def config_command(*, json: Json = False) -> None:
-    """Show which options are set by `onoff.toml` or by variables, and by which.
-
-    ```console
-    onoff config
-    onoff config --json
-    ```
-
-    An option on the command line is above a variable, and that above the file. Which options may be in the file, and
-    where it is, is in [the files that onoff reads](files.md).
-    """
-    found = dict(documents())
+def show_config(root: App, json: bool) -> None:
+    """Print what holds, and where it is from."""
+    found = dict(documents_of(root))
     holds = {
         ("", option): ("(not shown)" if option == "token" else os.environ[name], name)
-        for name, option in variables().items()
+        for name, option in variables_set().items()
     }
     for path, document in found.items():
         above = set(holds)
         for command, option, value in _flat(document):
             if not above & {("", option), (command, option)}:
                 holds[command, option] = value, str(path)
-    files = [{"path": str(path), "found": path in found} for path in places()]
+    files = [{"path": str(path), "found": path in found} for path in config_files()]
     settings = [
         {"command": command or None, "option": option, "value": value, "from": source}
         for (command, option), (value, source) in holds.items()
     ]
 
     def text(shown: Console) -> None:
-        for path in places():
+        for path in config_files():
             shown.print(f"{path}: {'read' if path in found else 'not there'}", markup=False)
         lines = [[command or "every command", f"--{option}", *held] for (command, option), held in holds.items()]
         shown.print(
