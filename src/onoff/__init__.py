@@ -13,6 +13,7 @@ error that onoff raises on purpose is here too; `onoff.errors` draws their tree.
 
 from __future__ import annotations
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ from onoff.errors import (
 )
 
 __version__ = "0.1.0"
+
+logging.getLogger("onoff").addHandler(logging.NullHandler())  # what is said is for whoever uses it to show
 
 if TYPE_CHECKING:
     from onoff.client import AsyncClient, Client, Message

@@ -32,7 +32,9 @@ OPTIONS: Final = ("server", "upstream", "chain", "journal", "mirror", "store", "
 """Options that have a variable, such as ONOFF_SERVER, and a key, in every command that has them."""
 FILES: Final = frozenset({"upstream", "chain", "journal", "mirror", "store", "token-file"})
 """Those whose value is a path: in a file it is relative to that file."""
-NEVER: Final = frozenset({"private", "open", "accept-leak", "remember", "forget", "install", "uninstall", "token"})
+NOT_IN_FILES: Final = frozenset(
+    {"private", "open", "accept-leak", "remember", "forget", "install", "uninstall", "token"}
+)
 
 
 def config_files() -> list[Path]:
@@ -62,7 +64,7 @@ def documents_of(root: App) -> Iterator[tuple[Path, dict[str, Any]]]:
         for key in document:
             known = key in root if isinstance(document[key], dict) else key in OPTIONS
             if not known:
-                shared = ", ".join(option for option in OPTIONS if option not in NEVER)
+                shared = ", ".join(option for option in OPTIONS if option not in NOT_IN_FILES)
                 raise InvalidInput(f"{path}: unknown key {key}", hint=f"{shared}; or the [table] of a command")
         yield path, document
 
@@ -72,7 +74,7 @@ def _whole(found: Mapping[str, Any], path: Path) -> dict[str, Any]:
     whole: dict[str, Any] = {}
     for written, value in found.items():
         key = written if isinstance(value, dict) else written.replace("_", "-")
-        if key in NEVER:
+        if key in NOT_IN_FILES:
             raise InvalidInput(f"{path}: {key} is not read from a file", hint="give it on the command line, each time")
         if isinstance(value, dict):
             value = _whole(value, path)

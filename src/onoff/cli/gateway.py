@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from onoff.cli.output import Json, emit, progress
 from onoff.errors import InvalidInput
-from onoff.system.logs import log_to_stderr
+from onoff.system.logs import LogFormat, log_to_stderr
 from onoff.system.sockets import check_port
 from onoff.upstream.web import Web
 
@@ -32,6 +32,7 @@ def gateway_command(
     port: int = GATEWAY_PORT,
     keep: str = "full",
     log: Path | None = None,
+    log_format: LogFormat = "text",
     heartbeat: float = 20.0,
     remember: Annotated[bool | None, Parameter(negative="--forget")] = None,
     accept_leak: Annotated[bool, Parameter(negative="")] = False,
@@ -79,6 +80,8 @@ def gateway_command(
         What to remember of what the server saw: full, costs (no sets), counters (totals only).
     log
         Append what the server saw to this file, as JSON lines. Default: in memory only.
+    log_format
+        How messages on stderr are written: as text, or as one JSON object a line.
     heartbeat
         Seconds between two checks that the server answers. Web sites are never asked just to look.
     remember
@@ -113,7 +116,7 @@ def gateway_command(
         path = service.install(words) if install else service.uninstall()
         emit({"service": str(path), "installed": install}, json, lambda shown: shown.print(_told(path, install)))
         return
-    log_to_stderr("onoff.gateway")
+    log_to_stderr("onoff.gateway", log_format)
     with progress("starting" if chain is None else f"reading {chain.name}"):
         where = Web.load(upstream) if upstream is not None else server or []
         loaded = None if chain is None else load_model(chain)

@@ -19,7 +19,7 @@ from onoff.errors import CatalogueMismatch, InvalidInput
 from onoff.server.http import MAX_PER_ADDRESS
 from onoff.server.store import token_digest
 from onoff.system.files import read_limited
-from onoff.system.logs import log_to_stderr
+from onoff.system.logs import LogFormat, log_to_stderr
 from onoff.system.sockets import check_port
 from onoff.wire import ANY_TYPE, MAX_LIMIT, Catalogue, check_media_type
 
@@ -58,6 +58,7 @@ def serve_command(
     only: Annotated[list[str] | None, Parameter(negative=())] = None,
     backup: Path | None = None,
     restore: Path | None = None,
+    log_format: LogFormat = "text",
     json: bool = False,
 ) -> None:
     """Serve the latest messages of many sources.
@@ -113,6 +114,8 @@ def serve_command(
         Write all messages of the store to this file, and stop.
     restore
         Put what is in this file, which --backup wrote, in place of catalogue and messages of the store, and stop.
+    log_format
+        How messages on stderr are written: as text, or as one JSON object a line.
     json
         Print the address, the token, or what was saved, as JSON.
     """
@@ -142,7 +145,7 @@ def serve_command(
         return
     check_writable(backup, inputs=[Path(where)])
     access = _metrics_access(metrics, metrics_token_file)
-    log_to_stderr("onoff.server")
+    log_to_stderr("onoff.server", log_format)
     named: tuple[Feed, ...] = ()
     if follow is not None:
         if names or padding or frame_size or limit or feeds:
@@ -174,6 +177,7 @@ def serve_command(
         max_per_address=per_address,
         access=access,
         follow=follow,
+        log_format=log_format,
     )
     with run.listen_for_workers(host, port, workers=workers) as sock:
         started = {

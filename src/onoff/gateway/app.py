@@ -15,6 +15,8 @@
     GET /v1/log                what the server saw, as JSON lines                            page token
     GET /v1/state              all that the page shows                                       page token
     GET /v1/events             the same whenever it changes (server-sent events)             page token
+    GET /metrics               latencies, sources, files; nothing of what is wanted          app or page token
+    GET /healthz /readyz       well; a private request would be answered                     no token
     GET / /limits /api /static/...  the page, which holds nothing by itself                  no token
 
 Downloads take two optional headers: `Idempotency-Key`, which gives the same step back, and `X-Privacy-Expected: on`
@@ -37,6 +39,7 @@ from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from prometheus_client import CONTENT_TYPE_LATEST
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -60,6 +63,7 @@ from onoff.errors import (
 from onoff.gateway import render
 from onoff.gateway.engine import Busy, Changed, Engine, Superseded
 from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, RAW_KEY, SITE_PATH, Guard, guarded
+from onoff.gateway.metrics import ailments, obstacles
 from onoff.gateway.render import EntryStore
 from onoff.gateway.state import reading, snapshot
 from onoff.gateway.switch import Position
@@ -220,6 +224,12 @@ def problem(status: int, title: str, hint: str | None) -> Response:
     return Response(body, status, media_type="application/problem+json")
 
 
+def health(state: str, problems: list[str]) -> Response:
+    if problems:
+        return problem(503, f"not {state}: {'; '.join(problems)}", "the log of the gateway says why")
+    return JSONResponse({"status": state})
+
+
 async def our_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, OnOffError)
     status = next(status for kind, status in STATUS if isinstance(error, kind))
@@ -266,6 +276,9 @@ def build_app(engine: Engine, guard: Guard) -> ASGIApp:
         Route("/", pages.home),
         Route("/limits", pages.limits),
         Route("/api", pages.api),
+        Route("/healthz", pages.health),
+        Route("/readyz", pages.readiness),
+        Route("/metrics", pages.metrics),
         Route("/v1/sources", messages.sources),
         Route("/v1/sources/{name}", messages.message),
         Route("/v1/entries/{name}", messages.entries),
@@ -432,6 +445,15 @@ class ForThePage:
 
     async def api(self, _: Request) -> Response:
         return self._page("api.html")
+
+    async def health(self, _: Request) -> Response:
+        return health("well", await asyncio.to_thread(ailments, self.engine))
+
+    async def readiness(self, _: Request) -> Response:
+        return health("ready", await asyncio.to_thread(obstacles, self.engine))
+
+    async def metrics(self, _: Request) -> Response:
+        return Response(await asyncio.to_thread(self.engine.metrics.render), media_type=CONTENT_TYPE_LATEST)
 
     async def privacy(self, _: Request) -> Response:
         return JSONResponse(privacy_dict(self.engine.switch.position, self.engine.now()))

@@ -58,6 +58,7 @@ from onoff.client.client import transports
 from onoff.client.consent import GivenBy, OpenRecord
 from onoff.errors import InvalidInput, MirrorEmpty, OnOffError, SourceFailed, UnknownSource
 from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for, evidence_of_a_person
+from onoff.gateway.metrics import GatewayMetrics
 from onoff.gateway.query_log import LoggedQuery, QueryLog
 from onoff.gateway.refresh import HEARTBEAT, INTERVAL, Deadlines, Heartbeat, Refresher, SiteStates
 from onoff.gateway.render import EntryStore
@@ -238,6 +239,7 @@ class Engine:
             self.client.about = self.about
         self.evidence = self._new_evidence(self._hide)
 
+        self.metrics = GatewayMetrics(self)
         self.deadlines = Deadlines(self.board.bug)
         names = None if model is None else model.names
         self.heartbeat: Heartbeat | SiteStates = (
@@ -301,7 +303,8 @@ class Engine:
         mirror.arrived = self.entries.arrived
         mirror.sources()  # opens the file, so that a second gateway fails here
         before = partial(self.heartbeat.check, 0)
-        return Refresher(refresh, mirror, interval or INTERVAL, self._mirror_serves, before, self.deadlines, self.board)
+        timed = self.metrics.timed("refresh")(refresh)
+        return Refresher(timed, mirror, interval or INTERVAL, self._mirror_serves, before, self.deadlines, self.board)
 
     def _new_web_refresher(self, interval: float) -> Refresher:
         """Everything by the clock while ON, spread over the interval where the site's budget asks for it."""
@@ -313,7 +316,7 @@ class Engine:
             copies.require(self.model.names)
         copies.noticed, copies.answered = self._noticed, self.sites.answered
         copies.sources()  # opens the file, so that a second gateway fails here
-        refresh = partial(copies.refresh, max(interval, self.web.sources.patience))
+        refresh = self.metrics.timed("refresh")(partial(copies.refresh, max(interval, self.web.sources.patience)))
         return Refresher(refresh, copies, interval, self._mirror_serves, _nothing, self.deadlines, self.board)
 
     def _mirror_serves(self) -> bool:
@@ -584,9 +587,10 @@ class Engine:
             else:
                 return self._read_or_fail(job)
         assert self.client is not None
-        if job.again:
-            return self.client.retry()
-        return self.client.get(self.names[job.wanted], private=job.private or self.always_private)
+        with self.metrics.timed("query"):
+            if job.again:
+                return self.client.retry()
+            return self.client.get(self.names[job.wanted], private=job.private or self.always_private)
 
     def _read_or_fail(self, job: Job) -> Message:
         """The message as the mirror has it; raises SourceFailed where a site has never given it."""

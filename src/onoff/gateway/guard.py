@@ -13,7 +13,9 @@ rebound to 127.0.0.1, from another port of this machine. So a request is accepte
 
    The **page token** may do everything. The **app token** may only download: it can neither turn the switch nor read
    what was asked. Both are kept beside the journal, so that addresses stay the same from one start to the next.
-4. Only the page itself needs none: its HTML, style and script are the same for everybody and hold nothing. The script
+4. Only the page itself needs none: its HTML, style and script are the same for everybody and hold nothing; and whether
+   the gateway is well and ready.
+   The script
    finds the page token behind the # of the address that was printed, which browsers do not send, and keeps it in the
    storage of its origin, port included. There is **no cookie**: browsers send one to every port of this machine.
 5. Whatever changes something is JSON; from a browser it has Sec-Fetch-Site `same-origin`.
@@ -40,11 +42,11 @@ PREFIX_KEY: Final = "onoff.prefix"
 """Key in the ASGI scope: the prefix that was removed from the path, from which a feed makes its own address."""
 RAW_KEY: Final = "onoff.raw"
 """Key in the ASGI scope: the path without that prefix as it was sent, its escapes among it."""
-PAGES: Final = frozenset({"/", "/limits", "/api"})
+PAGES: Final = frozenset({"/", "/limits", "/api", "/healthz", "/readyz"})
 STATIC: Final = "/static/"
 SITE_PATH: Final = "/web"
 """Below it, the paths of web sites are as the sites have them."""
-DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds", f"{SITE_PATH}/")
+DOWNLOADS: Final = ("/v1/sources", "/v1/entries/", "/v1/feeds", f"{SITE_PATH}/", "/metrics")
 SAFE: Final = frozenset({"GET", "HEAD"})
 
 POLICY: Final = (

@@ -42,7 +42,7 @@ from onoff.server.http import MAX_CONNECTIONS, MAX_PER_ADDRESS, Metrics, shared_
 from onoff.system import sockets
 from onoff.system.files import optional
 from onoff.system.interrupts import held_back
-from onoff.system.logs import log_to_stderr
+from onoff.system.logs import LogFormat, log_to_stderr
 from onoff.system.serving import OrderlyServer
 
 log = logging.getLogger("onoff.server")
@@ -66,6 +66,7 @@ class Settings:
     max_in_flight: int = MAX_IN_FLIGHT
     access: MetricsAccess = field(default_factory=MetricsAccess)
     follow: str | None = None  # the address of the leader
+    log_format: LogFormat = "text"
 
 
 def listen_for_workers(host: str, port: int, *, workers: int = 1) -> socket.socket:
@@ -217,7 +218,7 @@ def _ctrl_c_kept_from_children() -> Iterator[None]:
 
 
 def _worker(settings: Settings, sock: socket.socket, counts: ctypes.Array[ctypes.c_uint64], number: int) -> None:
-    log_to_stderr("onoff.server")
+    log_to_stderr("onoff.server", settings.log_format)
     metrics = Metrics(counts, worker=number)
 
     def follow_parent(server: uvicorn.Server) -> None:

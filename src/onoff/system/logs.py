@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
-from typing import Final
+from typing import Final, Literal
 
 _LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _TIME: Final = "%Y-%m-%dT%H:%M:%S%z"
 
 
-def log_to_stderr(part: str) -> None:
+LogFormat = Literal["text", "json"]
+
+
+class _JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        told = {"time": self.formatTime(record, _TIME), "level": record.levelname, "logger": record.name}
+        told["message"] = record.getMessage()
+        if record.exc_info:
+            told["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(told, ensure_ascii=False)
+
+
+def log_to_stderr(part: str, form: LogFormat = "text") -> None:
     """Log all that a part of onoff, such as onoff.server, has to say, and of everything else what went wrong."""
-    logging.basicConfig(level=logging.WARNING, format=_LINE, datefmt=_TIME, stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_LINE, _TIME))
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     logging.getLogger(part).setLevel(logging.INFO)
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # it warns of every malformed request of a stranger
 
