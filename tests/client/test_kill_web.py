@@ -38,7 +38,7 @@ class Scene:
     @contextmanager
     def client(self):
         web = onoff.Web.load(self.list)
-        with onoff.Client(web, CHAIN, self.journal, tables=TABLES, hooks=Hooks(tick=0, background=False)) as client:
+        with onoff.Client(web, CHAIN, self.journal, scheme=TABLES, hooks=Hooks(tick=0, background=False)) as client:
             yield client
 
     def publish(self, edition):

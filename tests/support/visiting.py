@@ -62,7 +62,7 @@ def visit(job):
     try:
         with (
             as_core(core) if core else nullcontext(),
-            Client(web, job["tables"].model, job["journal"], tables=job["tables"], hooks=hooks) as client,
+            Client(web, job["tables"].model, job["journal"], scheme=job["tables"], hooks=hooks) as client,
         ):
             if job.get("again") and client.pending:
                 message = client.retry()
