@@ -120,6 +120,17 @@ def test_a_name_can_come_from_standard_input(capfd, monkeypatch):
     assert json.loads(out_of(capfd, "get", "--json", "--open", "-").out)["text"] == "first of gamma"
 
 
+def test_a_chain_without_names_is_told_so_and_one_with_names_which(capfd, world, tmp_path):
+    unnamed, named = tmp_path / "chain.csv", tmp_path / "chain.json"
+    unnamed.write_text("0.5,0.5\n0.5,0.5\n")
+    named.write_text(json.dumps({"transition": [[0.5, 0.5], [0.5, 0.5]], "names": ["one", "two"]}))
+    told = out_of(capfd, "get", "beta", "--private", "--chain", str(unnamed), code=3)
+    assert "the chain does not name its 2 sources" in told.err
+    told = out_of(capfd, "get", "beta", "--private", "--chain", str(named), code=3)
+    assert "there are 'one', 'two'" in told.err
+    assert not world.requests
+
+
 def test_binary_messages_are_base64_in_json(capfd, world):
     world.publish("beta", b"\xff\x00")
     assert json.loads(out_of(capfd, "get", "beta", "--json").out)["base64"] == "/wA="

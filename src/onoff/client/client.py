@@ -37,9 +37,11 @@ from onoff.client.runner import (
 )
 from onoff.client.unmodelled import AlwaysPrivate, NoModel
 from onoff.errors import InvalidInput, MirrorEmpty, ServerMissing, SourceFailed, UnknownSource
+from onoff.model.chain import NAME_THEM, default_names
 from onoff.model.contexts import Model, check_model, load_model
 from onoff.model.origin import Advice, advice_of
 from onoff.model.people import FEWEST_KNOWN, OpenHistory, constants_of, own_law_of
+from onoff.names import some_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.system.limits import forbid_core_dumps
@@ -613,7 +615,10 @@ class Client:
         """The number of a source. The error suggests no similar name: the name is private."""
         with suppress(UnknownSource):
             return self.chain.index(source)
-        raise UnknownSource("no such source", hint="`onoff catalogue` lists the names that the server has")
+        names = self.chain.names
+        if names == default_names(len(names)):
+            raise UnknownSource(f"no such source: the chain does not name its {len(names)} sources", hint=NAME_THEM)
+        raise UnknownSource("no such source", hint=f"there are {some_of(names)}; `onoff catalogue` lists the server's")
 
 
 def _beside(journal: str | os.PathLike[str] | JournalStore, end: str, place: int = 0) -> Path | None:

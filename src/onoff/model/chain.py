@@ -15,7 +15,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -76,6 +76,11 @@ def check_model_name(name: Any, what: str) -> None:
     problem = name_problem(name)
     if problem is not None:
         raise InvalidChain(f"{what} {problem.message}", hint=problem.hint)
+
+
+NAME_THEM: Final = (
+    'give their names, in the order of its rows: "names" in a JSON file, or MarkovChain(..., names=[...])'
+)
 
 
 def default_names(n: int) -> tuple[str, ...]:

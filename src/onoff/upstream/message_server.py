@@ -19,7 +19,7 @@ from urllib.parse import quote
 
 from onoff import wire
 from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
-from onoff.model.chain import default_names
+from onoff.model.chain import NAME_THEM, default_names
 from onoff.names import some_of
 from onoff.upstream import AnsweredSet, Conflict, Doubt, KnownMessages, Outgoing
 from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps
@@ -72,7 +72,7 @@ def require_sources(names: tuple[str, ...], catalogue: wire.Catalogue) -> None:
     if missing and names == default_names(len(names)):
         raise CatalogueMismatch(
             f"the chain does not name its {len(names)} sources; those of the server are {some_of(catalogue.names)}",
-            hint='give their names, in the order of its rows: "names" in a JSON file, or MarkovChain(..., names=[...])',
+            hint=NAME_THEM,
         )
     if missing:
         raise CatalogueMismatch(
