@@ -24,16 +24,13 @@ from onoff.model.rows import Rows
 from onoff.schemes import SCHEMES, greedy
 from onoff.schemes.search.exact import components, joined
 from onoff.schemes.search.few_rows import FewRows
-from onoff.schemes.search.group_bound import GroupBound
-from onoff.schemes.search.herding import Herding
+from onoff.schemes.search.herding import Herding, Samples
 from onoff.schemes.search.hull import extreme_rows, lifted
-from onoff.schemes.search.kinds import is_central, is_few_and_central, is_left_to_herding, is_sampled, is_solvable
 from onoff.schemes.search.lookahead import look_ahead
 from onoff.schemes.search.master import ColumnGeneration
 from onoff.schemes.search.orbits import Orbits
 from onoff.schemes.search.portfolio import MET, Board, Clock, Greedy, Problem, Report, Stop, Strategy, never, search
 from onoff.schemes.search.proofs import Supports, Tree
-from onoff.schemes.search.samples import Samples
 from onoff.tables.table import QueryTable
 
 NAME = "optimal"
@@ -54,15 +51,14 @@ def default_portfolio() -> list[Strategy]:
         Supports(0.7),
         Herding(0.1, steps=2000, short=True),
         Samples(0.4),
-        Samples(0.85, is_sampled, table=True, orders=(5, 5)),
-        Herding(0.4, is_few_and_central),
-        Herding(0.65, is_central, steps=40_000, short=True),
-        ColumnGeneration(0.8, is_central, central=True),
+        Samples(0.85, lambda problem: problem.sampled, table=True, orders=(5, 5)),
+        Herding(0.4, lambda problem: problem.few and problem.central),
+        Herding(0.65, lambda problem: problem.central, steps=40_000, short=True),
+        ColumnGeneration(0.8, lambda problem: problem.central, central=True),
         ColumnGeneration(0.3),
-        Herding(0.55, is_solvable),
-        Herding(0.92, is_left_to_herding),
+        Herding(0.55, lambda problem: problem.solvable),
+        Herding(0.92, lambda problem: problem.many and not (problem.central or problem.sampled or problem.solvable)),
         ColumnGeneration(0.8),
-        GroupBound(0.9),
         Tree(1.0),
         Greedy(),
     ]

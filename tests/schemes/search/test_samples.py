@@ -6,9 +6,9 @@ import pytest
 from onoff.lab import families
 from onoff.model.rows import Rows
 from onoff.schemes.search.exact import rebuild_sets
+from onoff.schemes.search.herding import races, systematic
 from onoff.schemes.search.master import MasterProgram
 from onoff.schemes.search.portfolio import never
-from onoff.schemes.search.samples import races, systematic
 
 
 def test_a_systematic_sample_takes_at_most_one_source_of_each_row():

@@ -1,4 +1,6 @@
-"""Herding: sets that are best at prices, and prices that follow what was taken.
+"""Sets for the pool, and tables of them: herding, and random samples to start with.
+
+Herding: sets that are best at prices, and prices that follow what was taken.
 
 Setting
     phi_u(x)  the price that row u offers for taking x;   S  a set of columns, each of which costs 1
@@ -22,6 +24,17 @@ the optimum, or near it, nothing is left to be learned but which of many equally
 The best set is not looked for from scratch: after a step of prices the last one nearly is it. Adding, dropping and
 swapping a column are judged for all columns in one pass over the positive entries (the fast interchange of facility
 location), so that a step costs O(entries).
+
+Samples: random couplings of the rows, seen as the sets that they hit.
+
+`systematic`. Where the optimum is the outer bound, source x is asked for with probability m_x = max_u p_u(x) exactly,
+and two sources that share their maximising row never occur together. Lay the sources on a line, each as a piece of
+length m_x, the sources of one row next to one another (together at most 1 long), and take those at s, s + 1, s + 2, ...
+for a random shift s: both hold for every order of the rows. A few orders give a pool that almost always contains
+the optimum of a dense chain.
+
+`races`. X_u = argmin_x E_x / p_u(x) with the same exponential E for every row: the sets that the race would ask for.
+Every row can follow these at once, so they make the program feasible.
 """
 
 from __future__ import annotations
@@ -32,15 +45,12 @@ import numpy as np
 
 from onoff.model.rows import UNIT, Floats, Integers
 from onoff.schemes.search.exact import Sets, each_once, everything_left, laid_together, rebuild_sets, repaired
-from onoff.schemes.search.kinds import Where, has_many_columns
-from onoff.schemes.search.portfolio import Board, Clock, IsOver, Problem
+from onoff.schemes.search.portfolio import Board, Clock, IsOver, Problem, Where
 from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
 
 WORTH_MOVING = 1e-9
 """What a change of the set must gain."""
-UNMET = 1e3
-"""What a row counts for that can take nothing of a set: more than any column costs."""
 FOR_THE_FIRST = 2 / 3
 """The part of the time that is left for the next of several passes."""
 SWEEPS = 6
@@ -66,7 +76,7 @@ class Herding:
     def __init__(
         self,
         share: float = 0.55,
-        where: Where = has_many_columns,
+        where: Where = lambda problem: problem.many,
         *,
         steps: int = 60_000,
         short: bool = False,
@@ -140,21 +150,70 @@ class Herding:
                 yield some if number == len(self.paces) - 1 else some[:0]
 
 
+class Samples:
+    """A table of systematic samples, for full rows with small queries; and sets for the pool, with those of races.
+
+    where: the kind of rows that it is for. table: whether to make a table, where no program follows.
+    orders: of the systematic samples, at least and at most; the larger the queries, the more are of use.
+    most_sets: that the systematic samples give, about.
+    races_a_source: for each source two races make the program feasible.
+    """
+
+    def __init__(
+        self,
+        share: float = 0.4,
+        where: Where = lambda problem: not problem.many or (problem.central and not problem.few),
+        *,
+        table: bool = False,
+        orders: tuple[int, int] = (4, 24),
+        most_sets: int = 6000,
+        races_a_source: int = 2,
+    ) -> None:
+        self.share, self.where, self.table, self.orders, self.most_sets = share, where, table, orders, most_sets
+        self.races_a_source, self.rest = races_a_source, Herding(share)  # what samples leave is herded
+
+    def applies(self, problem: Problem) -> bool:
+        """Rows of the kind."""
+        return self.where(problem)
+
+    def run(self, problem: Problem, board: Board, is_over: IsOver) -> Iterator[None]:
+        """Two kinds of sets; or a table."""
+        rng, wanted = problem.rng(), 1.3 * problem.p.max(axis=0).sum()
+        if problem.many:
+            wanted += 2 * problem.size / problem.distinct
+        wanted = np.clip(wanted, *self.orders) if problem.full else self.orders[0]
+        most = float(self.most_sets)
+        if self.table:  # what they leave is little, or else there are too few of them for rows so many
+            a_set = problem.distinct * (self.rest.a_row + self.rest.a_column * problem.lower)
+            most = min(most, 0.9 * problem.clock.left(self.share) / a_set)
+        sets, masses = systematic(problem.p, int(np.clip(wanted, 1, max(most // problem.size, 1))), rng)
+        if self.table:
+            table = rebuild_sets(problem.rows, sets, masses)
+            board.offer(table)
+            yield from self.rest.passes_from(problem, board, [table])
+        else:
+            board.add(sets)
+            yield
+            board.add(races(problem.p, self.races_a_source * problem.size, rng))
+        yield
+
+
 class Market:
     """Prices, and the set that gains most at them.
 
     Entries are the positive p_u(x), column by column; `of_row` lists them row by row.
-    outer: whether prices start at the dual of the outer bound, else at 0.
+    outer: whether prices start at the dual of the outer bound, else at 0. unmet: what a row counts for that can take
+    nothing of a set: more than any column costs.
     """
 
-    def __init__(self, p: Floats, *, outer: bool = True) -> None:
+    def __init__(self, p: Floats | Sets, *, outer: bool = True, unmet: float = 1e3) -> None:
         column, row = np.nonzero(p.T)
         self.column, self.row = column.astype(np.int64), row.astype(np.int64)
-        self.p: Floats = np.ascontiguousarray(p.T[column, row])
+        self.p: Floats = np.ascontiguousarray(p.T[column, row], dtype=np.float64)
         self.start = np.searchsorted(column, np.arange(p.shape[1] + 1)).astype(np.int64)
         self.of_row: Integers = np.argsort(row, kind="stable").astype(np.int64)
         self.first = np.searchsorted(row[self.of_row], np.arange(len(p) + 1)).astype(np.int64)
-        self.phi = np.zeros(len(row))
+        self.phi, self.unmet = np.zeros(len(row)), unmet
         if outer:
             wanted_most = self.p >= p.max(axis=0)[column] * (1 - 1e-9)
             self.phi += wanted_most / np.bincount(column, wanted_most)[column]
@@ -164,12 +223,43 @@ class Market:
         """The sets of so many steps."""
         taken = np.zeros((steps, len(self.inside)), dtype=bool)
         net = self.start, self.row, self.first, self.of_row, self.column
-        _take(*net, self.p, self.phi, self.inside, pace, taken)
+        _take(*net, self.p, self.phi, self.inside, self.unmet, pace, taken)
         return taken
 
 
+def systematic(p: Floats, orders: int, rng: np.random.Generator) -> tuple[Sets, Floats]:
+    """The sets of `orders` systematic samples with inclusion probabilities max_u p_u(x), and their masses."""
+    rows, columns = p.shape
+    largest: Floats = p.max(axis=0)
+    home = np.argmax(p, axis=0)
+    found, masses = [], []
+    for _ in range(orders):
+        order = np.lexsort((rng.random(columns), rng.permutation(rows)[home]))
+        edges = np.concatenate([[0.0], np.cumsum(largest[order])])
+        shifts = np.unique(edges % 1.0)
+        lengths = np.diff(np.append(shifts, 1.0))
+        points = (shifts + lengths / 2)[:, None] + np.arange(int(np.ceil(edges[-1])))
+        inside = points < edges[-1]
+        at = np.minimum(np.searchsorted(edges, points, side="right") - 1, columns - 1)
+        chosen = np.zeros((len(shifts), columns), dtype=bool)
+        chosen[np.nonzero(inside)[0], order[at[inside]]] = True
+        found.append(chosen[chosen.any(axis=1)])
+        masses.append(lengths[chosen.any(axis=1)] / orders)
+    return np.vstack(found), np.concatenate(masses)
+
+
+def races(p: Floats, count: int, rng: np.random.Generator) -> Sets:
+    """The sets that `count` exponential races hit."""
+    chosen = np.zeros((count, p.shape[1]), dtype=bool)
+    with np.errstate(divide="ignore"):
+        slowness = 1 / p
+    for line in chosen:
+        line[np.argmin(rng.exponential(size=p.shape[1]) * slowness, axis=1)] = True
+    return chosen
+
+
 @kernel
-def _take(start, row, first, of_row, column, p, phi, inside, pace, taken):  # type: ignore[no-untyped-def]
+def _take(start, row, first, of_row, column, p, phi, inside, unmet, pace, taken):  # type: ignore[no-untyped-def]
     """Find a set that gains most, let rows take of it, let prices follow; once for each line of `taken`.
 
     start: where the entries of each column begin, row and column: of each entry; first, of_row: the entries of each
@@ -182,7 +272,7 @@ def _take(start, row, first, of_row, column, p, phi, inside, pace, taken):  # ty
     loss, saved = np.empty(columns), np.zeros(columns)
     touched = np.empty(rows, np.int64)
     for step in range(len(taken)):
-        _rank(start, row, column, phi, inside, best, second, offer, other, loss)
+        _rank(start, row, column, phi, inside, unmet, best, second, offer, other, loss)
         for _ in range(SWEEPS):
             changed = False
             for x in range(columns):
@@ -191,7 +281,7 @@ def _take(start, row, first, of_row, column, p, phi, inside, pace, taken):  # ty
                     if loss[x] < 1.0 - WORTH_MOVING:
                         gone = x
                 else:
-                    gain, gone = _move(x, start, row, column, phi, best, offer, other, loss, saved, touched)
+                    gain, gone = _move(x, start, row, column, phi, unmet, best, offer, other, loss, saved, touched)
                     if gain > WORTH_MOVING:
                         come = x
                     else:
@@ -201,7 +291,7 @@ def _take(start, row, first, of_row, column, p, phi, inside, pace, taken):  # ty
                     _add(come, start, row, column, phi, best, second, offer, other, loss)
                 if gone >= 0:
                     inside[gone] = False
-                    _drop(gone, start, row, first, of_row, column, phi, inside, best, second, offer, other, loss)
+                    _drop(gone, start, row, first, of_row, column, phi, inside, unmet, best, second, offer, other, loss)
                 changed = changed or come >= 0 or gone >= 0
             if not changed:
                 break
@@ -213,12 +303,12 @@ def _take(start, row, first, of_row, column, p, phi, inside, pace, taken):  # ty
 
 
 @kernel
-def _rank(start, row, column, phi, inside, best, second, offer, other, loss):  # type: ignore[no-untyped-def]
+def _rank(start, row, column, phi, inside, unmet, best, second, offer, other, loss):  # type: ignore[no-untyped-def]
     """Fill in best, second, offer, other and loss for the set: a pass over the entries of its columns."""
     best[:] = -1
     second[:] = -1
-    offer[:] = -UNMET
-    other[:] = -UNMET
+    offer[:] = -unmet
+    other[:] = -unmet
     loss[:] = 0.0
     for x in range(len(inside)):
         if inside[x]:
@@ -234,7 +324,7 @@ def _rank(start, row, column, phi, inside, best, second, offer, other, loss):  #
 
 
 @kernel
-def _move(x, start, row, column, phi, best, offer, other, loss, saved, touched):  # type: ignore[no-untyped-def]
+def _move(x, start, row, column, phi, unmet, best, offer, other, loss, saved, touched):  # type: ignore[no-untyped-def]
     """The most that taking x into the set gains, and the column that leaves for it, or -1.
 
     saved[z]: what of loss[z] rows do not lose where x is there; `touched` lists the z with any, and leaves it 0 again.
@@ -243,7 +333,7 @@ def _move(x, start, row, column, phi, best, offer, other, loss, saved, touched):
     for e in range(start[x], start[x + 1]):
         u = row[e]
         if best[u] < 0:
-            gain += phi[e] + UNMET
+            gain += phi[e] + unmet
         elif phi[e] > other[u]:
             z = column[best[u]]
             if saved[z] == 0.0:
@@ -278,7 +368,7 @@ def _add(x, start, row, column, phi, best, second, offer, other, loss):  # type:
 
 
 @kernel
-def _drop(x, start, row, first, of_row, column, phi, inside, best, second, offer, other, loss):  # type: ignore[no-untyped-def]
+def _drop(x, start, row, first, of_row, column, phi, inside, unmet, best, second, offer, other, loss):  # type: ignore[no-untyped-def]
     """The same after x left the set: rows that offered most or second most for x look for another second."""
     loss[x] = 0.0
     for e in range(start[x], start[x + 1]):
@@ -289,7 +379,7 @@ def _drop(x, start, row, first, of_row, column, phi, inside, best, second, offer
             best[u], offer[u] = second[u], other[u]
         else:
             loss[column[best[u]]] -= offer[u] - other[u]
-        second[u], other[u] = -1, -UNMET
+        second[u], other[u] = -1, -unmet
         for k in range(first[u], first[u + 1]):
             f = of_row[k]
             if f != best[u] and inside[column[f]] and phi[f] > other[u]:

@@ -40,12 +40,11 @@ import numpy as np
 
 from onoff.model.rows import Floats, Rows
 from onoff.schemes.search.exact import Sets, csr, sets_of, table_of
-from onoff.schemes.search.kinds import MANY, SMALL_QUERIES, is_central
+from onoff.schemes.search.herding import races, systematic
 from onoff.schemes.search.master import NOTICED, MasterProgram, by_climbing
 from onoff.schemes.search.orbits import symmetries
-from onoff.schemes.search.portfolio import Board, IsOver, Problem
+from onoff.schemes.search.portfolio import MANY, SMALL_QUERIES, Board, IsOver, Problem
 from onoff.schemes.search.proofs import WORTHWHILE, Duals, best_subsets, subset_gains
-from onoff.schemes.search.samples import races, systematic
 from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
 
@@ -85,7 +84,7 @@ def look_ahead(problem: Problem, board: Board, chain: Rows) -> QueryTable:
         return table
     program, is_over = MasterProgram(problem.rows), problem.clock.is_over
     one = np.eye(program.size, dtype=bool)
-    program.aim(central=is_central(problem))
+    program.aim(central=problem.central)
     program.add_sets(np.vstack([np.ones((1, program.size), dtype=bool), one, sets_of(table), board.sets]))
     rng = problem.rng()
     program.add_sets(

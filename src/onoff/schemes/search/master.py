@@ -18,8 +18,8 @@ is worth adding where
 
     gain(S) = t - |S| - sum of y_A over A that contain S   >  0
 
-This is facility location: adding x to S leaves every A that does not hold x. `by_climbing` adds the best x as long as
-it gains, swaps or drops one, from many starts; quick, and no proof. `proofs` has the exact ways.
+This is facility location: adding x to S leaves every A that does not hold x. `by_climbing` adds, drops and swaps as a
+step of herding does (see `herding`), from many starts; quick, and no proof. `proofs` has the exact ways.
 
 A cut that most sets of the pool meet is handed to the solver in the form "sum of m_S over S that miss C <= low(A)"; it
 is the same cut with fewer coefficients.
@@ -40,7 +40,7 @@ Preference. Optima are many. `prefer` keeps the value and minimises another cost
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -48,12 +48,9 @@ import numpy.typing as npt
 from onoff.model.rows import UNIT, Floats, Integers, Rows
 from onoff.schemes.search import flow
 from onoff.schemes.search.exact import Sets, csr, each_once, meets
-from onoff.schemes.search.kinds import MANY, Where, is_solvable
+from onoff.schemes.search.herding import Market
+from onoff.schemes.search.portfolio import Board, IsOver, Problem, Where
 from onoff.schemes.search.proofs import WORTHWHILE, Duals, prove_duals
-from onoff.system.kernels import kernel
-
-if TYPE_CHECKING:
-    from onoff.schemes.search.portfolio import Board, IsOver, Problem
 
 Cost: TypeAlias = Callable[[Sets], Floats]
 """What each of some sets costs."""
@@ -296,7 +293,7 @@ class ColumnGeneration:
     def __init__(
         self,
         share: float = 0.8,
-        where: Where = is_solvable,
+        where: Where = lambda problem: problem.solvable,
         *,
         central: bool = False,
         most_pool: int = 2500,
@@ -313,7 +310,7 @@ class ColumnGeneration:
 
     def run(self, problem: Problem, board: Board, is_over: IsOver) -> Iterator[None]:
         """Masses of the pool that rows can follow, then better ones from round to round; and duals for a proof."""
-        if not len(board.sets) and problem.size >= MANY:
+        if not len(board.sets) and problem.many:
             return  # sets are what others find; from single columns it would take long
         self.rng = problem.rng()
         program = MasterProgram(problem.rows, self.softness, 1 if problem.outer else problem.size - 1)
@@ -404,125 +401,20 @@ def _csr(entries: Sets) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], F
 def by_climbing(
     duals: Duals, starts: Sets, noise: float, rng: np.random.Generator, is_over: Callable[[], bool] = lambda: False
 ) -> tuple[Sets, Floats]:
-    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken."""
-    columns = duals.inside.shape[1]
-    # Each A by its sparser side: the members where they are few, else those left out.
-    by_members = duals.inside.sum(axis=1) <= columns / 2
-    offsets, members = csr(np.where(by_members[:, None], duals.inside, ~duals.inside))
-    chosen = starts.copy()
-    for first in range(0, len(chosen), STARTS_AT_A_TIME):
-        if first and is_over():
-            chosen = chosen[:first]
+    """Sets found from each of `starts`, best first, with gains. With noise, each start sees the duals shaken.
+
+    A set gains y_A for each A that it leaves: what a market gains whose rows are the complements of the A, each with
+    one price.
+    """
+    market, chosen = Market(~duals.inside, outer=False, unmet=0.0), starts.copy()
+    for at, start in enumerate(starts):
+        if at and at % STARTS_AT_A_TIME == 0 and is_over():
+            chosen = chosen[:at]
             break
-        lines = chosen[first : first + STARTS_AT_A_TIME]
-        shaken = np.tile(duals.y, (len(lines) if noise else 1, 1))
-        if noise:
-            shaken *= np.maximum(1 + noise * rng.standard_normal(shaken.shape), 0)
-        _climb(offsets, members, by_members, shaken, lines)
+        shaken = np.maximum(1 + noise * rng.standard_normal(len(duals.y)), 0) * duals.y if noise else duals.y
+        market.phi[:], market.inside[:] = shaken[market.row], start
+        chosen[at] = market.take(0.0, 1)[0]
     sets = each_once(chosen[chosen.any(axis=1)])
     gains = duals.gains(sets)
     order = np.argsort(-gains, kind="stable")
     return sets[order], gains[order]
-
-
-@kernel
-def _climb(offsets, members, by_members, shaken, chosen):  # type: ignore[no-untyped-def]
-    """Climb from each line of `chosen`, in place: add while it gains, then swap or drop one element, and again.
-
-    A is given by its members or by what it leaves out. left[A] counts the elements of S that are not in A, so S lies in
-    A where it is 0; worth[x] + base is what adding x gains: the y of all A that contain S but not x, less 1.
-    """
-    count, columns = len(offsets) - 1, chosen.shape[1]
-    first, listed = _listing(offsets, members, columns)
-    worth = np.empty(columns)
-    left = np.empty(count, np.int64)
-    named = np.zeros(count, np.bool_)
-    for at in range(len(chosen)):
-        y = shaken[at % len(shaken)]
-        inside = chosen[at]
-        base = _empty_set(offsets, members, by_members, y, left, worth)
-        start = np.flatnonzero(inside)
-        inside[:] = False
-        for x in start:
-            base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
-        steps = 0
-        improved = True
-        while improved and steps < 50 * columns:
-            x = _best_outside(inside, worth, base, 1e-9)
-            while x >= 0 and steps < 50 * columns:
-                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
-                x = _best_outside(inside, worth, base, 1e-9)
-                steps += 1
-            improved = False
-            for x in np.flatnonzero(inside):  # out on trial: does another do better, or none at all?
-                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
-                steps += 1
-                back = worth[x] + base
-                if back < -1e-9 or _best_outside(inside, worth, base, max(back, 0.0) + 1e-9) >= 0:
-                    improved = True
-                    break
-                base = _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base)
-
-
-@kernel
-def _listing(offsets, members, columns):  # type: ignore[no-untyped-def]
-    """Which A list each element, as CSR."""
-    first = np.zeros(columns + 1, np.int64)
-    for e in range(len(members)):
-        first[members[e] + 1] += 1
-    for x in range(columns):
-        first[x + 1] += first[x]
-    listed = np.empty(len(members), np.int64)
-    fill = first[:-1].copy()
-    for a in range(len(offsets) - 1):
-        for e in range(offsets[a], offsets[a + 1]):
-            listed[fill[members[e]]] = a
-            fill[members[e]] += 1
-    return first, listed
-
-
-@kernel
-def _empty_set(offsets, members, by_members, y, left, worth):  # type: ignore[no-untyped-def]
-    """Fill in `left` and `worth` for the empty S; the base."""
-    left[:] = 0
-    worth[:] = -1.0
-    base = 0.0
-    for a in range(len(y)):
-        if by_members[a]:
-            base += y[a]
-        for e in range(offsets[a], offsets[a + 1]):
-            worth[members[e]] += -y[a] if by_members[a] else y[a]
-    return base
-
-
-@kernel
-def _best_outside(inside, worth, base, least):  # type: ignore[no-untyped-def]
-    """The element outside S whose adding gains most, if more than `least`; else -1."""
-    best, found = least, -1
-    for x in range(len(inside)):
-        if not inside[x] and worth[x] + base > best:
-            best, found = worth[x] + base, x
-    return found
-
-
-@kernel
-def _toggle(x, offsets, members, by_members, first, listed, y, inside, left, worth, named, base):  # type: ignore[no-untyped-def]
-    """Take x into S or out of it; the new base."""
-    adding = not inside[x]
-    inside[x] = adding
-    for i in range(first[x], first[x + 1]):
-        named[listed[i]] = True
-    for a in range(len(y)):
-        if named[a] != by_members[a]:  # A does not hold x
-            before = left[a]
-            left[a] += 1 if adding else -1
-            if before == 0 or left[a] == 0:
-                share = -y[a] if adding else y[a]
-                if by_members[a]:
-                    base += share
-                    share = -share
-                for e in range(offsets[a], offsets[a + 1]):
-                    worth[members[e]] += share
-    for i in range(first[x], first[x + 1]):
-        named[listed[i]] = False
-    return base

@@ -16,10 +16,11 @@ thousands. Given the duals f_F of the equations, the best coupling takes for eac
 
     gain(S) = sum over u of  max over x in S of f(u, x)  -  |S|
 
-which is the location of facilities; `_settle` looks for sets by simulated annealing. Sets whose couplings make the
-program cheaper are added until none is found. With one orbit of flags f is constant and what is looked for is the
-smallest set that meets all supports. Duals jump at first, so they are kept near those of the outer bound: equations may
-be missed at a price. When nothing gains, the duals at hand are the new middle and the price is doubled.
+which is what herding looks for (see `herding`): prices start at the duals and follow what is taken, so that the sets of
+its steps are many, and nearly the best. Their couplings, by the duals and by the prices, are added until none makes the
+program cheaper. With one orbit of flags f is constant and what is looked for is the smallest set that meets all
+supports. Duals jump at first, so they are kept near those of the outer bound: equations may be missed at a price. When
+nothing gains, the duals at hand are the new middle and the price is doubled.
 
 `symmetries` finds generators by refinement of colours and trial: nodes (rows and columns) that see differently coloured
 neighbours get different colours until nothing changes; then one column of a colour that is left with several is set
@@ -42,11 +43,11 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.model.rows import Floats, Integers
-from onoff.schemes.search.exact import Sets
+from onoff.schemes.search.exact import Sets, each_once
+from onoff.schemes.search.herding import Market
 from onoff.schemes.search.master import NOTICED
 from onoff.schemes.search.portfolio import Board, IsOver, Problem
 from onoff.schemes.search.proofs import WORTHWHILE
-from onoff.system.kernels import kernel
 
 SAME = 1e-9
 """Probabilities that differ by less are taken for the same."""
@@ -56,43 +57,31 @@ MOST_REFINEMENTS = 5000
 Colours = npt.NDArray[np.uint64]
 
 
-MOST_IMAGES = 20_000
-"""Sets of a table at most."""
-MOST_COPIES = 3000
-"""Copies of couplings that are made to complete a solution, about."""
-DEAR = 100.0
-"""What missing an equation costs more where none is to be missed."""
-LEASH = 0.1
-"""How far the duals may be from those of the outer bound at first."""
-LITTLE = 1e-9
-"""What the equations may miss together."""
-CHANGES = 60
-"""Changes for each source that one annealing tries."""
-RANDOM = 2**31 - 1
-"""The modulus of the generator of an annealing (Lehmer): the same numbers compiled and not."""
-ANNEALINGS = 24
-"""Annealings in a round."""
-EASY = 30.0
-"""Entries that a change may look at; where it is more, fewer changes are tried."""
-HOT, COLD = 0.25, 0.04
-"""Temperatures, in sources, at the start and at the end of an annealing."""
-FAILURES = 6
-"""Rounds without a gain, each with twice the steps of the one before, before the search is given up."""
-FAILURES_WHILE_MISSING = 2
-"""The same while equations are missed."""
-
-
 class Orbits:
     """A table from the program over orbits.
 
     fold: orbits for each flag, and most_orbits: in all, up to which the program is worth while.
     most_entries: for each second of the budget, up to which symmetries are looked for: a look at all takes long.
+    pace, steps: of the herding between two solutions. fails: rounds without a gain after which the duals are let go
+    further; leash: how far they may be from those of the outer bound at first.
+    most_images: sets of the table, at most.
     """
 
     def __init__(
-        self, share: float = 0.5, *, fold: float = 0.3, most_orbits: int = 400, most_entries: float = 20_000
+        self,
+        share: float = 0.5,
+        *,
+        fold: float = 0.3,
+        most_orbits: int = 400,
+        most_entries: float = 20_000,
+        pace: float = 0.02,
+        steps: int = 50,
+        fails: int = 80,
+        leash: float = 0.1,
+        most_images: int = 20_000,
     ) -> None:
         self.share, self.fold, self.most_orbits, self.most_entries = share, fold, most_orbits, most_entries
+        self.pace, self.steps, self.fails, self.leash, self.most_images = pace, steps, fails, leash, most_images
 
     def applies(self, problem: Problem) -> bool:
         """Where a look for symmetries is quick, and no further use is made of the pool."""
@@ -103,15 +92,20 @@ class Orbits:
         found = symmetries(problem.p, is_over)
         if found is None or found.orbits > min(self.fold * len(found.orbit), self.most_orbits):
             return
-        program, last = OrbitProgram(problem.p, found, problem.rng()), None
+        program = OrbitProgram(problem.p, found, self.leash)
         try:
-            for last in program.solutions(is_over):
-                if last.missed <= NOTICED and last.value <= board.lower * (1 + board.gap):
+            fails = 0
+            while fails < self.fails:
+                value = program.value
+                program.herd(self.pace, self.steps, afresh=fails == 0)
+                if program.missed <= NOTICED and program.value <= board.lower * (1 + board.gap):
                     break
+                fails = fails + 1 if program.value > value - WORTHWHILE else 0
+                if fails == self.fails and program.let_go():
+                    fails = 0
                 yield
         finally:
-            if last is not None:
-                board.propose(*program.spread(last))
+            board.propose(*program.spread(self.most_images))
 
 
 @dataclass(frozen=True)
@@ -311,263 +305,89 @@ def _mixed(values: Colours) -> Colours:
     return values ^ (values >> np.uint64(31))
 
 
-@dataclass(frozen=True)
-class Masses:
-    """Sets with masses, for every image the same, and the value of the program: what a table of them costs."""
-
-    sets: Sets
-    masses: Floats
-    value: float
-    missed: float
-
-
 class OrbitProgram:
-    """The program for rows p with symmetries."""
+    """The program for rows p with symmetries, on one live model.
 
-    def __init__(self, p: Floats, found: Symmetries, rng: np.random.Generator) -> None:
+    value: what its masses cost, and what they miss at its price; missed: how much of the equations. duals: of these.
+    """
+
+    def __init__(self, p: Floats, found: Symmetries, leash: float) -> None:
         import highspy
 
-        self.p, self.found, self.rng = p, found, rng
-        self.rows, self.columns = p.shape
-        self.first = np.searchsorted(found.row, np.arange(self.rows + 1)).astype(np.int64)
-        by_column = np.lexsort((found.row, found.column))
-        self.start = np.searchsorted(found.column[by_column], np.arange(self.columns + 1)).astype(np.int64)
-        self.edge = by_column.astype(np.int64)  # the flags of each column, as places in those of the rows
-        self.needed: Floats = np.bincount(found.orbit, p[found.row, found.column], found.orbits).astype(np.float64)
-        self.anchor = self._outer()
-        work = np.diff(self.first)[found.row].sum() / self.columns  # entries that a change of one column looks at
-        self.ease = float(np.clip(EASY / work, 0.05, 1.0))
-        self.sets: list[npt.NDArray[np.bool_]] = []
-        self.taken: list[Integers] = []
-        self.duals = self.anchor
-        self._support: Integers = np.zeros(0, dtype=np.int64)
+        self.found, self.market = found, Market(p)
+        self._by_column = np.lexsort((found.row, found.column))  # entries of the market are in this order
+        needed = np.bincount(found.orbit, p[found.row, found.column], found.orbits)
+        self.duals: Floats = np.zeros(found.orbits)
+        np.add.at(self.duals, found.orbit[self._by_column], self.market.phi)  # of the outer bound, as the market has
+        self.duals /= np.bincount(found.orbit)
+        self.value, self.missed, self.leash = np.inf, np.inf, leash
+        self._sets: list[npt.NDArray[np.bool_]] = []
+        self._masses: Floats = np.zeros(0)
         self._known: set[bytes] = set()
         self._infinity = highspy.kHighsInf
         self._model: Any = highspy.Highs()
         self._model.silent()
         self._model.setOptionValue("threads", 1)
-        for needed in self.needed:
-            self._model.addRow(needed, needed, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
+        for wanted in needed.tolist():
+            self._model.addRow(wanted, wanted, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
         for f in range(found.orbits):
-            for sign in (1.0, -1.0):
-                entry = np.array([f], dtype=np.int32), np.array([sign])
-                self._model.addCol(0.0, 0.0, self._infinity, 1, *entry)
-        self._stay_near(self.anchor, LEASH)
+            for sign in (1.0, -1.0):  # less than wanted, and more
+                self._model.addCol(0.0, 0.0, self._infinity, 1, np.array([f], dtype=np.int32), np.array([sign]))
+        self._stay_near(self.duals)
 
-    def _stay_near(self, duals: Floats, leash: float, extra: float = 0.0) -> None:
-        """From now on the duals are within `leash` of the given ones: an equation may be missed at that price."""
-        self.centre, self.leash = duals, leash
-        prices = np.column_stack([duals + leash, leash - duals]).ravel() + extra
+    def _stay_near(self, duals: Floats) -> None:
+        """From now on the duals are within the leash of the given ones: an equation may be missed at that price."""
+        self._centre = duals
+        prices = np.column_stack([duals + self.leash, self.leash - duals]).ravel()
         self._model.changeColsCost(len(prices), np.arange(len(prices), dtype=np.int32), prices)
 
-    def _outer(self) -> Floats:
-        """The duals that prove the outer bound: each column gives 1 to the rows that want it most."""
-        found = self.found
-        values = self.p[found.row, found.column]
-        largest = self.p.max(axis=0)[found.column]
-        homes = np.where(values > largest * (1 - 1e-9), 1.0, 0.0)
-        homes /= np.bincount(found.column, homes, self.columns)[found.column]
-        sizes = np.bincount(found.orbit)
-        return np.asarray(np.bincount(found.orbit, homes, found.orbits) / sizes, dtype=np.float64)
+    def let_go(self) -> bool:
+        """Let the duals go further, from where they are; whether they were held."""
+        held = bool((np.abs(self.duals - self._centre) > self.leash * (1 - SAME)).any())
+        self.leash *= 2
+        self._stay_near(self.duals)
+        return held
 
-    # -- solving -------------------------------------------------------------------------------------------
-
-    def solutions(self, is_over: Callable[[], bool]) -> Iterator[Masses]:
-        """Masses, each cheaper than those before, until nothing improves or it `is_over`.
-
-        Which they are does not depend on when that is. Where equations are missed, the couplings are completed now
-        and then so that none is.
-        """
-        self._price(self.anchor, 1)
-        fails, best, rounds, milestone = 0, np.inf, 0, 8
-        while not is_over():
-            rounds += 1
-            values = self._solve()
-            present = self._present(values)
-            missing = present.missed > LITTLE
-            settled = fails >= (FAILURES_WHILE_MISSING if missing else FAILURES)
-            if missing and (rounds >= milestone or settled):
-                milestone = rounds + rounds // 3 + 1
-                present = self._completed(values)
-            if present.value + DEAR * present.missed < best - LITTLE:
-                best = present.value + DEAR * present.missed
-                yield present
-            if settled:
-                if not missing:
-                    return
-                self._stay_near(self.duals, 2 * self.leash)
-                fails = 0
-                continue
-            gained = self._price(self.duals, 2**fails)
-            fails = 0 if gained > WORTHWHILE else fails + 1
-
-    def _solve(self) -> Floats:
+    def herd(self, pace: float, steps: int, *, afresh: bool = True) -> None:
+        """Add couplings of sets that herding finds, `afresh` from the duals or from where it was, and solve."""
+        worth, prices = self.duals[self.found.orbit], np.empty(len(self.found.orbit))
+        if afresh:
+            self.market.phi[:] = worth[self._by_column]
+        sets = each_once(self.market.take(pace, steps))
+        prices[self._by_column] = self.market.phi
+        for chosen in sets:
+            self._add(chosen, worth)
+            self._add(chosen, prices)
         self._model.run()
-        solution = self._model.getSolution()
+        solution, slacks = self._model.getSolution(), 2 * self.found.orbits
         values = np.array(solution.col_value)
-        self.duals = np.array(solution.row_dual)
-        self._support = np.flatnonzero(values[2 * len(self.needed) :] > LITTLE)
-        return values
+        self.duals, self._masses = np.array(solution.row_dual), values[slacks:]
+        self.value, self.missed = float(self._model.getInfo().objective_function_value), float(values[:slacks].sum())
 
-    def _present(self, values: Floats) -> Masses:
-        slack, masses = values[: 2 * len(self.needed)], values[2 * len(self.needed) :][self._support]
-        sets = np.array([self.sets[at] for at in self._support], dtype=bool).reshape(-1, self.columns)
-        return Masses(sets, masses, float(masses @ sets.sum(axis=1)), float(slack.sum()))
-
-    def _completed(self, values: Floats) -> Masses:
-        """Masses that miss nothing, from those that do.
-
-        Where an orbit of flags lacks mass, another of the same rows has too much. In copies of every coupling at hand
-        rows that take the one are made to take the other: all of them, for one orbit that lacks, where orbits are few;
-        and for all that lack at once, each row with the chance that makes it right on average. The sets grow.
-        """
-        small = OrbitProgram(self.p, self.found, self.rng)
-        small._stay_near(self.centre, self.leash, DEAR)
-        slack = values[: 2 * len(self.needed)].reshape(-1, 2)
-        orbit, row = self.found.orbit, self.found.row
-        given = self.needed + slack[:, 1] - slack[:, 0]
-        chance = np.where(slack[:, 1] > LITTLE, slack[:, 1] / np.maximum(given, LITTLE), 0.0)
-        lacks = np.where(slack[:, 0] > LITTLE, slack[:, 0], 0.0)
-        lacking = np.flatnonzero(lacks)
-        one_by_one = len(lacking) * len(self._support) <= MOST_COPIES
-        copies = int(np.clip(MOST_COPIES // max(len(self._support), 1), 4, 30))
-        for at in self._support:
-            now = self.taken[at]
-            small._add(now)
-            for one in lacking if one_by_one else ():
-                small._add(_switched(now, np.flatnonzero((orbit == one) & (chance[orbit[now]] > 0)[row]), row))
-            for _ in range(copies):
-                changing = self.rng.random(self.rows) < chance[orbit[now]]
-                flags = np.flatnonzero((lacks[orbit] > 0) & changing[row])
-                order = np.lexsort((self.rng.exponential(size=len(flags)) / lacks[orbit[flags]], row[flags]))
-                small._add(_switched(now, flags[order], row))
-        return small._present(small._solve())
-
-    def _price(self, duals: Floats, effort: int) -> float:
-        """Add couplings that gain by the duals; the largest gain of one that is new."""
+    def _add(self, chosen: npt.NDArray[np.bool_], prices: Floats) -> None:
+        """Add the coupling in which each row takes what it offers most for, unless one like it is known."""
         found = self.found
-        worth = np.ascontiguousarray(duals[found.orbit])
-        begin = np.zeros((ANNEALINGS, self.columns), dtype=bool)
-        heat = np.full(ANNEALINGS, HOT)
-        if len(self._support):
-            warmed = ANNEALINGS // 2
-            begin[:warmed] = np.array([self.sets[at] for at in self.rng.choice(self._support, warmed)])
-            heat[:warmed] = np.geomspace(HOT, 1.5 * COLD, warmed)
-        steps = int(CHANGES * effort * self.columns * self.ease)
-        fine = float(np.abs(worth).max()) + 2.0
-        seed = int(self.rng.integers(2**31))
-        given = self.first, found.column, self.start, self.edge, found.row, worth, begin, heat, COLD, steps, fine, seed
-        _settle(*given)
-        gained = 0.0
-        for chosen in begin:
-            offered = np.where(chosen[found.column], worth, -np.inf)
-            best = np.maximum.reduceat(offered, self.first[:-1])
-            if np.isfinite(best).all():
-                taken = np.flatnonzero(offered >= best[found.row])
-                taken = taken[np.concatenate([[True], np.diff(found.row[taken]) > 0])]
-                if self._add(taken):
-                    gained = max(gained, float(best.sum() - self.sets[-1].sum()))
-        return gained
-
-    def _add(self, taken: Integers) -> bool:
-        """Add a coupling, the flag of each row in it; whether it was new."""
-        found = self.found
-        used = np.zeros(self.columns, dtype=bool)
+        offered = np.where(chosen[found.column], prices, -np.inf)
+        starts = np.flatnonzero(np.diff(found.row, prepend=-1))
+        best = np.maximum.reduceat(offered, starts)
+        if not np.isfinite(best).all():
+            return
+        taken = np.flatnonzero(offered >= best[found.row])
+        taken = taken[np.diff(found.row[taken], prepend=-1) > 0]
+        used = np.zeros_like(chosen)
         used[found.column[taken]] = True
         counts = np.bincount(found.orbit[taken], minlength=found.orbits).astype(np.float64)
-        size = float(used.sum())
-        key = np.append(counts, size).tobytes()
-        if key in self._known:
-            return False
-        self._known.add(key)
-        at = np.flatnonzero(counts)
-        self._model.addCol(size, 0.0, self._infinity, len(at), at.astype(np.int32), counts[at])
-        self.sets.append(used)
-        self.taken.append(taken)
-        return True
+        key = np.append(counts, used.sum()).tobytes()
+        if key not in self._known:
+            self._known.add(key)
+            at = np.flatnonzero(counts)
+            self._model.addCol(float(used.sum()), 0.0, self._infinity, len(at), at.astype(np.int32), counts[at])
+            self._sets.append(used)
 
-    # -- tables --------------------------------------------------------------------------------------------
-
-    def spread(self, masses: Masses, most: int = MOST_IMAGES) -> tuple[Sets, Floats]:
+    def spread(self, most: int) -> tuple[Sets, Floats]:
         """All images of the sets, with the masses dealt out among them; `most` of them where there are more."""
-        share = most // max(len(masses.sets), 1) + 1
-        images = [self.found.images(chosen, share) for chosen in masses.sets]
-        dealt = [np.full(len(some), mass / len(some)) for some, mass in zip(images, masses.masses, strict=True)]
+        with_mass = np.flatnonzero(self._masses > SAME).tolist()
+        share = most // max(len(with_mass), 1) + 1
+        images = [self.found.images(self._sets[at], share) for at in with_mass]
+        dealt = [np.full(len(some), self._masses[at] / len(some)) for at, some in zip(with_mass, images, strict=True)]
         return np.vstack(images), np.concatenate(dealt)
-
-
-def _switched(taken: Integers, flags: Integers, row: Integers) -> Integers:
-    """A coupling in which the row of each of `flags` takes that flag, the first of its flags where it has several."""
-    changed = taken.copy()
-    changed[row[flags[::-1]]] = flags[::-1]
-    return changed
-
-
-@kernel
-def _settle(first, of_row, start, edge, row_of, worth, chosen, heat, cold, steps, fine, seed):  # type: ignore[no-untyped-def]
-    """Anneal each line of `chosen`, in place: the best set met, by |S| + fine for rows not met - sum of best worths.
-
-    first, of_row: the columns of each row, as CSR, with `worth` for each entry; start, edge: for each column the
-    entries that are its, and row_of the row of an entry. A change takes a column in or out, or moves it to another
-    column of one of its rows.
-    """
-    columns = len(start) - 1
-    state = seed % (RANDOM - 1) + 1
-    for line in range(len(chosen)):
-        inside = chosen[line].copy()
-        energy = 0.0
-        for x in range(columns):
-            energy += 1.0 if inside[x] else 0.0
-        for u in range(len(first) - 1):
-            energy -= _best_of_row(first, of_row, worth, inside, u, fine)
-        best = energy
-        best_set = inside.copy()
-        for step in range(steps):
-            warmth = heat[line] * (cold / heat[line]) ** (step / steps)
-            state = state * 48271 % RANDOM
-            x = state % columns
-            state = state * 48271 % RANDOM
-            other = -1
-            before = 0.0
-            if inside[x] and state < RANDOM // 2 and start[x + 1] > start[x]:
-                u = row_of[edge[start[x] + state % (start[x + 1] - start[x])]]
-                state = state * 48271 % RANDOM
-                other = of_row[first[u] + state % (first[u + 1] - first[u])]
-                if inside[other]:
-                    other = -1
-            change = -1.0 if inside[x] else 1.0
-            for e in range(start[x], start[x + 1]):
-                before += _best_of_row(first, of_row, worth, inside, row_of[edge[e]], fine)
-            inside[x] = not inside[x]
-            for e in range(start[x], start[x + 1]):
-                change -= _best_of_row(first, of_row, worth, inside, row_of[edge[e]], fine)
-            change += before
-            if other >= 0:
-                before = 0.0
-                for e in range(start[other], start[other + 1]):
-                    before += _best_of_row(first, of_row, worth, inside, row_of[edge[e]], fine)
-                inside[other] = True
-                change += 1.0 + before
-                for e in range(start[other], start[other + 1]):
-                    change -= _best_of_row(first, of_row, worth, inside, row_of[edge[e]], fine)
-            state = state * 48271 % RANDOM
-            if change <= 0 or state < RANDOM * np.exp(-change / warmth):
-                energy += change
-                if energy < best - 1e-12:
-                    best = energy
-                    best_set[:] = inside
-            else:
-                inside[x] = not inside[x]
-                if other >= 0:
-                    inside[other] = False
-        chosen[line] = best_set
-
-
-@kernel
-def _best_of_row(first, of_row, worth, inside, u, fine):  # type: ignore[no-untyped-def]
-    """The largest worth that row u finds inside, or -fine."""
-    best = -fine
-    for e in range(first[u], first[u + 1]):
-        if inside[of_row[e]] and worth[e] > best:
-            best = worth[e]
-    return best

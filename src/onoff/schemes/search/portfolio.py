@@ -38,9 +38,16 @@ PAIRS_A_SECOND = 5 * 10**7
 """Pairs of columns times rows, for each second of the budget, up to which bounds by pairs are worked out."""
 TELL_EVERY = 2.0
 """Seconds between two lines of progress."""
+MANY, SMALL_QUERIES = 25, 7.0
+"""Rows and columns that are many, and the lower bound up to which queries are small."""
+SOLVED_A_SECOND, CENTRAL_A_SECOND = 25_000, 12_000
+"""Rows times columns for each second of the budget with which the program of a pool ends in time, and columns squared
+with which it does from the middle: so much is the work of a few dozen rounds."""
 
 IsOver: TypeAlias = Callable[[], bool]
 """Whether the time of a strategy is up; never raises, for use inside solvers and kernels."""
+Where: TypeAlias = "Callable[[Problem], bool]"
+"""Whether rows are of a kind."""
 Report: TypeAlias = Callable[[str], None]
 """Takes a line about the progress of the search."""
 Stop: TypeAlias = Callable[[], bool]
@@ -108,6 +115,10 @@ class Problem:
         self.entries = int(np.count_nonzero(rows.weights))
         self.full = 2 * self.entries > rows.weights.size
         """Whether most entries are positive."""
+        self.many = self.size >= MANY
+        """Whether columns are many."""
+        self.few = self.full and self.many and (self.distinct < MANY or 2 * self.distinct < self.size)
+        """Whether full rows are few: they give few cuts a round, and take thousands."""
 
     @cached_property
     def simple(self) -> Certificate:
@@ -125,6 +136,28 @@ class Problem:
     def outer(self) -> bool:
         """Whether the outer bound, the sum of max_u p_u(x), is the best of the simple ones."""
         return self.simple == SimpleBound("outer")
+
+    @property
+    def small_queries(self) -> bool:
+        """Full rows so much alike that queries are small, or few: corners of the master program are far from them."""
+        return self.full and self.many and (self.distinct < MANY or self.lower <= SMALL_QUERIES)
+
+    @property
+    def central(self) -> bool:
+        """Whether the master program is solved from the middle: queries are small, and it comes to an end in time."""
+        shape = self.distinct < MANY or not self.few  # between, there are too many cuts to find
+        return shape and self.small_queries and self.size**2 <= CENTRAL_A_SECOND * self.clock.budget
+
+    @property
+    def sampled(self) -> bool:
+        """Whether samples make the table, where columns are too many; of few rows or mixtures they place little."""
+        generic = 4 * self.distinct >= self.size and self.table_rows == self.distinct
+        return self.small_queries and not self.central and generic
+
+    @property
+    def solvable(self) -> bool:
+        """Whether the master program comes to an end in time, in a corner."""
+        return not self.few and self.distinct * self.size <= SOLVED_A_SECOND * self.clock.budget
 
     def rng(self) -> np.random.Generator:
         """Random numbers for one strategy: they do not depend on what ran before it."""
