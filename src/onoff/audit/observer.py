@@ -21,6 +21,7 @@ import numpy as np
 
 from onoff.errors import InvalidInput
 from onoff.information import EVERYTHING, Belief, row_chances
+from onoff.model.contexts import RequestModel
 from onoff.model.rows import Floats, Integers
 from onoff.session import Query, Session
 from onoff.session.filter import ModelFilter
@@ -165,10 +166,10 @@ class Observer:
             )
         every = range(len(model.contexts))
         self.contexts = [tuple(context) for context in model.contexts]
-        dense = getattr(model, "laws", None)
-        if not isinstance(dense, np.ndarray):
-            dense = np.array([[model.law(z, c) for c in every] for z in range(model.types)])
-        self.laws = dense
+        if isinstance(model, RequestModel):
+            self.laws = model.dense()
+        else:
+            self.laws = np.array([[model.law(z, c) for c in every] for z in range(model.types)])
         self.following = np.asarray(model.next(np.arange(len(every))[:, None], np.arange(model.n)[None]))
         _, alike = np.unique(self.following, axis=0, return_inverse=True)
         self._alike = alike.reshape(-1)

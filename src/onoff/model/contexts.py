@@ -36,16 +36,21 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 
+MOST_WRITTEN_OUT = 2**23
+"""Numbers up to which laws with a common part are written out while a session needs them."""
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # ContextLaws: p(x | z, c), the next request of a person of type z in context c, for every type and context.
 #
-# Laws are a dense array (types, contexts, N), or for many contexts a sparse matrix with one row for each (type,
-# context)
-# and a share `backoff` that is left to the parent of the context:
+# Laws are a dense array (types, contexts, N), or a sparse matrix with one row for each (type, context) and a share
+# `backoff` that is left to another law: for many contexts to that of the context's parent, for many types to a `common`
+# one, which all types mix with something of their own.
 #
 #     p(x | z, c) = own[z, c, x] + backoff[z, c] p(x | z, parent of c)
+#     p(x | z, c) = own[z, c, x] + backoff[z, c] common[c, x]
 #
-# so that nothing is impossible and only what was seen takes memory. The *state* z * contexts + c numbers the rows.
+# so that nothing is impossible and only what is special takes memory. The *state* z * contexts + c numbers the rows.
 
 
 class ContextLaws:
@@ -58,17 +63,20 @@ class ContextLaws:
     tree
         The contexts.
     backoff
-        With a sparse matrix: the share of each row that is left to its parent, shape (types, contexts); none unless
-        given.
+        With a sparse matrix: the share of each row that is left to its parent, or to the common law, shape
+        (types, contexts); none unless given.
+    common
+        The common law of each context, shape (contexts, N).
     """
 
-    def __init__(self, matrix: Floats | csr_matrix, tree: ContextTree, backoff: Any = None) -> None:
+    def __init__(self, matrix: Floats | csr_matrix, tree: ContextTree, backoff: Any = None, common: Any = None) -> None:
         self.matrix = matrix
         self.tree = tree
         self.n: int = matrix.shape[-1]
         self.contexts = len(tree.contexts)
         self.types: int = len(matrix) if isinstance(matrix, np.ndarray) else matrix.shape[0] // self.contexts
         self.states = self.types * self.contexts
+        self.common: Floats | None = self._checked_common(common)
         self.backoff: Floats = self._checked_backoff(backoff)
 
     @property
@@ -81,7 +89,75 @@ class ContextLaws:
         if isinstance(self.matrix, np.ndarray):
             law: Floats = self.matrix[divmod(state, self.contexts)]
             return law
-        return np.asarray(self.mixtures(self.beliefs(np.ones(1), np.array([state]), np.array([0, 1])))[0])
+        z, c = divmod(state, self.contexts)
+        lo, hi = self.matrix.indptr[state], self.matrix.indptr[state + 1]
+        if self.common is None:
+            found = self.law(z * self.contexts + int(self.tree.parent[c])) if self.backoff[z, c] else np.zeros(self.n)
+        else:
+            found = self.common[c]
+        found = self.backoff[z, c] * found
+        found[self.matrix.indices[lo:hi]] += self.matrix.data[lo:hi]
+        return np.asarray(found)
+
+    def block(self, context: int) -> Floats:
+        """p(x | z, c) of one context, shape (N, types)."""
+        if not self.is_sparse or (self.common is not None and self.states * self.n <= MOST_WRITTEN_OUT):
+            return np.asarray(self._by_context[context])
+        return self._made(context)
+
+    def _made(self, context: int) -> Floats:
+        source, type_, value = self._own_of(context)
+        found: Floats
+        if self.common is not None:
+            found = self.common[context][:, None] * self._shares[context]
+        elif context and self.backoff[:, context].any():
+            found = self.block(int(self.tree.parent[context])) * self._shares[context]
+        else:
+            found = np.zeros((self.n, self.types))
+        found[source, type_] += value
+        return found
+
+    @cached_property
+    def _by_context(self) -> Floats:
+        """Laws written out by context, source and type."""
+        if isinstance(self.matrix, np.ndarray):
+            return np.ascontiguousarray(self.matrix.transpose(1, 2, 0))
+        return np.stack([self._made(c) for c in range(self.contexts)])
+
+    def mixed(self, context: int, mass: Floats) -> Floats:
+        """Sum over z of mass[i, z] p(x | z, c) in one context, for every i and x."""
+        if self.common is None:
+            return np.asarray(mass @ self.block(context).T)
+        shared = mass @ self._shares[context]
+        return np.asarray(shared[:, None] * self.common[context] + (self._own_matrices[context] @ mass.T).T)
+
+    @cached_property
+    def _own_matrices(self) -> list[Any]:
+        """The own parts in each context, sources x types."""
+        from scipy.sparse import csr_matrix
+
+        shape = (self.n, self.types)
+        every = map(self._own_of, range(self.contexts))
+        return [csr_matrix((value, (source, type_)), shape=shape) for source, type_, value in every]
+
+    @cached_property
+    def _shares(self) -> Floats:
+        return np.ascontiguousarray(self.backoff.T)
+
+    def _own_of(self, context: int) -> tuple[Integers, Integers, Floats]:
+        """Source, type and value of the own parts in a context."""
+        starts, source, type_, value = self._own_by_context
+        some = slice(starts[context], starts[context + 1])
+        return source[some], type_[some], value[some]
+
+    @cached_property
+    def _own_by_context(self) -> tuple[Integers, Integers, Integers, Floats]:
+        assert not isinstance(self.matrix, np.ndarray)
+        state = np.repeat(np.arange(self.states), np.diff(self.matrix.indptr))
+        type_, context = np.divmod(state, self.contexts)
+        order = np.argsort(context, kind="stable")
+        starts = np.searchsorted(context[order], np.arange(self.contexts + 1))
+        return starts, self.matrix.indices[order].astype(np.int64), type_[order], self.matrix.data[order]
 
     def beliefs(self, data: Floats, states: Integers, indptr: npt.NDArray[Any]) -> csr_matrix:
         """A CSR matrix of weights of states, a row for each mixture.
@@ -99,6 +175,9 @@ class ContextLaws:
             return np.asarray(beliefs @ (flat if columns is None else flat[:, columns]))
         own = self.matrix if columns is None else self._by_column[:, columns]
         mixed = np.asarray((beliefs @ own).toarray())
+        if self.common is not None:
+            by_context = np.asarray((beliefs @ self._shares_by_context).toarray())
+            return np.asarray(mixed + by_context @ (self.common if columns is None else self.common[:, columns]))
         for _ in range(self.tree.order):
             left = beliefs.data * self.backoff.reshape(-1)[beliefs.indices]
             if not left.any():
@@ -114,12 +193,37 @@ class ContextLaws:
         return np.asarray((first + self.tree.parent).reshape(-1))
 
     @cached_property
+    def _shares_by_context(self) -> Any:
+        """states x contexts: the share that a state leaves to the common law of its context."""
+        from scipy.sparse import csr_matrix
+
+        every = np.arange(self.states)
+        return csr_matrix((self.backoff.reshape(-1), every % self.contexts, np.arange(self.states + 1)))
+
+    @cached_property
     def _by_column(self) -> Any:
         from scipy.sparse import csr_matrix
 
         return csr_matrix(self.matrix).tocsc()
 
     # -- checks --------------------------------------------------------------------------------------------
+
+    def _checked_common(self, common: Any) -> Floats | None:
+        if common is None:
+            return None
+        laws = np.asarray(common, dtype=np.float64)
+        if not self.is_sparse:
+            raise InvalidModel("common laws with dense laws", hint="they belong to sparse ones")
+        if (
+            laws.shape != (self.contexts, self.n)
+            or not (np.isfinite(laws) & (laws >= 0)).all()
+            or (np.abs(laws.sum(axis=1) - 1) > SUM_TOLERANCE).any()
+        ):
+            raise InvalidModel(
+                f"common laws of shape {laws.shape} are not a law for each of {self.contexts} contexts",
+                hint="contexts x sources, each row with sum 1",
+            )
+        return laws
 
     def _checked_backoff(self, backoff: Any) -> Floats:
         if backoff is None:
@@ -131,7 +235,7 @@ class ContextLaws:
             shares.shape != (self.types, self.contexts)
             or not np.isfinite(shares).all()
             or (shares < 0).any()
-            or shares[:, 0].any()
+            or (self.common is None and shares[:, 0].any())
         ):
             raise InvalidModel(
                 f"backoff of shape {shares.shape} is not a share from 0 to 1 for each of {self.types} types and "
@@ -225,13 +329,15 @@ class ContextLaws:
     def _possible(self, z: int, context: int, source: int) -> bool:
         if isinstance(self.matrix, np.ndarray):
             return bool(self.matrix[z, context, source] > 0)
+        if self.common is not None and self.backoff[z, context] > 0 and self.common[context, source] > 0:
+            return True
         while True:
             state = z * self.contexts + context
             lo, hi = self.matrix.indptr[state], self.matrix.indptr[state + 1]
             at = lo + int(np.searchsorted(self.matrix.indices[lo:hi], source))
             if at < hi and self.matrix.indices[at] == source:
                 return True
-            if context == 0 or self.backoff[z, context] == 0:
+            if context == 0 or self.backoff[z, context] == 0 or self.common is not None:
                 return False
             context = int(self.tree.parent[context])
 
@@ -279,6 +385,9 @@ class RequestModel(Sources):
         The longest context allowed; that of `contexts` unless given.
     backoff
         With sparse laws: the share of each row that is left to its parent, shape (types, contexts).
+    common
+        With sparse laws of many types: a law for each context, to which the shares are left instead; shape
+        (contexts, N).
     about
         What the model was learnt on: any JSON object, kept in the file.
 
@@ -301,15 +410,17 @@ class RequestModel(Sources):
         *,
         order: int | None = None,
         backoff: Any = None,
+        common: Any = None,
         about: dict[str, Any] | None = None,
     ) -> None:
         listed = [tuple(int(x) for x in context) for context in contexts]
         self.laws: Floats | csr_matrix = checked_matrix(laws, len(listed))
         super().__init__(int(self.laws.shape[-1]), names)
         self.tree = ContextTree(listed, self.n, order, lambda context: context_named(context, self.names))
-        self._laws = ContextLaws(self.laws, self.tree, backoff)
+        self._laws = ContextLaws(self.laws, self.tree, backoff, common)
         self.types: int = self._laws.types
         self.backoff: Floats = self._laws.backoff
+        self.common: Floats | None = self._laws.common
         self.weights: Floats = _checked_weights(weights, self.types)
         self.about: dict[str, Any] = {} if about is None else about
         self._laws.check(self.names)
@@ -371,13 +482,27 @@ class RequestModel(Sources):
         """p(x | type, context) for every source x."""
         return self._laws.law(type_ * len(self.contexts) + context)
 
+    def block(self, context: int) -> Floats:
+        """p(x | type, context) of one context, for every source and type: shape (N, types)."""
+        return self._laws.block(context)
+
+    def mixed(self, context: int, mass: Floats) -> Floats:
+        """Sum over z of mass[i, z] p(x | z, c) in one context, for every i and x."""
+        return self._laws.mixed(context, mass)
+
+    def dense(self) -> Floats:
+        """All laws, shape (types, contexts, N)."""
+        if isinstance(self.laws, np.ndarray):
+            return self.laws
+        return np.stack([self.block(c).T for c in range(len(self.contexts))], axis=1)
+
     def mixtures(self, beliefs: csr_matrix, columns: Integers | None = None) -> Floats:
         """Sum over (z, c) of beliefs[i, z * contexts + c] p(x | z, c), for every i and each x of `columns` (all)."""
         return self._laws.mixtures(beliefs, columns)
 
     def initial_rows(self) -> Rows:
         """The law of the first request as a single exact row: nothing is hidden yet."""
-        law = sum(weight * self.law(z, 0) for z, weight in enumerate(self.weights.tolist()))
+        law = self.block(0) @ self.weights
         reached = np.flatnonzero(law)
         return Rows.from_integers(to_units(np.asarray(law)[reached].tolist()).reshape(1, -1), self.n, reached)
 
@@ -440,6 +565,7 @@ class RequestModel(Sources):
             parts: tuple[Any, ...] = (self.laws,)
         else:
             parts = (self.laws.indptr, self.laws.indices, self.laws.data, self.backoff)
+            parts += () if self.common is None else (self.common,)
         for part in (offsets, items, self.weights, *parts):
             kind = "<f8" if np.issubdtype(part.dtype, np.floating) else "<i8"
             found.update(np.ascontiguousarray(part, dtype=kind).tobytes())
@@ -466,6 +592,7 @@ class RequestModel(Sources):
         """What the model is made of: the arguments that make the same again."""
         head = {"order": self.order, "names": self.names, "weights": self.weights, "about": self.about}
         backoff = {"backoff": self.backoff} if self.is_sparse else {}
+        backoff |= {} if self.common is None else {"common": self.common}
         return {**head, "contexts": self.contexts, "laws": self.laws, **backoff}
 
     @classmethod

@@ -82,7 +82,8 @@ def write_model(path: Path, parts: dict[str, Any]) -> None:
             lengths = [len(context) for context in parts["contexts"]]
             items = np.array([x for context in parts["contexts"] for x in context], dtype=np.int64)
             named = {**parts, "contexts": items, "lengths": lengths, "about": json.dumps(parts["about"])}
-            np.savez(file, **{MODEL: np.array(MODEL_VERSION)}, **named)  # type: ignore[arg-type]
+            write = np.savez_compressed if sparse else np.savez  # many shares are alike; dense laws hardly shrink
+            write(file, **{MODEL: np.array(MODEL_VERSION)}, **named)  # type: ignore[arg-type]
     except OSError as error:
         raise InvalidInput(f"{path}: {error.strerror}", hint="nothing was written; choose another place") from None
 
@@ -187,7 +188,8 @@ def _model_of_arrays(parts: Any) -> dict[str, Any]:
     from scipy.sparse import csr_matrix
 
     laws = csr_matrix((parts["data"], parts["indices"], parts["indptr"]), shape=tuple(parts["shape"]))
-    return {**found, "laws": laws, "backoff": parts["backoff"]}
+    common = {"common": parts["common"]} if "common" in parts else {}
+    return {**found, "laws": laws, "backoff": parts["backoff"], **common}
 
 
 def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

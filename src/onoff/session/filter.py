@@ -26,9 +26,11 @@ Rounding. Beliefs are floats, without subtraction, so that the relative error of
 each operation behind it; rows are rounded to units once per step. `rounding` counts both, and bounds the joint law of
 hidden value and queries, not the rows after queries that are next to impossible (see `Memory`).
 
-In a journal it takes 12 bytes for each entry of the belief, compressed: types x |last query| x |the one before| entries
-for each of the N^hide hidden values at most. For 17 sources and 48 types it was 9 to 24 KB, and 150 KB once. What
-would be larger than LARGEST_STORED is not kept: after a crash everything is asked.
+A belief is kept for pairs of a hidden value and a context that is possible with it, each with a number for every type
+(`Beliefs`): few pairs, many types. In a journal it takes 8 bytes a number, compressed: types x |last query| x |the one
+before| numbers for each of the N^hide hidden values at most. For 17 sources and 48 types it was 9 to 24 KB, and 150 KB
+once; 2,450 anchors of 50 sources take up to 20 MB. What would be larger than LARGEST_STORED is not kept: after a crash
+everything is asked.
 """
 
 from __future__ import annotations
@@ -39,29 +41,125 @@ import zlib
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from onoff.errors import InvalidModel, UnknownScheme
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Floats, Integers, Rows, units_of
 from onoff.schemes.race import Drawn, Winners
+from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
-
-if TYPE_CHECKING:
-    from scipy.sparse import csr_matrix
 
 MOST_FILTERED_CELLS = 2**24
 """Hidden values times sources of the rows at most."""
-LARGEST_STORED = 16 * 2**20
+LARGEST_STORED = 24 * 2**20
 """Bytes of a state that a journal keeps at most."""
-_HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, secret_row, rounding, M, requests in u, entries
-_MARK = b"OOF1"
-_BLIND_MARK = b"OOB1"
+MOST_BELIEF_BYTES = 4 * 2**30
+"""Memory that the beliefs may take, with what one step needs besides."""
+_HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, secret_row, rounding, M, requests in u, pairs
+_MARK = b"OOF2"
+_BLIND_MARK = b"OOB2"
 FLOAT_ERROR = UNIT >> 53
 """The relative error of one operation on floats, in units."""
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """B_u(z, c) for every u, as numbers for every type of the pairs (u, c) that have any.
+
+    row, context: of each pair, ascending by both. mass: shape (pairs, types). height: how many u. contexts: how many c.
+    """
+
+    row: Integers
+    context: Integers
+    mass: Floats
+    height: int
+    contexts: int
+
+    @classmethod
+    def of(cls, law: Floats, contexts: int) -> Beliefs:
+        """The beliefs whose `toarray` is `law`."""
+        by_pair = law.reshape(len(law), -1, contexts).transpose(0, 2, 1)
+        row, context = np.nonzero(by_pair.any(axis=2))
+        return cls(row, context, by_pair[row, context], len(law), contexts)
+
+    def toarray(self) -> Floats:
+        """Shape (u, types * contexts)."""
+        found = np.zeros((self.height, self.contexts, self.mass.shape[1]))
+        found[self.row, self.context] = self.mass
+        return found.transpose(0, 2, 1).reshape(self.height, -1)
+
+    def totals(self) -> Floats:
+        """The sum over type and context for every u."""
+        return np.asarray(np.bincount(self.row, self.mass.sum(axis=1), minlength=self.height), dtype=np.float64)
+
+    def of_rows(self, rows: Integers) -> Beliefs:
+        """Those of some u, ascending, numbered anew."""
+        place = np.full(self.height, -1)
+        place[rows] = np.arange(len(rows))
+        some = place[self.row] >= 0
+        return Beliefs(place[self.row[some]], self.context[some], self.mass[some], len(rows), self.contexts)
+
+    def mixed(self, model: RequestModel) -> Floats:
+        """p(x | u) = sum over z and c of B_u(z, c) p(x | z, c), for every u and x."""
+        if model.is_sparse and model.common is None:  # of many contexts, and few types
+            from scipy.sparse import csr_matrix
+
+            states = self.context[:, None] + np.arange(self.mass.shape[1]) * self.contexts
+            starts = np.searchsorted(self.row, np.arange(self.height + 1)) * self.mass.shape[1]
+            shape = (self.height, states.shape[1] * self.contexts)
+            return model.mixtures(csr_matrix((self.mass.reshape(-1), states.reshape(-1), starts), shape=shape))
+        found = np.zeros((self.height, model.n))
+        for context, some in _together(self.context):
+            found[self.row[some]] += model.mixed(context, self.mass[some])
+        return found
+
+    def stepped(self, model: RequestModel, columns: Integers, chance: Floats, rows: Integers, height: int) -> Beliefs:
+        """What follows: sum over z, c of B(z, c) p(x | z, c) chance[pair, x], for each x of `columns`.
+
+        rows: The new row of each pair and x, below `height`.
+        """
+        context = model.next(self.context[:, None], columns[None])
+        pairs, target = np.unique(np.where(chance > 0, rows * self.contexts + context, -1), return_inverse=True)
+        target = target.reshape(chance.shape)
+        if pairs[0] < 0:
+            pairs, target = pairs[1:], target - 1
+        size = 8 * model.types * (len(pairs) + len(self.row) + model.n * 2)
+        if size > MOST_BELIEF_BYTES:
+            raise InvalidModel(
+                f"beliefs about {model.types} types take {size / 2**30:.1f} GB",
+                hint="hide fewer requests, or take a model with fewer types or a shorter order",
+            )
+        mass = np.zeros((len(pairs), model.types))
+        for number, some in _together(self.context):
+            law = np.ascontiguousarray(model.block(number)[columns])
+            _add_steps(self.mass, law, chance, target, np.asarray(some), mass)
+        there = mass.any(axis=1)
+        if not there.all():
+            pairs, mass = pairs[there], mass[there]
+        return Beliefs(*np.divmod(pairs, self.contexts), mass, height, self.contexts)
+
+
+def _together(context: Integers) -> list[tuple[int, Integers]]:
+    """The places of each number."""
+    order = np.argsort(context, kind="stable")
+    numbers, first = np.unique(context[order], return_index=True)
+    return list(zip(numbers.tolist(), np.split(order, first[1:]), strict=True))
+
+
+@kernel
+def _add_steps(mass: Any, law: Any, chance: Any, target: Any, some: Any, found: Any) -> None:
+    """found[target[p, j], z] += mass[p, z] law[j, z] chance[p, j], for each p of `some` and each j with a target."""
+    types = mass.shape[1]
+    for p in some:
+        for j in range(law.shape[0]):
+            at = target[p, j]
+            if at >= 0:
+                factor = chance[p, j]
+                for z in range(types):
+                    found[at, z] += mass[p, z] * law[j, z] * factor
 
 
 @dataclass(frozen=True)
@@ -69,13 +167,13 @@ class ModelFilter:
     """What must stay hidden (secret), and for each of its values the belief about type and context (public).
 
     us: the hidden values, oldest request first; shape (M, at most `hide`). weights: p(u | queries); shape (M,).
-    belief: sparse, row u is B_u over the states type * contexts + context.
+    belief: B_u for every u.
     """
 
     model: RequestModel = field(repr=False)
     us: Integers = field(repr=False, compare=False)
     weights: Floats = field(repr=False, compare=False)
-    belief: csr_matrix = field(repr=False, compare=False)
+    belief: Beliefs = field(repr=False, compare=False)
     secret_row: int = field(default=0, repr=False)
     hide: int = 1
     rounding: int = 0
@@ -85,21 +183,19 @@ class ModelFilter:
     @classmethod
     def start(cls, model: RequestModel, hide: int = 1, context: int = 0) -> ModelFilter:
         """Nothing is hidden: before the first request, or after open ones that led to `context`."""
-        states = np.arange(model.types, dtype=np.int64) * len(model.contexts) + context
-        belief = _csr(model.weights, np.zeros(model.types, dtype=np.int64), states, 1, model)
+        where = np.zeros(1, dtype=np.int64), np.full(1, context, dtype=np.int64)
+        belief = Beliefs(*where, model.weights[None], 1, len(model.contexts))
         return cls(model, np.zeros((1, 0), dtype=np.int64), np.ones(1), belief, hide=hide)
 
     @classmethod
     def after_everything(cls, model: RequestModel, wanted: int, hide: int = 1) -> ModelFilter:
         """After everything was asked and nothing older is known: a session that starts with a private request."""
         every = np.arange(model.n, dtype=np.int64)
-        first = np.stack([weight * model.law(z, 0) for z, weight in enumerate(model.weights.tolist())])
-        law = first.sum(axis=0)
-        first[:, law == 0] = model.weights[:, None]  # impossible first requests tell nothing about the type
+        first = model.block(0) * model.weights
+        law = first.sum(axis=1)
+        first[law == 0] = model.weights  # impossible first requests tell nothing about the type
         weights = np.where(law > 0, law, law[law > 0].min())
-        states = np.arange(model.types)[:, None] * len(model.contexts) + model.next(np.zeros_like(every), every)
-        z, x = np.nonzero(first)
-        belief = _csr(first[z, x], x, states[z, x], model.n, model)
+        belief = Beliefs(every, model.next(np.zeros_like(every), every), first, model.n, len(model.contexts))
         found = cls(model, every[:, None], weights / weights.sum(), belief, wanted, hide)
         return found._normalised(belief, lasting=True)
 
@@ -114,7 +210,7 @@ class ModelFilter:
                 f"{len(self.us)} hidden values over {self.model.n} sources take {cells * 16 / 2**30:.1f} GB",
                 hint=f"at most {MOST_FILTERED_CELLS} cells are kept: hide fewer requests, or take fewer sources",
             )
-        law = self.model.mixtures(self.belief)
+        law = self.belief.mixed(self.model)
         reached = np.flatnonzero(law.any(axis=0))
         return Rows.from_integers(units_of(law[:, reached]), self.model.n, reached)
 
@@ -130,11 +226,10 @@ class ModelFilter:
         if private:
             return self._hiding(np.array(query, dtype=np.int64), wanted)
         columns = np.array(query, dtype=np.int64)
-        tails = _Tails.of(self.belief, self.model)
-        mass = self.model.mixtures(tails.belief, columns)
-        if table is not None:  # else the query does not depend on what was wanted, or is the wanted source alone
-            mass *= self._kernel(query, table)[tails.row]
-        belief = _csr(*tails.stepped(mass, columns, tails.row[:, None]), len(self.us), self.model)
+        row = self.belief.row
+        # Without a table the query does not depend on what was wanted, or is the wanted source alone.
+        chance = np.ones((len(self.us), len(columns))) if table is None else self._kernel(query, table)
+        belief = self.belief.stepped(self.model, columns, chance[row], row[:, None], len(self.us))
         if isinstance(table, QueryTable) and table.limit is not None:
             return self._told(belief)
         return self._normalised(belief)
@@ -153,18 +248,21 @@ class ModelFilter:
     def stored(self) -> bytes:
         """See `restored`; empty where it would be larger than LARGEST_STORED."""
         mark = _BLIND_MARK if self.blind else _MARK
-        head = _HEAD.pack(mark, self.hide, self.secret_row, self.rounding, *self.us.shape, self.belief.nnz)
-        parts = (self.us, self.weights, self.belief.indptr, self.belief.indices, self.belief.data)
-        kinds = ("<i4", "<f8", "<i8", "<i8", "<f8")
+        held = self.belief
+        if held.mass.nbytes > LARGEST_STORED:
+            return b""
+        head = _HEAD.pack(mark, self.hide, self.secret_row, self.rounding, *self.us.shape, len(held.row))
+        parts = (self.us, self.weights, held.row, held.context, held.mass)
+        kinds = ("<i4", "<f8", "<i4", "<i4", "<f8")
         arrays = (np.ascontiguousarray(part, dtype=kind).tobytes() for part, kind in zip(parts, kinds, strict=True))
-        packed = zlib.compress(head + b"".join(arrays), 1)
-        return packed if len(packed) <= LARGEST_STORED else b""
+        return zlib.compress(head + b"".join(arrays), 1)
 
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> ModelFilter | None:
         try:
             content = zlib.decompress(stored)
-            mark, hide, secret_row, rounding, m, width, entries = _HEAD.unpack_from(content)
-            sizes = (("<i4", m * width), ("<f8", m), ("<i8", m + 1), ("<i8", entries), ("<f8", entries))
+            mark, hide, secret_row, rounding, m, width, pairs = _HEAD.unpack_from(content)
+            types, contexts = self.model.types, len(self.model.contexts)
+            sizes = (("<i4", m * width), ("<f8", m), ("<i4", pairs), ("<i4", pairs), ("<f8", pairs * types))
             arrays, at = [], _HEAD.size
             for kind, count in sizes:
                 arrays.append(np.frombuffer(content, dtype=kind, count=count, offset=at))
@@ -179,14 +277,10 @@ class ModelFilter:
             or width > hide
         ):
             return None
-        us, weights, indptr, indices, data = (np.array(part, dtype=part.dtype.newbyteorder("=")) for part in arrays)
-        from scipy.sparse import csr_matrix
-
-        try:
-            belief = csr_matrix((data, indices, indptr), shape=(m, self.belief.shape[1]))
-            belief.check_format(full_check=True)  # before compiled code follows the indices
-        except ValueError:
-            return None
+        us, weights, row, context, mass = (np.array(part, dtype=part.dtype.newbyteorder("=")) for part in arrays)
+        if not (((row >= 0) & (row < m)).all() and ((context >= 0) & (context < contexts)).all()):
+            return None  # compiled code follows these
+        belief = Beliefs(row.astype(np.int64), context.astype(np.int64), mass.reshape(pairs, types), m, contexts)
         us = us.astype(np.int64).reshape(m, width)
         return ModelFilter(self.model, us, weights, belief, secret_row, hide, rounding, blind=mark == _BLIND_MARK)
 
@@ -211,12 +305,11 @@ class ModelFilter:
         if known.shape[1]:
             rest, group = np.unique(known, axis=0, return_inverse=True)
             group = group.reshape(-1)
-        mixed = _csr(self.weights, group, np.arange(len(group)), len(rest), len(group)) @ self.belief
-        tails = _Tails.of(mixed, self.model)
-        mass = self.model.mixtures(tails.belief, asked)
-        row = tails.row[:, None] * len(asked) + np.arange(len(asked))
-        found = _csr(*tails.stepped(mass, asked, row), len(rest) * len(asked), self.model)
-        weights = np.asarray(found.sum(axis=1)).reshape(-1)
+        held, width = self.belief, len(asked)
+        mixed = replace(held, mass=held.mass * self.weights[held.row][:, None], height=len(rest))
+        rows = group[held.row][:, None] * width + np.arange(width)
+        found = mixed.stepped(self.model, asked, np.ones(rows.shape), rows, len(rest) * width)
+        weights = found.totals()
         truth = int(group[self.secret_row]) * len(asked) + int(np.searchsorted(asked, wanted))
         if not weights[truth] > 0:  # impossible under the model, and asked because everything is always asked
             return self.afresh(wanted)
@@ -224,74 +317,29 @@ class ModelFilter:
         us = np.hstack([np.repeat(rest, len(asked), axis=0), np.tile(asked, len(rest))[:, None]])[possible]
         secret_row = int(np.searchsorted(possible, truth))
         weights = weights[possible] / weights.sum()
-        after = ModelFilter(self.model, us, weights, found[possible], secret_row, self.hide, self.rounding)
+        belief = found.of_rows(possible)
+        after = ModelFilter(self.model, us, weights, belief, secret_row, self.hide, self.rounding)
         untouched = self.rounding == 0 and not self.us.size  # sessions that start with ON all come to the same state
         return after._normalised(after.belief, lasting=untouched)
 
-    def _told(self, belief: csr_matrix) -> ModelFilter:
+    def _told(self, belief: Beliefs) -> ModelFilter:
         """The state after a query that may tell about u: w_u is now w_u p(q | u), and what it rules out is left out."""
-        seen = np.asarray(belief.sum(axis=1)).reshape(-1)
+        seen = belief.totals()
         left = np.flatnonzero(seen)
         weights = self.weights[left] * seen[left]
         after = replace(
             self,
             us=self.us[left],
             weights=weights / weights.sum(),
-            belief=belief[left],
+            belief=belief.of_rows(left),
             secret_row=int(np.searchsorted(left, self.secret_row)),
         )
         return after._normalised(after.belief)
 
-    def _normalised(self, belief: csr_matrix, *, lasting: bool = False) -> ModelFilter:
+    def _normalised(self, belief: Beliefs, *, lasting: bool = False) -> ModelFilter:
         """The state with this belief: every row scaled to sum 1, and the rounding of it all counted."""
-        totals = np.asarray(belief.sum(axis=1)).reshape(-1)
-        sizes = np.diff(belief.indptr)
-        belief.data /= np.repeat(totals, sizes)
-        # Sums of at most so many terms for tails, columns and totals, and a few products and quotients.
-        counted = FLOAT_ERROR * (3 * int(sizes.max()) + self.model.n + 8) + self.model.n
-        return replace(self, belief=belief, rounding=self.rounding + counted, lasting=lasting)
-
-
-@dataclass(frozen=True)
-class _Tails:
-    """Beliefs summed over what the next context does not depend on: entries by (row, type, tail of the context)."""
-
-    belief: csr_matrix
-    row: Integers
-    type_: Integers
-    tail: Integers
-    model: RequestModel
-
-    @classmethod
-    def of(cls, belief: csr_matrix, model: RequestModel) -> _Tails:
-        contexts = len(model.contexts)
-        row = np.repeat(np.arange(belief.shape[0], dtype=np.int64), np.diff(belief.indptr))
-        type_, context = np.divmod(belief.indices.astype(np.int64), contexts)
-        key = (row * model.types + type_) * contexts + model.tree.tail[context]
-        order = np.argsort(key, kind="stable")
-        listed = key[order]
-        first = np.flatnonzero(np.diff(listed, prepend=-1))
-        starts = np.append(first, len(listed))
-        above, tail = np.divmod(listed[first], contexts)
-        of_row, of_type = np.divmod(above, model.types)
-        from scipy.sparse import csr_matrix
-
-        shape = (len(first), belief.shape[1])
-        grouped = csr_matrix((belief.data[order], belief.indices[order], starts), shape=shape)
-        return cls(grouped, of_row, of_type, tail, model)
-
-    def stepped(self, mass: Floats, columns: Integers, row: Integers) -> tuple[Floats, Integers, Integers]:
-        """Values, rows and states of what follows: entry (i, j) of `mass` is for tail i and the source columns[j]."""
-        state = self.type_[:, None] * len(self.model.contexts) + self.model.next(self.tail[:, None], columns[None])
-        there = mass > 0
-        return mass[there], np.broadcast_to(row, mass.shape)[there], state[there]
-
-
-def _csr(
-    values: Floats, rows: npt.NDArray[Any], columns: npt.NDArray[Any], height: int, width: RequestModel | int
-) -> csr_matrix:
-    """A sparse matrix of these entries; those at the same place are added up."""
-    from scipy.sparse import coo_matrix
-
-    across = width if isinstance(width, int) else width.types * len(width.contexts)
-    return coo_matrix((values, (rows, columns)), shape=(height, across)).tocsr()
+        mass = belief.mass / belief.totals()[belief.row][:, None]
+        # Sums of at most so many terms for steps, columns and totals, and a few products and quotients.
+        terms = self.model.types * int(np.bincount(belief.row).max())
+        counted = FLOAT_ERROR * (3 * terms + self.model.n + 8) + self.model.n
+        return replace(self, belief=replace(belief, mass=mass), rounding=self.rounding + counted, lasting=lasting)
