@@ -6,6 +6,7 @@ from matplotlib.patches import Rectangle
 from tests.support.typed import as_a
 
 import onoff
+from onoff.audit.exact import audit_exact
 from onoff.model.notebook import MOST_NOTEBOOK_CELLS
 from onoff.session.seeded import SeededEntropy
 
@@ -77,3 +78,19 @@ def test_a_model_shows_what_follows_each_request() -> None:
     drawn = model.plot().axes[0]
     assert [tick.get_text() for tick in drawn.get_yticklabels()] == NAMES
     assert np.allclose(drawn.images[0].get_array(), laws[:, 1:4].mean(axis=0))
+
+
+def test_sessions_and_audits_show_what_the_server_may_know() -> None:
+    chain = onoff.MarkovChain(P, NAMES)
+    pages = []
+    for source in (0, 1, 2):
+        session = onoff.Session(chain, "greedy")
+        session.request(source, private=True)
+        pages.append(session._repr_html_())
+    assert pages[0] == pages[1] == pages[2]
+    assert "one of 3 values" in pages[0]
+    assert "Exact audit, private: exactly 0 bits" in audit_exact(chain, "greedy", (True, False))._repr_html_()
+    naive = audit_exact(chain, "naive", (True, False))._repr_html_()
+    assert "not private: 0.185 bits" in naive
+    assert "&lt;centre&gt;" in naive
+    assert "<centre>" not in naive

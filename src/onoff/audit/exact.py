@@ -41,6 +41,7 @@ from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.information import mutual_information
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model
+from onoff.model.notebook import html_table
 from onoff.model.rows import UNIT, Floats, to_units
 from onoff.session import Query, Session
 from onoff.session.budget import Budgeted, without_budget
@@ -422,6 +423,17 @@ class ExactAudit:
         """Raise PrivacyBreach naming the failing step, history and query, if there is one."""
         if self.breach is not None:
             raise PrivacyBreach(self.breach)
+
+    def _repr_html_(self) -> str:
+        """Each step with what it cost and told, beside naive switching."""
+        told = self.as_dict()
+        lines = [
+            [s["t"], "ON" if s["private"] else "OFF", float(s["cost"]), float(s["bits"]), f"{s['guess']:.1%}", naive]
+            for s, naive in zip(told["steps"], self.naive or [""] * len(self.steps), strict=True)
+        ]
+        head = ["step", "switch", "messages", "bits told", "best guess is right", "naive switching: bits told"]
+        verdict = "private: exactly 0 bits" if self.private else f"not private: {self.leak:.4g} bits"
+        return html_table(f"Exact audit, {verdict}", head, lines, self.breach or "")
 
     def as_dict(self) -> dict[str, Any]:
         steps = [

@@ -49,9 +49,9 @@ def chain_html(chain: MarkovChain) -> str:
     for x, name in enumerate(shown):
         columns, weights = chain.row(x)
         row = dict(zip(columns.tolist(), weights.tolist(), strict=True))
-        lines.append([name, *(row.get(y, 0.0) for y in range(len(shown)))])
+        lines.append([name, *(round(row.get(y, 0.0), 4) for y in range(len(shown)))])
     rest = f"The first {len(shown)} of {chain.n} sources." if chain.n > len(shown) else ""
-    return html_table(f"{chain!r}: from each source to each", ["", *shown], lines, rest)
+    return html_table(f"{chain.n} sources: this request, and the next", ["", *shown], lines, rest)
 
 
 def bounds_html(found: Bounds) -> str:
@@ -88,11 +88,11 @@ def after_one(model: RequestModel, sources: int) -> Floats:
 def model_html(model: RequestModel) -> str:
     """What follows each request, where only that one is known; or its first sources."""
     shown = model.names[:MOST_NOTEBOOK_CELLS]
-    laws = after_one(model, len(shown))[:, : len(shown)].tolist()
+    laws = after_one(model, len(shown))[:, : len(shown)].round(4).tolist()
     rest = f"The first {len(shown)} of {model.n} sources. " if model.n > len(shown) else ""
     rest += "Where more than the last request is known, and who asks, the laws are sharper."
     lines = [[name, *law] for name, law in zip(shown, laws, strict=True)]
-    return html_table(f"{model!r}: from each source to each", ["", *shown], lines, rest)
+    return html_table(f"{model!r}: this request, and the next", ["", *shown], lines, rest)
 
 
 def model_figure(model: RequestModel) -> Figure:

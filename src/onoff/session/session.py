@@ -36,6 +36,7 @@ from onoff.errors import InvalidInput, UnknownScheme, nearest
 from onoff.model.certificate import LeakLimit
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
+from onoff.model.notebook import html_table
 from onoff.model.people import OpenHistory
 from onoff.model.rows import Floats, Rows, SparseRows
 from onoff.schemes import LEAK, design, find_scheme
@@ -460,6 +461,17 @@ class Session:
         hidden = f"{self.memory.rows.m} hidden" if self.memory.rows.distinct > 1 else "nothing hidden"
         hidden = "the past not known" if self.memory.blind else hidden
         return f"<Session: {self.model.n} sources, {mode}, {hidden}>"
+
+    def _repr_html_(self) -> str:
+        """What the server knows too: how the last request was made, and among how many it is hidden."""
+        hidden = (
+            f"one of {self.memory.rows.m} values"
+            if self.memory.rows.distinct > 1
+            else "nothing that a query could tell"
+        )
+        mode = {None: "not asked yet", True: "ON", False: "OFF"}[self._private]
+        lines = [("sources", self.model.n), ("the last request", mode), ("to be hidden by the next", hidden)]
+        return html_table("Session", ["", ""], lines)
 
     @property
     def chain(self) -> MarkovChain:

@@ -493,7 +493,8 @@ class QueryTable:
 
     def __repr__(self) -> str:
         bound = "" if self.certificate is None else f", lower_bound={self.lower_bound:.6g}"
-        return f"<QueryTable {self.scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
+        scheme = f" {self.scheme}" if self.scheme else ""
+        return f"<QueryTable{scheme}: {len(self)} queries, cost={self.cost:.6g}{bound}>"
 
     def _repr_html_(self) -> str:
         from onoff.tables.show import table_html
