@@ -46,7 +46,7 @@ $(BIN)/python:
 system:  ## install what the tests drive besides Python: Chromium, Redis, nginx (apt, as root)
 	@sh tests/system-packages.sh
 
-demo: $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/ready-demo)  ## server, gateway, page and a scripted reader, on this machine
+demo: $(if $(wildcard $(VENV)/ready),$(VENV)/ready,$(VENV)/ready-demo)  ## a city's web site, a gateway, its page and a scripted rider, on this machine
 	$(BIN)/onoff demo
 
 check: setup  ## before every commit, in about a minute: lint, types and the quick tests

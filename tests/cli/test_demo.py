@@ -1,4 +1,4 @@
-"""`onoff demo`: every request answered, nothing leaked, and naive switching shown for what it is."""
+"""`onoff demo`, before a web site and with news: all answered, nothing told, naive switching for what it is."""
 
 import contextlib
 import json
@@ -16,11 +16,13 @@ from tests.support.waiting import PATIENCE
 from onoff import RequestModel
 from onoff.cli import run
 from onoff.cli.demo import news_chain
+from onoff.cli.demo_city import APPOINTMENTS, RIDE, city_chain, departures, ride
 from onoff.cli.output import Work
+from onoff.model.patterns import parse
 
 
 def shown_by(capsys, *options):
-    assert run(["demo", "--exit", "--scheme", "single", "--json", *options]) == 0
+    assert run(["demo", "--feeds", "--exit", "--scheme", "single", "--json", *options]) == 0
     shown = json.loads(capsys.readouterr().out)
     steps = shown["steps"]
     assert [step["t"] for step in steps] == list(range(20))
@@ -29,6 +31,53 @@ def shown_by(capsys, *options):
     assert sum(step["naive"] for step in steps) > 0.5
     assert shown["received"] > 0
     return shown, steps
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
+def test_the_access_log_of_the_city_shows_the_sets_and_nothing_else(capsys):
+    assert run(["demo", "--exit", "--scheme", "race", "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    steps, stops = shown["steps"], shown["sources"]
+    assert (len(steps), len(stops)) == (22, 30)
+    assert steps[6]["wanted"] == "Clinic"
+    assert steps[15]["wanted"] == "Court"
+    before = 30  # everything, when the gateway started
+    for last, step in zip([{"private": True}, *steps], steps, strict=False):
+        if not step["private"]:
+            assert step["asked"] == step["seen"]  # in the order of the list
+            assert step["wanted"] in step["asked"]
+        elif not last["private"]:
+            assert step["asked"][:30] == stops  # the switch was turned ON
+        assert step["mirror"] == step["private"]
+        assert step["private"] or step["cost"] == len(step["asked"])
+        before += len(step["asked"])
+    assert shown["requests"] == before < 660
+    assert shown["received"] > 0
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
+def test_the_demo_draws_the_city(capsys):
+    assert run(["demo", "--exit", "--scheme", "greedy"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    for words in ("the site saw", "Main Station", "█", "○", "told 0 bits", "requests to the site, 30 of them before"):
+        assert words in shown
+    assert "naive switching would have told" in shown
+
+
+def test_a_rider_keeps_the_appointments():
+    chain = city_chain()
+    assert chain.n == 30
+    assert (chain.dense() > 0).all()
+    for seed in range(5):
+        walk = [chain.names[x] for x in ride(chain, 22, np.random.default_rng(seed))]
+        assert {at: walk[at] for at in APPOINTMENTS} == APPOINTMENTS
+        assert all(parse(RIDE)[at] for at in APPOINTMENTS)
+
+
+def test_the_page_of_a_stop_changes_each_minute():
+    pages = [departures(13, 1.8e9 + second) for second in (0, 59, 60)]
+    assert pages[0] == pages[1] != pages[2]
+    assert pages[0].startswith(b"Clinic, ")
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -56,8 +105,8 @@ def test_the_demo_counts_its_requests_where_nobody_watches_a_table(capsys, monke
 
     monkeypatch.setattr("onoff.cli.demo.progress", progress)
     assert run(["demo", "--exit", "--scheme", "single"]) == 0
-    assert told == list(range(1, 21))
-    assert "The server was told" in capsys.readouterr().out
+    assert told == list(range(1, 23))
+    assert "The site was told" in capsys.readouterr().out
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -106,7 +155,7 @@ def test_the_demo_reads_the_sources_of_a_model(capsys, tmp_path):
 
 @pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_draws(capsys):
-    assert run(["demo", "--exit", "--scheme", "single"]) == 0
+    assert run(["demo", "--feeds", "--exit", "--scheme", "single"]) == 0
     shown = capsys.readouterr().out
     assert "naive switching" in shown.lower()
     assert "█" in shown
@@ -116,7 +165,7 @@ def test_the_demo_draws(capsys):
 
 @pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
-    assert run(["demo", "--exit", "--scheme", "race"]) == 0
+    assert run(["demo", "--feeds", "--exit", "--scheme", "race"]) == 0
     shown = capsys.readouterr().out
     assert "not worked out" in shown
     assert "told 0 bits" not in shown
@@ -125,27 +174,50 @@ def test_the_demo_claims_nothing_about_queries_without_a_table(capsys):
 @pytest.mark.slow(reason="programs are started and waited for")
 def test_the_demo_claims_nothing_about_more_sources_than_are_weighed(capsys, monkeypatch):
     monkeypatch.setattr("onoff.gateway.evidence.MOST_WEIGHED_SOURCES", 2)
-    assert run(["demo", "--exit", "--scheme", "single"]) == 0
+    assert run(["demo", "--feeds", "--exit", "--scheme", "single"]) == 0
     shown = capsys.readouterr().out
     assert "not known" in shown
     assert "naive switching would have told what is not worked out" in shown
 
 
+def started(*options):
+    command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", *options]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def addresses(process, name):
+    """The address of the page, and that of its kind for programs."""
+    page = next(line.split()[1] for line in present(process.stderr) if line.startswith("open"))
+    assert re.match(r"http://127\.0\.0\.1:\d+/#\S+", page)
+    return page, next(line.split()[1] for line in present(process.stderr) if line.startswith(name))
+
+
+def body(url):
+    with build_opener(ProxyHandler({})).open(url, timeout=PATIENCE) as answer:
+        return answer.headers["content-type"], answer.read().decode()
+
+
 @pytest.mark.slow(reason="programs are started and waited for")
-def test_the_demo_keeps_serving_until_it_is_stopped():
-    command = [sys.executable, "-c", "from onoff.cli import main; main()", "demo", "--no-browser", "--scheme", "single"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        found = next(
-            match
-            for line in present(process.stderr)
-            if (match := re.match(r"open +(http://127\.0\.0\.1:\d+/#\S+)", line))
-        )
-        feeds = next(line for line in present(process.stderr) if line.startswith("feeds")).split()[1]
-        opener = build_opener(ProxyHandler({}))
-        with opener.open(feeds.replace("NAME", "weather"), timeout=PATIENCE) as answer:
-            assert answer.headers["content-type"].startswith("application/atom+xml")
-            assert "Weather, edition" in answer.read().decode()
-        assert found
+def test_the_demo_keeps_serving_the_city_and_shows_the_access_log_until_it_is_stopped():
+    with started("--scheme", "race") as process:
+        _, apps = addresses(process, "apps")
+        media_type, text = body(apps)
+        assert media_type.startswith("text/plain")
+        assert text.startswith("Clinic, ")  # the path of the site itself
+        seen = next(line for line in present(process.stderr) if line.startswith("site "))
+        assert re.search(r"GET /stops/\d+/departures HTTP/1.1", seen)
+        process.send_signal(signal.SIGINT)
+        present(process.stderr).read()  # nobody else reads the log
+        assert process.wait(PATIENCE) == 0
+
+
+@pytest.mark.slow(reason="programs are started and waited for")
+def test_the_demo_keeps_serving_feeds_until_it_is_stopped():
+    with started("--feeds", "--scheme", "single") as process:
+        _, feeds = addresses(process, "feeds")
+        media_type, text = body(feeds.replace("NAME", "weather"))
+        assert media_type.startswith("application/atom+xml")
+        assert "Weather, edition" in text
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE) == 0
 
