@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 
 from onoff.audit.client import AuditedClient, ClientRun, Fault
-from onoff.audit.exact import audit_budget
+from onoff.audit.exact import audit_budget, audit_exact
 from onoff.client.forecast import table_bytes
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.certificate import LeakLimit, units_of_bits
@@ -53,7 +53,7 @@ def session_of(model: Any, tables: dict[Any, TableCache], **options: Any) -> Any
 def test_the_odometer_is_never_below_the_leak_nor_beyond_the_budget(n, memory, tables):
     chain = chain_of(n)
     for pattern in patterns(4):
-        found = audit_budget(chain, session_of(chain, tables, memory=memory), pattern, BUDGET)
+        found = audit_budget(chain, session_of(chain, tables, memory=memory), pattern, BITS)
         found.require_kept()
         for told in found.told:
             assert told.found * UNIT <= told.odometer
@@ -71,7 +71,7 @@ def two_types() -> RequestModel:
 def test_a_model_with_types_keeps_its_budget(hide, tables):
     model = two_types()
     for pattern in patterns(4):
-        found = audit_budget(model, session_of(model, tables, hide=hide), pattern, BUDGET)
+        found = audit_budget(model, session_of(model, tables, hide=hide), pattern, BITS)
         assert found.told[-1].odometer <= BUDGET
         assert found.told[-1].found * UNIT <= found.told[-1].odometer
 
@@ -80,7 +80,7 @@ FAULTS = (Fault.RESTART, Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_ANSWE
 
 
 class BudgetRun(ClientRun):
-    leak = BITS
+    hiding: ClassVar[dict[str, Any]] = {"leak": BITS}
 
 
 class BudgetClient(AuditedClient):
@@ -94,7 +94,26 @@ class BudgetClient(AuditedClient):
 def test_the_client_never_spends_twice_and_never_renews(fault):
     for pattern in ((ON, OFF, OFF), (ON, OFF, ON, OFF)):
         client = BudgetClient(chain_of(2), "optimal", (fault,))
-        audit_budget(client.chain, client, pattern, BUDGET).require_kept()
+        audit_budget(client.chain, client, pattern, BITS).require_kept()
+
+
+class TopicsRun(ClientRun):
+    hiding: ClassVar[dict[str, Any]] = {"topics": {"health": [0]}}
+
+
+class TopicsClient(AuditedClient):
+    @property
+    def _new_run(self) -> Any:
+        return TopicsRun
+
+
+@pytest.mark.slow(reason="the client is run once for each world")
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_client_hides_topics_through_faults(fault):
+    """What it hides are sources where it starts over by everything, and their topics else: never less."""
+    for pattern in ((ON, OFF), (ON, ON), (ON, OFF, ON)):
+        client = TopicsClient(chain_of(2), "optimal", (fault,))
+        audit_exact(client.chain, "", pattern, session=lambda one=client: one).require_private()  # type: ignore[misc]
 
 
 # -- broken twins ------------------------------------------------------------------------------------------
@@ -102,7 +121,7 @@ def test_the_client_never_spends_twice_and_never_renews(fault):
 
 def caught(model, session, pattern):
     with pytest.raises(PrivacyBreach):
-        audit_budget(model, session, pattern, BUDGET).require_kept()
+        audit_budget(model, session, pattern, BITS).require_kept()
 
 
 def test_a_budget_that_an_open_request_renews_is_caught(monkeypatch, tables):
@@ -136,7 +155,7 @@ def test_weights_that_are_not_updated_after_a_leak_are_caught(monkeypatch, table
     right = ModelFilter._told
     model = two_types()
     wrong = session_of(model, tables)
-    audit_budget(model, wrong, (ON, OFF, ON, OFF), BUDGET).told[-1]
+    audit_budget(model, wrong, (ON, OFF, ON, OFF), BITS).told[-1]
 
     def stale(self, belief):
         after = right(self, belief)
@@ -144,7 +163,7 @@ def test_weights_that_are_not_updated_after_a_leak_are_caught(monkeypatch, table
         return replace(after, weights=self.weights[kept] / self.weights[kept].sum())
 
     monkeypatch.setattr(ModelFilter, "_told", stale)
-    found = audit_budget(model, session_of(model, {}), (ON, OFF, ON, OFF, OFF), BUDGET)
+    found = audit_budget(model, session_of(model, {}), (ON, OFF, ON, OFF, OFF), BITS)
     assert found.told[-1].found * UNIT > found.told[-1].odometer
 
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from onoff.audit.exact import audit_exact, audit_patterns
-from onoff.errors import InvalidInput, UnknownSource
+from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
-from onoff.session.topics import TopicRows, Topics
+from onoff.session.topics import TopicRows, Topics, TopicsDrawn
 
 ON, OFF = True, False
 CASES = [
@@ -135,7 +135,7 @@ def test_cells_of_several_lists():
         ({"a": ["nowhere"]}, {}, UnknownSource),
         ({"a": [7]}, {}, UnknownSource),
         ({"a": [0]}, {"everything": True}, InvalidInput),
-        ({"a": [0]}, {"memory": "bayes-filter"}, InvalidInput),
+        ({"a": [0]}, {"memory": "nothing"}, UnknownScheme),
     ],
     ids=str,
 )
@@ -144,7 +144,47 @@ def test_what_are_no_topics_is_named(topics, options, error):
         Session(chain_of(3), topics=topics, **options)
 
 
-def test_a_model_with_types_is_refused():
-    model = RequestModel(np.full((2, 1, 3), 1 / 3), [()])
-    with pytest.raises(InvalidInput, match="memory"):
-        Session(model, topics={"a": [0]})
+# -- models, and the filter --------------------------------------------------------------------------------
+
+
+def two_types() -> RequestModel:
+    laws = np.random.default_rng(1).dirichlet(np.ones(3), size=(2, 4))
+    return RequestModel(laws, [(), (0,), (1,), (2,)], weights=[0.4, 0.6])
+
+
+@pytest.mark.parametrize("hide", [1, 2])
+@pytest.mark.parametrize("model", [two_types(), chain_of(3)], ids=["model", "chain"])
+def test_the_filter_hides_the_topics_of_the_last_private_requests(model, hide):
+    session = Session(model, "optimal", "bayes-filter", hide=hide, topics={"health": [0]})
+    assert session.expected_cost(private=ON) == 2
+    for pattern in [(ON, OFF, OFF), (ON, ON, OFF), (OFF, ON, OFF), (ON, OFF, ON)]:
+        audit = audit_exact(model, "optimal", pattern, session=lambda: session)
+        assert audit.private, (pattern, audit.breach)
+        assert audit.rounding < 1e-15
+
+
+def test_the_filter_hides_no_older_topics():
+    """In ON ON OFF the topic before the last shows, which the audit says; the last query hides both."""
+    model = two_types()
+    session = Session(model, "optimal", topics={"health": [0]})
+    steps = audit_exact(model, "optimal", (ON, ON, OFF), session=lambda: session).steps
+    assert sum(step.all_bits for step in steps) > 1e-4
+    both = Session(model, "optimal", topics={"health": [0]}, hide=2)
+    assert sum(step.all_bits for step in audit_exact(model, "", (ON, ON, OFF), session=lambda: both).steps) < 1e-12
+
+
+def test_a_kernel_that_leaves_out_the_other_topics_is_caught(monkeypatch):
+    monkeypatch.setattr(TopicsDrawn, "_by_mass", lambda self, query, but: 1)
+    model = two_types()
+    session = Session(model, "optimal", topics={"health": [0]})
+    assert not audit_exact(model, "optimal", (ON, ON, OFF), session=lambda: session).private
+
+
+def test_a_filter_is_not_restored_for_other_topics():
+    model = two_types()
+    session = Session(model, topics={"health": [0]})
+    query = session.request(0, private=ON)
+    kept = session.memory.stored()
+    assert Session(model, topics={"health": [0]}).memory.restored(query.sources, 0, kept) is not None
+    for other in ({"health": [1]}, None):
+        assert Session(model, topics=other).memory.restored(query.sources, 0, kept) is None

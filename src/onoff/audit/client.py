@@ -22,14 +22,14 @@ what is wanted, so that is what a server learns that sees them happen. The recor
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
 from onoff.audit.logs import RECORDER_FRAME_SIZE, URL, Recorder, SeenExchange
@@ -217,7 +217,7 @@ class ClientRun:
             self.journal,
             scheme=self.tables,  # built once for all worlds
             mirror=self.mirror,
-            leak=self.leak,
+            **self.hiding,
             hooks=Hooks(
                 observe=self.observed,
                 tick=0,
@@ -230,8 +230,8 @@ class ClientRun:
 
     mirror: Literal[False] | MemoryCopies | None = False
     """The client's copies; None: a mirror beside the journal."""
-    leak = 0.0
-    """Its budget, in bits."""
+    hiding: ClassVar[Mapping[str, Any]] = {}
+    """What it hides, and how much: `leak`, `topics`, `hide`, `person`."""
 
     def upstream(self) -> MessageServer | SumServers | Web:
         """What the client asks."""

@@ -34,20 +34,22 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.information import mutual_information
+from onoff.model.certificate import units_of_bits
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import Model
+from onoff.model.contexts import Model, RequestModel
 from onoff.model.notebook import html_table
 from onoff.model.rows import UNIT, Floats, to_units
 from onoff.session import Query, Session
-from onoff.session.budget import Budgeted, without_budget
-from onoff.session.filter import ModelFilter
+from onoff.session.budget import Budgeted, lifelong, odometer_bits, without_budget
+from onoff.session.filter import ModelFilter, TypeFilter
 from onoff.session.memories import LastQueries, LastQuery
-from onoff.session.session import Entropy, SystemEntropy
+from onoff.session.session import Entropy, Hide
 
 # --------------------------------------------------------------------------------------------------------------------
 # Randomness that an audit controls: a script of choices, and an enumeration of every branch with its probability.
@@ -247,8 +249,14 @@ class Worlds:
     driven: dict[tuple[Hashable, int, bool], list[_Branch]] = field(default_factory=dict)
 
     @classmethod
-    def before_the_first_request(cls, model: Model, start: Auditable) -> Worlds:
-        return cls(model, {World((), None, SeenHistory(), -1): (1, start)})
+    def before_the_first_request(cls, model: Model, start: Auditable | Sequence[Auditable]) -> Worlds:
+        """start: a session; or one for each type of people, which it knows."""
+        if not isinstance(start, Sequence):
+            return cls(model, {World((), None, SeenHistory(), -1): (1, start)})
+        weights = to_units(model.weights.tolist()).tolist() if isinstance(model, RequestModel) else [UNIT]
+        before = SeenHistory()
+        held = {World((), (z, 0), before, -1 - z): (weights[z], one) for z, one in enumerate(start) if weights[z]}
+        return cls(model, held, UNIT)
 
     def __len__(self) -> int:
         return len(self.held)
@@ -405,6 +413,7 @@ class ExactAudit:
     naive: tuple[float, ...] = ()
     tolerance: Fraction = Fraction(0)
     breach: str | None = field(default=None)
+    budget: BudgetAudit | None = None
 
     @property
     def leak(self) -> float:
@@ -456,6 +465,7 @@ class ExactAudit:
             "rounding": self.rounding,
             "naive": list(self.naive),
             "breach": self.breach,
+            "budget": None if self.budget is None else self.budget.as_dict(),
         }
 
 
@@ -465,7 +475,7 @@ def audit_exact(
     pattern: tuple[bool, ...],
     memory: str | None = None,
     *,
-    hide: int = 1,
+    hide: Hide = 1,
     everything: bool = False,
     session: Callable[[], Auditable] | None = None,
     progress: Callable[[str], None] = lambda told: None,
@@ -482,11 +492,11 @@ def audit_exact(
         Where there are too many worlds; as soon as their growth shows it.
     """
     if session is not None:
-        start: Auditable = session()
+        start: Auditable | Sequence[Auditable] = session()
     elif scheme == "naive":
         start = NaiveSession(model)
     else:
-        start = Session(model, scheme, memory, hide=hide, everything=everything, entropy=SystemEntropy(), **options)  # type: ignore[arg-type]
+        start = users_of(model, scheme, memory, hide=hide, everything=everything, **options)
     tolerance = Fraction(0)
     if memory == "bayes-filter" and isinstance(model, MarkovChain) and scheme != "naive":
         tolerance = ROUNDING_LIMIT
@@ -496,8 +506,17 @@ def audit_exact(
     return ExactAudit(tuple(steps), tuple(s.bits for s in naive), tolerance, breach)
 
 
+def users_of(
+    model: Model, scheme: str, memory: str | None = None, *, hide: Hide = 1, **options: Any
+) -> Auditable | Sequence[Auditable]:
+    """A session to audit; where the person is hidden one of each type, which knows it."""
+    if not isinstance(hide, str) or isinstance(model, MarkovChain):
+        return Session(model, scheme, memory, hide=hide, **options)  # type: ignore[arg-type]
+    return [Session(model, scheme, memory, hide=hide, person=z, **options) for z in range(model.types)]  # type: ignore[arg-type]
+
+
 def audit_patterns(
-    model: Model, start: Auditable, longest: int, tolerance: Fraction = Fraction(0)
+    model: Model, start: Auditable | Sequence[Auditable], longest: int, tolerance: Fraction = Fraction(0)
 ) -> Iterator[tuple[tuple[bool, ...], AuditStep, str | None]]:
     """The last step of every pattern that starts with ON and has at most `longest` steps, and its breach if any.
 
@@ -517,7 +536,7 @@ def audit_patterns(
 def _follow(
     model: Model,
     pattern: tuple[bool, ...],
-    start: Auditable,
+    start: Auditable | Sequence[Auditable],
     tolerance: Fraction,
     progress: Callable[[str], None] = lambda told: None,
 ) -> tuple[list[AuditStep], str | None]:
@@ -604,7 +623,17 @@ def _judge(
 def _promised(session: Auditable) -> int | None:
     """How many of the last private requests a session hides; None for all."""
     memory = without_budget(getattr(session, "memory", None))
-    return memory.hide if isinstance(memory, ModelFilter) else None
+    return memory.hide if type(memory) is ModelFilter else None
+
+
+def _hidden(world: World, session: Auditable, promised: int | None) -> HiddenRequests:
+    """What must stay hidden: private requests or their topics, and the type of the person where that is hidden."""
+    memory, topics = without_budget(getattr(session, "memory", None)), getattr(session, "topics", None)
+    type_: Any = (world.person[0],) if lifelong(memory) and isinstance(world.person, tuple) else ()
+    if isinstance(memory, TypeFilter):
+        return tuple(type_)
+    wanted = world.private_sources if promised is None else world.private_sources[-promised:]
+    return (*type_, *(wanted if topics is None else (topics.of[x] for x in wanted)))
 
 
 def _rounding(session: Auditable) -> Fraction:
@@ -622,9 +651,7 @@ def _laws(
     """The law of the last `promised` private requests (None: all) and what was seen; the same by the history before."""
     law: dict[tuple[HiddenRequests, SeenHistory], int] = defaultdict(int)
     for world, (weight, session) in worlds.held.items():
-        hidden = world.private_sources if promised is None else world.private_sources[-promised:]
-        topics = getattr(session, "topics", None)
-        law[hidden if topics is None else tuple(topics.of[x] for x in hidden), world.history] += weight
+        law[_hidden(world, session, promised), world.history] += weight
     by_history: dict[SeenHistory | None, dict[tuple[HiddenRequests, SeenHistory], int]] = defaultdict(dict)
     for (wanted, history), weight in law.items():
         by_history[history.before][wanted, history] = weight
@@ -677,6 +704,10 @@ def _largest_deviation(joint: Joint) -> tuple[Fraction, SeenHistory | None]:
 # which is decided by rationals. It says that the leak found is at most the largest odometer.
 
 
+FILTERED = Fraction(1, 10**9)
+"""How much the rounding of a filter of types may add."""
+
+
 @dataclass(frozen=True)
 class ToldAbout:
     """What the queries since one private request tell about it at most: found, and by its odometer, in units."""
@@ -685,14 +716,29 @@ class ToldAbout:
     found: Fraction
     odometer: int
 
+    def as_dict(self) -> dict[str, Any]:
+        """In bits."""
+        return {"t": self.t, "found": math.log2(self.found), "odometer": odometer_bits(self.odometer)}
+
 
 @dataclass(frozen=True)
 class BudgetAudit:
-    """What every private request of a pattern was told about at its end; `breach` says where more was than counted."""
+    """What every private request of a pattern was told about at its end; `breach` says where more was than counted.
+
+    person: the same for the type of the person, where that is hidden.
+    """
 
     told: tuple[ToldAbout, ...]
     cost: float
     breach: str | None
+    person: ToldAbout | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Bits: found at most about each private request, and by its odometer."""
+        return {
+            "told": [one.as_dict() for one in self.told],
+            "person": None if self.person is None else self.person.as_dict(),
+        }
 
     def require_kept(self) -> None:
         """Raise PrivacyBreach where more was told than the odometer says, or more than the budget."""
@@ -700,11 +746,14 @@ class BudgetAudit:
             raise PrivacyBreach(self.breach)
 
 
-def audit_budget(model: Model, start: Auditable, pattern: tuple[bool, ...], budget: int) -> BudgetAudit:
-    """Audit a session that may tell `budget` units about each private request, at the end of a pattern.
+def audit_budget(
+    model: Model, start: Auditable | Sequence[Auditable], pattern: tuple[bool, ...], bits: float
+) -> BudgetAudit:
+    """Audit a session that may tell so many bits about each private request, at the end of a pattern.
 
     The last private request must not have more than the budget on its odometer.
     """
+    budget = units_of_bits(bits, "leak") if bits else UNIT
     worlds, total, breach = Worlds.before_the_first_request(model, start), Fraction(0), None
     for t, private in enumerate(pattern):
         worlds, cost, undecodable = worlds.after(private=private)
@@ -716,30 +765,51 @@ def audit_budget(model: Model, start: Auditable, pattern: tuple[bool, ...], budg
     for world, (_, session) in worlds.held.items():
         memory = getattr(session, "memory", None)
         known = memory.spent if isinstance(memory, Budgeted) else (UNIT,) * len(times)
+        known = known * max(len(times), 1) if lifelong(memory) else known  # one for life
         spent = (*known, *[budget] * (len(times) - len(known)))  # of requests before a loss it knows no more than that
         if odometers.setdefault(world.history, spent) != spent:
             breach = breach or "the odometer depends on what is hidden"
-    told = []
+    told, person = [], None
+    if isinstance(start, Sequence):
+        found, largest, excess = _told_about(worlds, _type_of, len(pattern), odometers, 0)
+        person = ToldAbout(0, found, largest)
+        if excess > 1 + FILTERED and breach is None:
+            breach = f"the person is told about {float(excess):.6g} times as much as the odometer says"
+    if isinstance(start, Sequence) and isinstance(without_budget(getattr(start[0], "memory", None)), TypeFilter):
+        return BudgetAudit((), float(total), breach, person)
     for place, t in enumerate(times):
-        found, largest, excess = _told_about(worlds, place, len(pattern) - 1 - t, odometers, len(times) - 1 - place)
+        wanted = partial(_wanted_at, place)
+        found, largest, excess = _told_about(worlds, wanted, len(pattern) - 1 - t, odometers, len(times) - 1 - place)
         told.append(ToldAbout(t, found, largest))
         if excess > 1 and breach is None:
             breach = f"the request at step {t} is told about {float(excess):.6g} times as much as its odometer says"
     if told and told[-1].odometer > budget and breach is None:
         breach = f"the odometer of the request at step {told[-1].t} is beyond the budget"
-    return BudgetAudit(tuple(told), float(total), breach)
+    return BudgetAudit(tuple(told), float(total), breach, person)
+
+
+def _wanted_at(place: int, world: World) -> int:
+    return world.private_sources[place]
+
+
+def _type_of(world: World) -> int:
+    return int(world.person[0])  # type: ignore[index]
 
 
 def _told_about(
-    worlds: Worlds, place: int, since: int, odometers: Mapping[SeenHistory, tuple[int, ...]], newer: int
+    worlds: Worlds,
+    hidden: Callable[[World], int],
+    since: int,
+    odometers: Mapping[SeenHistory, tuple[int, ...]],
+    newer: int,
 ) -> tuple[Fraction, int, Fraction]:
-    """For a private request: the largest leak found over what was seen before, odometer, and ratio of the two."""
+    """For what is hidden: the largest leak found over what was seen before, odometer, and ratio of the two."""
     joint: dict[SeenHistory, dict[SeenHistory, dict[int, int]]] = defaultdict(lambda: defaultdict(dict))
     for world, (weight, _) in worlds.held.items():
         before = world.history
         for _ in range(since):
             before = before.before or before
-        row, x = joint[before][world.history], world.private_sources[place]
+        row, x = joint[before][world.history], hidden(world)
         row[x] = row.get(x, 0) + weight
     found, largest, excess = Fraction(0), UNIT, Fraction(0)
     for after in joint.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -15,13 +16,24 @@ from cyclopts import App, Parameter, validators
 from rich.console import Console
 
 from onoff.audit.client import Fault
-from onoff.audit.exact import ExactAudit, audit_exact
+from onoff.audit.exact import ExactAudit, audit_budget, audit_exact, users_of
 from onoff.audit.identities import IdentitiesAudit, audit_identities
 from onoff.audit.live import LIVE_FAULTS, LiveUsers
 from onoff.audit.logs import LogAudit, audit_log, read_log
 from onoff.audit.report import Part, page, plot_error, plot_exact, plot_explanation, write
 from onoff.audit.sampled import ALPHA, FEWEST_SESSIONS, SampledAudit, collect, judge_trials
-from onoff.cli.options import EverythingOption, HideOption, Html, MemoryOption, PatternOption, UpstreamFile
+from onoff.cli.options import (
+    EverythingOption,
+    HideOption,
+    Html,
+    LeakOption,
+    MemoryOption,
+    PatternOption,
+    TopicsFile,
+    UpstreamFile,
+    hide_of,
+    read_topics,
+)
 from onoff.cli.output import Json, Work, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach, nearest
 from onoff.lab import mismatch
@@ -50,7 +62,9 @@ def exact_command(
     scheme: str = "auto",
     pattern: PatternOption = "ON OFF OFF ON OFF",
     memory: MemoryOption = None,
-    hide: HideOption = 1,
+    hide: HideOption = "1",
+    topics: TopicsFile = None,
+    leak: LeakOption = 0.0,
     everything: EverythingOption = False,
     sessions: Annotated[
         int | None,
@@ -74,6 +88,9 @@ def exact_command(
     onoff audit exact chain.json --client --pattern 'ON OFF OFF'
     ```
 
+    With --topics the topics of private requests are judged. With --leak it is decided, by whole numbers too, that no
+    private request is told about more than its odometer says, nor more than the budget.
+
     With --sessions the integer identities of every table met in simulated sessions are checked instead. With --client
     the whole client is enumerated, bytes for bytes: without faults, and with each kind of fault at every step. That is
     for two or three sources of a chain, and for two of a model with types or longer contexts.
@@ -82,14 +99,17 @@ def exact_command(
     statuses, what = parse(pattern), f"{chain.name}, {scheme}, {pattern}"
     with progress(f"reading {chain.name}"):
         loaded = load_model(chain)
+        lists = read_topics(topics)
+    if sessions is not None and (lists is not None or leak):
+        raise InvalidInput("--sessions checks sessions without --topics and --leak", hint="leave it out")
     if client or sessions is not None:
         if client and (sessions is not None or everything):
             raise InvalidInput("--client goes without --sessions and --everything", hint="audit one after the other")
         if memory not in (None, "last-query"):
             raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
         if sessions is None:
-            if hide != 1:
-                raise InvalidInput("--client audits what clients hide by default", hint="leave --hide out")
+            if hide != "1" or topics is not None or leak:
+                raise InvalidInput("--client audits clients as they are by default", hint="leave out the other options")
             return _client(loaded, scheme, statuses, json, html, what)
         if not isinstance(loaded, MarkovChain):
             raise InvalidInput(
@@ -103,7 +123,12 @@ def exact_command(
         emit(met.as_dict(), json, lambda console: console.print(_met(met)))
         return 0 if met.private else PrivacyBreach.exit_code
     with progress("following every path of requests") as work:
-        audit = audit_exact(loaded, scheme, statuses, memory, hide=hide, everything=everything, progress=work.now)
+        how: dict[str, Any] = {"hide": hide_of(hide), "everything": everything}
+        how |= ({"topics": lists} if lists is not None else {}) | ({"leak": leak} if leak else {})
+        audit = audit_exact(loaded, scheme, statuses, memory, progress=work.now, **how)
+        kept = audit_budget(loaded, users_of(loaded, scheme, memory, **how), statuses, leak) if leak else None
+        if kept is not None:  # what is told is no breach as long as it is within the budget
+            audit = replace(audit, breach=kept.breach, budget=kept)
         part = Part(what, [EXPLAINED], EXACT_COLUMNS, _lines(audit), plot_exact(audit) if html else "")
         _write(work, html, EXACT, _verdict(audit), audit.private, part)
     emit(audit.as_dict(), json, lambda console: _show_exact(console, audit))

@@ -22,6 +22,7 @@ from onoff.model.certificate import SimpleBound
 from onoff.model.chain import MarkovChain
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import SCHEMES, design, find_scheme
+from onoff.session.budget import in_words
 from onoff.tables.files import read_table, write_table
 from onoff.tables.show import check_picture, draw_curve, draw_table
 from onoff.tables.table import QueryTable
@@ -316,8 +317,7 @@ def _show(console: Console, report: dict[str, Any], built: Any, names: tuple[str
     )
     console.print(f"{len(built)} queries in {report['seconds']:.2f} s. {verdict}")
     if report.get("leak"):
-        times = f"{2 ** report['leak']:.3g} times"
-        console.print(f"{report['leak']:.3g} bits: on average the server's best guess may become {times} as likely.")
+        console.print(in_words(report["leak"]))
     if full and len(built) <= SHOWN_IN_FULL:
         console.print(str(built))
         return

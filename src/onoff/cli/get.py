@@ -18,15 +18,18 @@ from onoff.cli.options import (
     AcceptLeak,
     ChainFile,
     JournalFile,
+    LeakOption,
     MirrorFile,
     OnMissing,
     SchemeOption,
     ServerOption,
+    TopicsFile,
     UpstreamFile,
     count_requests,
     journal_path,
     mirror_path,
     need_chain,
+    read_topics,
     servers_of,
     show_forecast,
     told,
@@ -47,6 +50,7 @@ from onoff.client.copies import delete_mirror
 from onoff.client.core import Record
 from onoff.client.journal import Journal, remove
 from onoff.errors import InvalidInput, JournalUnusable, MirrorError
+from onoff.session.budget import in_words
 from onoff.upstream.web import Web
 from onoff.wire import ENTRY_TYPE
 
@@ -264,6 +268,8 @@ def get_command(
         bool, Parameter(negative="", help="Write the bytes as they were published, also those of a feed's entries.")
     ] = False,
     accept_leak: AcceptLeak = False,
+    topics: TopicsFile = None,
+    leak: LeakOption = 0.0,
     json: Json = False,
 ) -> None:
     """Fetch the latest message of a source and print it.
@@ -284,6 +290,9 @@ def get_command(
     With --upstream ordinary sites are asked, by ordinary requests: for everything that the list names, or with --open
     for a few of its sources. What they gave is kept beside the journal, and asked for again only where it has changed.
 
+    With --topics a private request asks for about one source of each topic, and hides which topic it was about. With
+    --leak open requests are cheaper, and may tell so many bits about each private one; what they told is reported.
+
     Entries of a feed are printed as text: title, link, time, and what they say. Anything else is written to a pipe or
     file as it was published.
     """
@@ -294,6 +303,9 @@ def get_command(
         raise InvalidInput(
             "what sites will send is not known beforehand", hint="leave out --dry-run: the answer says what it took"
         )
+    if topics is not None or leak:
+        need_chain(chain)
+    lists = read_topics(topics)
     wanted = sys.stdin.readline().rstrip("\n") if name == "-" else name
     beside = mirror_path(mirror, journal, address) if upstream is None else mirror
     with (
@@ -308,6 +320,8 @@ def get_command(
             mirror=beside,
             max_age=max_age,
             accept_leak=accept_leak,
+            topics=lists,
+            leak=leak,
             hooks=Hooks(background=False, **told(work, address)),
         ) as client,
     ):
@@ -319,18 +333,22 @@ def get_command(
             work.now(f"asking {client.url}")
         message = client.get(wanted, private=not open)
         advice = client.advice if open else None
+        spent = client.spent
     if message.sent.note:
         print(f"onoff: {message.sent.note}", file=sys.stderr)
     if advice is not None and advice.word != "off":
         print(f"onoff: {advice.word}: {advice.says}", file=sys.stderr)
     if message.version == 0:
         print("onoff: nothing was published there yet", file=sys.stderr)
+    if spent:
+        print(f"onoff: spent on the last private request: {in_words(spent)}", file=sys.stderr)
     entries = entries_text(message) if message.media_type.partition(";")[0] == ENTRY_TYPE and message.version else None
     if not json and (raw or (entries is None and not sys.stdout.isatty())):
         sys.stdout.flush()
         sys.stdout.buffer.write(message)
         return
     data = _as_dict(message, client.chain.names) | ({} if advice is None else {"advice": advice.as_dict()})
+    data["spent"] = {"bits": spent, "budget": leak, "says": in_words(spent)} if leak else None
     emit(data, json, lambda console: _get_show(console, message, entries))
 
 

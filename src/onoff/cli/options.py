@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from cyclopts import Parameter
 from rich.console import Console
@@ -16,6 +17,9 @@ from onoff.system.files import read_limited
 from onoff.upstream.steps import ATTEMPTS
 from onoff.upstream.transport import check_url
 from onoff.upstream.web import Web
+
+if TYPE_CHECKING:
+    from onoff.session.session import Hide
 
 SERVER_PORT = 8470
 DEFAULT_SERVER = f"http://127.0.0.1:{SERVER_PORT}"
@@ -51,8 +55,24 @@ PatternOption = Annotated[str, Parameter(help="Privacy over time, such as 'ON OF
 MemoryOption = Annotated[
     str | None, Parameter(help="last-query, the default for a chain, or bayes-filter, the default for a model.")
 ]
-HideOption = Annotated[int, Parameter(help="With a model: how many of the last private requests stay hidden.")]
+HideOption = Annotated[
+    str,
+    Parameter(
+        help="With a model: how many of the last private requests stay hidden; person: all, and the type of the "
+        "person; type: that alone."
+    ),
+]
 EverythingOption = Annotated[bool, Parameter(help="Ask for all sources while ON, even impossible ones.")]
+TopicsFile = Annotated[
+    Path | None,
+    Parameter(
+        name="--topics",
+        help="Hide the topic of private requests, not the source: a TOML file with names of topics and their sources.",
+    ),
+]
+LeakOption = Annotated[
+    float, Parameter(name="--leak", help="Bits that open requests may tell about each private one, in all.")
+]
 Html = Annotated[Path | None, Parameter(name="--html", help="Write the report as one self-contained page here.")]
 MirrorFile = Annotated[
     Path | None,
@@ -65,6 +85,39 @@ OnMissing = Annotated[
     Literal["error", "everything"],
     Parameter(help="Where one of several servers does not answer: fail, or fetch everything from one that does."),
 ]
+
+
+def hide_of(hide: str) -> Hide:
+    """What --hide says. Raises InvalidInput."""
+    if hide in ("person", "type"):
+        return cast("Hide", hide)
+    try:
+        return int(hide)
+    except ValueError:
+        raise InvalidInput(f"--hide {hide}", hint="give a number of private requests, person or type") from None
+
+
+def read_topics(path: Path | None) -> list[dict[str, list[str]]] | None:
+    """The lists of topics in a file: one at the top, or several as tables. Raises InvalidInput.
+
+    A line is `health = ["clinic", "pharmacy"]`; what no list names is one topic more.
+    """
+    if path is None:
+        return None
+    try:
+        found = tomllib.loads(read_limited(path).decode())
+    except OSError as error:
+        raise InvalidInput(f"cannot read {path}: {error.strerror}", hint='lines such as health = ["clinic"]') from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InvalidInput(f"{path}: {error}", hint='lines such as health = ["clinic", "pharmacy"]') from None
+    lists = [value for value in found.values() if isinstance(value, dict)]
+    top = {name: value for name, value in found.items() if not isinstance(value, dict)}
+    lists = ([top] if top or not lists else []) + lists
+    for one in lists:
+        for name, sources in one.items():
+            if not isinstance(sources, list) or not all(isinstance(source, str) for source in sources):
+                raise InvalidInput(f"{path}: topic {name!r}", hint='a list of names, such as ["clinic", "pharmacy"]')
+    return lists
 
 
 def servers_of(server: list[str] | None) -> list[str]:

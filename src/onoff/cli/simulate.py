@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from rich.console import Console
 
-from onoff.cli.options import EverythingOption, HideOption, MemoryOption
+from onoff.cli.options import EverythingOption, HideOption, LeakOption, MemoryOption, TopicsFile, hide_of, read_topics
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, InvalidPattern
 from onoff.lab.paper import claims_about, reproduce
@@ -31,7 +31,9 @@ def simulate_command(
     users: int = 10_000,
     seed: int = 0,
     memory: MemoryOption = None,
-    hide: HideOption = 1,
+    hide: HideOption = "1",
+    topics: TopicsFile = None,
+    leak: LeakOption = 0.0,
     everything: EverythingOption = False,
     steps: Annotated[int | None, Parameter(help="With --turn-off and --turn-on: how many requests.")] = None,
     turn_off: Annotated[float | None, Parameter(help="Switch at random: the chance to go from ON to OFF.")] = None,
@@ -46,12 +48,15 @@ def simulate_command(
     onoff simulate chain.json --steps 50 --turn-off 0.2 --turn-on 0.1 --json
     ```
 
+    With --topics or --leak every user goes through a session of its own, which takes longer: use fewer.
+
     The numbers depend on the seed only. Seeds are for experiments: real queries draw from the operating system.
     """
     switching = _switching(pattern, steps, turn_off, turn_on)
     with progress(f"reading {chain.name}") as work:
         loaded = load_model(chain)
-        memory = default_memory(loaded) if memory is None else memory
+        if memory is None:
+            memory = {"person": "last-query", "type": "bayes-filter"}.get(hide, default_memory(loaded))
         work.now("users", users)
         found = compare(
             loaded,
@@ -60,7 +65,9 @@ def simulate_command(
             users,
             seed,
             memory=memory,
-            hide=hide,
+            hide=hide_of(hide),
+            **({"topics": read_topics(topics)} if topics is not None else {}),
+            **({"leak": leak} if leak else {}),
             everything=everything,
             paper=paper,
             progress=work,

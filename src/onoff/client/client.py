@@ -43,7 +43,8 @@ from onoff.model.origin import Advice, advice_of
 from onoff.model.people import FEWEST_KNOWN, OpenHistory, constants_of, own_law_of
 from onoff.names import some_of
 from onoff.session import Session
-from onoff.session.session import Entropy, SystemEntropy, TableCache
+from onoff.session.session import Entropy, Hide, SystemEntropy, TableCache
+from onoff.session.topics import TopicLists
 from onoff.system.limits import forbid_core_dumps
 from onoff.system.plugins import load_plugin, plugins
 from onoff.tables.files import default_table_folder
@@ -170,8 +171,12 @@ class Client:
         private requests ask for everything by a query.
     max_age
         Seconds for which copies that were brought up to date count as such.
-    hide
-        With a RequestModel: how many of the last private requests stay hidden.
+    hide, person
+        With a RequestModel: how many of the last private requests stay hidden; or "person", or "type", with the number
+        of the person's type. See `Session`.
+    topics
+        Hide the topics of private requests, not the sources; see `Session`. A private request is then a query for
+        about one source of each topic, not a refresh of all.
     everything
         Whether every private request asks for all sources, not only for those that can be wanted.
     leak
@@ -196,7 +201,9 @@ class Client:
         *,
         mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None = None,
         max_age: float = 0.0,
-        hide: int = 1,
+        hide: Hide = 1,
+        person: int | None = None,
+        topics: TopicLists | None = None,
         everything: bool = False,
         leak: float = 0.0,
         accept_leak: bool = False,
@@ -236,7 +243,13 @@ class Client:
         place = self._upstream
         self._tells_changes = True
 
-        how: dict[str, Any] = {"hide": hide, "leak": leak, "everything": everything, "entropy": random}
+        self._topics = topics is not None
+        how: dict[str, Any] = {"hide": hide, "person": person, "topics": topics, "leak": leak, "everything": everything}
+        how["entropy"] = random
+        if self._model is not None:
+            Session(self._model, tables=tables, **how)  # refuses what cannot be, before anything is opened
+        elif topics is not None or leak or person is not None:
+            raise InvalidInput("topics, a leak or a person without a model", hint="give a chain or a model")
 
         def new_core() -> Core:
             place.forget()
@@ -473,6 +486,8 @@ class Client:
     @property
     def _reads_copies(self) -> bool:
         """Whether private requests are answered from copies."""
+        if self._topics:
+            return False
         return self._web is not None or (self.servers == 1 and bool(self._mirrors))
 
     @property
@@ -506,6 +521,12 @@ class Client:
             raise InvalidInput(f"stay ON with this model: {advice.says} Nothing was sent", hint=STAY_ON_MEND)
 
     @property
+    def spent(self) -> float:
+        """Bits that queries since the last private request may have told about it; see `Session.spent`."""
+        session = self.core.session
+        return session.spent if isinstance(session, Session) else 0.0
+
+    @property
     def pending(self) -> bool:
         """Whether the last request is still without an answer, also from before a crash."""
         record = self.core.record
@@ -528,7 +549,8 @@ class Client:
             sent = None if record is None or core.doubt is not None else core.sent(record).as_dict()
             history = core.history
             known = None if history is None else {"open": history.open, "private_since": history.hidden}
-            return {"server": self.url, "doubt": core.doubt, "pending": self.pending, "last": sent, "history": known}
+            status = {"server": self.url, "doubt": core.doubt, "pending": self.pending, "last": sent, "history": known}
+            return {**status, "spent": self.spent}
 
     def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """How many messages the next request will download, on average; None if that takes building and not `wait`."""

@@ -42,12 +42,12 @@ from onoff.lab.walk import (
     standard_error,
 )
 from onoff.model.chain import MarkovChain
-from onoff.model.contexts import Model
+from onoff.model.contexts import Model, RequestModel
 from onoff.model.rows import UNIT, Floats, Integers, exact_sum
 from onoff.schemes import find_scheme
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
-from onoff.session.session import TableCache
+from onoff.session.session import Hide, TableCache
 from onoff.tables.table import QueryTable
 
 BLOCK = 100_000
@@ -114,7 +114,7 @@ def simulate(
     seed: int,
     *,
     memory: str | None = None,
-    hide: int = 1,
+    hide: Hide = 1,
     everything: bool = False,
     requests: Integers | None = None,
     progress: Callable[[int], None] | None = None,
@@ -145,7 +145,11 @@ def simulate(
             f"requests of shape {requests.shape} for {users} users and {switching.steps} steps",
             hint="one row for each user, one column for each step",
         )
-    if not isinstance(chain, MarkovChain) and requests is not None:
+    dialled = "topics" in options or "leak" in options  # what the walk over public states does not know
+    if dialled and requests is None:
+        requests = _requests_of(chain, users, switching.steps, np.random.default_rng(seed))
+    if dialled or (not isinstance(chain, MarkovChain) and requests is not None):
+        assert requests is not None
         return _one_by_one(chain, scheme, switching, requests, seed, memory, hide, everything, progress, options)
     if not isinstance(chain, MarkovChain) or (observe is None and requests is None and shares(chain, scheme, users)):
         settings = {"hide": hide, "everything": everything, "budgets": PATH_BUDGETS, **options}
@@ -207,7 +211,7 @@ def _one_by_one(
     requests: Integers,
     seed: int,
     memory: str | None,
-    hide: int,
+    hide: Hide,
     everything: bool,
     progress: Callable[[int], None] | None,
     options: dict[str, Any],
@@ -215,12 +219,17 @@ def _one_by_one(
     """Real requests through sessions of a model, one user after the other."""
     rng = np.random.default_rng(seed)
     entropy = SeededEntropy(rng)
+    dials: dict[str, Any] = {name: options.pop(name) for name in ("topics", "leak") if name in options}
     tables = TableCache(model, scheme, **{"look_ahead": False, **options})
+    person = 0 if isinstance(hide, str) and not isinstance(model, MarkovChain) else None
     asked = np.zeros(requests.shape, dtype=np.int64)
     private = np.zeros(requests.shape, dtype=np.int64)
     impossible = 0
     for user, wanted in enumerate(requests.tolist()):
-        session = Session(model, memory=memory, hide=hide, everything=everything, entropy=entropy, tables=tables)  # type: ignore[arg-type]
+        if person is not None and isinstance(model, RequestModel):
+            person = model.likeliest_type(wanted)
+        how: dict[str, Any] = {"memory": memory, "hide": hide, "person": person, "everything": everything, **dials}
+        session = Session(model, entropy=entropy, tables=tables, **how)
         status: bool | None = None
         for t, x in enumerate(wanted):
             status = bool(rng.random() < switching.chance(t, status))
@@ -232,6 +241,20 @@ def _one_by_one(
     sizes = np.stack([np.bincount(step, minlength=model.n + 1) for step in asked.T])
     spread = float(standard_error(asked.sum(axis=1).astype(np.float64))) if len(asked) > 1 else None
     return Simulation(len(requests), sizes, private.sum(axis=0), impossible, spread, len(tables))
+
+
+def _requests_of(model: Model, users: int, steps: int, rng: np.random.Generator) -> Integers:
+    """Requests of users of the model, shape (users, steps)."""
+    known = RequestModel.of(model) if isinstance(model, MarkovChain) else model
+    first = model.initial if isinstance(model, MarkovChain) else None
+    found = np.zeros((users, steps), dtype=np.int64)
+    for user in range(users):
+        z, context = int(rng.choice(known.types, p=known.weights)), 0
+        for t in range(steps):
+            law = first if t == 0 and first is not None else known.law(z, context)
+            found[user, t] = rng.choice(known.n, p=law)
+            context = int(known.next(np.array([context]), found[user, t : t + 1])[0])
+    return found
 
 
 class _Crowd:
@@ -471,7 +494,7 @@ def compare(
     seed: int,
     *,
     memory: str | None = None,
-    hide: int = 1,
+    hide: Hide = 1,
     everything: bool = False,
     paper: bool = True,
     progress: Callable[[int], None] | None = None,

@@ -37,7 +37,7 @@ from onoff.schemes.race import Drawn, Race
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import LastQuery
 from onoff.session.seeded import SeededEntropy
-from onoff.session.session import Memory, TableCache, start
+from onoff.session.session import Hide, Memory, TableCache, start
 from onoff.tables.table import QuerySource, QueryTable
 
 Set = tuple[int, ...]
@@ -186,7 +186,7 @@ class States:
         scheme: str,
         memory: str | None = None,
         *,
-        hide: int = 1,
+        hide: Hide = 1,
         everything: bool = False,
         budgets: tuple[float, float] | None = None,
         **options: Any,
@@ -201,7 +201,8 @@ class States:
         self.everything: Set = tuple(range(model.n))
         self.listed: list[State] = []
         self._numbers: dict[Hashable, int] = {}
-        first = start(memory, model, hide)
+        person = 0 if isinstance(hide, str) and not isinstance(model, MarkovChain) else None  # nothing public is
+        first = start(memory, model, hide, person=person)
         self.keeps_query = isinstance(first, LastQuery)
         self.number(State(self, (), first))
 

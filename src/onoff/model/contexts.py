@@ -517,6 +517,15 @@ class RequestModel(Sources):
         found = self.tree.next(np.asarray(context, dtype=np.int64), np.asarray(source, dtype=np.int64))
         return found if found.ndim else int(found)
 
+    def likeliest_type(self, requests: Iterable[int]) -> int:
+        """The type of a person that these requests, the first one first, make likeliest."""
+        told, context = np.log(np.maximum(self.weights, np.finfo(float).tiny)), 0
+        for x in requests:
+            laws = np.array([self.law(z, context)[x] for z in range(self.types)])
+            told += np.log(np.maximum(laws, np.finfo(float).tiny))
+            context = int(self.next(np.array([context]), np.array([x]))[0])
+        return int(told.argmax())
+
     def context_of(self, history: Sequence[int]) -> int:
         """The number of the context that a history of requests, oldest first, leaves."""
         context = 0

@@ -9,6 +9,9 @@ is drawn, then over a run the maximal leakage about u is at most the sum of the 
 u is at most the product of the largest factors. So an odometer never counts too little. Where beliefs are rounded it
 also counts what the rounding may have told.
 
+Where the person is hidden (`lifelong`), who that is is one secret for life: there is one odometer, from the first
+request on, and nothing renews it.
+
 All of it is spent at the first open request after a private one; the tables after it tell nothing. A later private
 request has a budget of its own; what is spent on it counts for the earlier ones too. Nothing but a private request that
 is asked as such renews a budget: after a doubt all of it counts as spent. The odometer is for each private request
@@ -31,6 +34,7 @@ from onoff.model.rows import UNIT, Rows, SparseRows
 from onoff.schemes.race import Drawn
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import BayesFilter
+from onoff.session.topics import TopicsDrawn
 from onoff.tables.table import QueryTable
 
 if TYPE_CHECKING:
@@ -58,7 +62,7 @@ class Budgeted:
         units_of_bits(bits, "leak")
         if bits <= FOR_ROUNDING and isinstance(inner, BayesFilter | ModelFilter):
             raise InvalidInput(f"leak = {bits}: less than rounding tells", hint=f"more than {FOR_ROUNDING} bits")
-        return cls(inner, bits)
+        return cls(inner, bits, (UNIT,) if lifelong(inner) else ())
 
     # -- what is spent -------------------------------------------------------------------------------------
 
@@ -107,9 +111,11 @@ class Budgeted:
     def blind(self) -> bool:
         return self.inner.blind
 
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> Budgeted:
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> Budgeted:
         inner = self.inner.after(query, wanted, private=private, table=table)
-        if private:
+        if private and not lifelong(inner):
             return replace(self, inner=inner, odometers=(UNIT, *self.odometers)[:MOST_ODOMETERS])
         if not isinstance(table, QueryTable) or table.limit is None:
             return replace(self, inner=inner)
@@ -154,9 +160,23 @@ class Budgeted:
         return replace(found, odometers=tuple(max(each, whole) for each in odometers))
 
 
+def lifelong(memory: Any) -> bool:
+    """Whether who the person is is hidden, which no private request renews."""
+    return bool(getattr(without_budget(memory), "lifelong", False))
+
+
 def without_budget(memory: Any) -> Any:
     """The memory inside, where it has a budget."""
     return memory.inner if isinstance(memory, Budgeted) else memory
+
+
+def in_words(bits: float) -> str:
+    """What so much leakage means for a person.
+
+    >>> in_words(0.5)
+    "0.5 bits: on average the server's best guess may become 1.41 times as likely."
+    """
+    return f"{bits:.3g} bits: on average the server's best guess may become {2**bits:.3g} times as likely."
 
 
 def odometer_bits(units: int) -> float:

@@ -10,6 +10,9 @@ OFF         the table couples the rows; given (u, x) it draws q with probability
             B_u(h') ~ sum over h, x of B_u(h) p(x | h) k(q | x, u) [h' = next(h, x)]. q has the same law for every u, so
             w_u stays; from a table that may leak it becomes w_u p(q | u), and u with p(q | u) = 0 are left out.
 ON          everything possible is asked. U takes in x and forgets its oldest request, which is averaged over by w.
+            With topics U takes in the topic of x; a part of each topic is asked (`session.topics`), which had
+            probability k(q | x, u) too.
+TYPE        `TypeFilter`: U is the type, from the first request on and for good. Nothing else stays hidden.
 
 Exact: a query depends on the past through (u, x) and earlier queries only, so its law given earlier queries is the same
 for every u. One type, first order and hide = 1 is the paper's filter. Private requests older than the last `hide` can
@@ -49,6 +52,7 @@ from onoff.errors import InvalidModel, UnknownScheme
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import UNIT, Floats, Integers, Rows, units_of
 from onoff.schemes.race import Drawn, Winners
+from onoff.session.topics import TopicsDrawn
 from onoff.system.kernels import kernel
 from onoff.tables.table import QueryTable
 
@@ -167,7 +171,7 @@ class ModelFilter:
     """What must stay hidden (secret), and for each of its values the belief about type and context (public).
 
     us: the hidden values, oldest request first; shape (M, at most `hide`). weights: p(u | queries); shape (M,).
-    belief: B_u for every u.
+    belief: B_u for every u. label: what of each source is hidden: its topic; None: itself.
     """
 
     model: RequestModel = field(repr=False)
@@ -179,24 +183,33 @@ class ModelFilter:
     rounding: int = 0
     lasting: bool = False
     blind: bool = False
+    label: Integers | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def start(cls, model: RequestModel, hide: int = 1, context: int = 0) -> ModelFilter:
+    def start(cls, model: RequestModel, hide: int = 1, context: int = 0, label: Integers | None = None) -> ModelFilter:
         """Nothing is hidden: before the first request, or after open ones that led to `context`."""
         where = np.zeros(1, dtype=np.int64), np.full(1, context, dtype=np.int64)
         belief = Beliefs(*where, model.weights[None], 1, len(model.contexts))
-        return cls(model, np.zeros((1, 0), dtype=np.int64), np.ones(1), belief, hide=hide)
+        return cls(model, np.zeros((1, 0), dtype=np.int64), np.ones(1), belief, hide=hide, label=label)
 
     @classmethod
-    def after_everything(cls, model: RequestModel, wanted: int, hide: int = 1) -> ModelFilter:
+    def after_everything(
+        cls, model: RequestModel, wanted: int, hide: int = 1, label: Integers | None = None
+    ) -> ModelFilter:
         """After everything was asked and nothing older is known: a session that starts with a private request."""
         every = np.arange(model.n, dtype=np.int64)
         first = model.block(0) * model.weights
         law = first.sum(axis=1)
         first[law == 0] = model.weights  # impossible first requests tell nothing about the type
-        weights = np.where(law > 0, law, law[law > 0].min())
-        belief = Beliefs(every, model.next(np.zeros_like(every), every), first, model.n, len(model.contexts))
-        found = cls(model, every[:, None], weights / weights.sum(), belief, wanted, hide)
+        values, index = np.unique(every if label is None else label, return_inverse=True)
+        weights = np.bincount(index, np.where(law > 0, law, law[law > 0].min()))
+        pairs, place = np.unique(
+            index * len(model.contexts) + model.next(np.zeros_like(every), every), return_inverse=True
+        )
+        mass = np.zeros((len(pairs), model.types))
+        np.add.at(mass, place, first)
+        belief = Beliefs(*np.divmod(pairs, len(model.contexts)), mass, len(values), len(model.contexts))
+        found = cls(model, values[:, None], weights / weights.sum(), belief, int(index[wanted]), hide, label=label)
         return found._normalised(belief, lasting=True)
 
     # -- the interface of a memory -------------------------------------------------------------------------
@@ -220,11 +233,17 @@ class ModelFilter:
         parts = (rows.columns, rows.weights, rows.group)
         return hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts)).digest()
 
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> ModelFilter:
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> ModelFilter:
         if self.blind:
             return self.afresh(wanted) if private else self
         if private:
-            return self._hiding(np.array(query, dtype=np.int64), wanted)
+            return self._hiding(query, wanted, table)
+        return self._going_on(query, table)
+
+    def _going_on(self, query: tuple[int, ...], table: Drawn | TopicsDrawn | None) -> ModelFilter:
+        """The state after a query, where U stays what it is."""
         columns = np.array(query, dtype=np.int64)
         row = self.belief.row
         # Without a table the query does not depend on what was wanted, or is the wanted source alone.
@@ -235,7 +254,7 @@ class ModelFilter:
         return self._normalised(belief)
 
     def afresh(self, wanted: int) -> ModelFilter:
-        return ModelFilter.after_everything(self.model, wanted, self.hide)
+        return ModelFilter.after_everything(self.model, wanted, self.hide, self.label)
 
     def again(self, wanted: int) -> ModelFilter:
         return self
@@ -243,7 +262,7 @@ class ModelFilter:
     def forgotten(self, wanted: int, *, private: bool) -> ModelFilter:
         if private or (self.model.types == 1 and self.model.order <= 1):
             return self.afresh(wanted)
-        return replace(ModelFilter.start(self.model, self.hide), blind=True)
+        return replace(ModelFilter.start(self.model, self.hide, label=self.label), blind=True)
 
     def stored(self) -> bytes:
         """See `restored`; empty where it would be larger than LARGEST_STORED."""
@@ -255,11 +274,19 @@ class ModelFilter:
         parts = (self.us, self.weights, held.row, held.context, held.mass)
         kinds = ("<i4", "<f8", "<i4", "<i4", "<f8")
         arrays = (np.ascontiguousarray(part, dtype=kind).tobytes() for part, kind in zip(parts, kinds, strict=True))
-        return zlib.compress(head + b"".join(arrays), 1)
+        return zlib.compress(head + b"".join(arrays) + self._of_this_session, 1)
+
+    @property
+    def _of_this_session(self) -> bytes:
+        """What else must be the same where a state is restored."""
+        return b"" if self.label is None else hashlib.sha256(self.label.tobytes()).digest()
 
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> ModelFilter | None:
         try:
-            content = zlib.decompress(stored)
+            content, end = zlib.decompress(stored), self._of_this_session
+            if not content.endswith(end):
+                return None  # other topics
+            content = content[: len(content) - len(end)]
             mark, hide, secret_row, rounding, m, width, pairs = _HEAD.unpack_from(content)
             types, contexts = self.model.types, len(self.model.contexts)
             sizes = (("<i4", m * width), ("<f8", m), ("<i4", pairs), ("<i4", pairs), ("<f8", pairs * types))
@@ -282,12 +309,16 @@ class ModelFilter:
             return None  # compiled code follows these
         belief = Beliefs(row.astype(np.int64), context.astype(np.int64), mass.reshape(pairs, types), m, contexts)
         us = us.astype(np.int64).reshape(m, width)
-        return ModelFilter(self.model, us, weights, belief, secret_row, hide, rounding, blind=mark == _BLIND_MARK)
+        found = replace(self, us=us, weights=weights, belief=belief, secret_row=secret_row, rounding=rounding)
+        return replace(found, lasting=False, blind=mark == _BLIND_MARK)
 
     # -- how beliefs move ----------------------------------------------------------------------------------
 
-    def _kernel(self, query: tuple[int, ...], table: Drawn | None) -> Floats:
+    def _kernel(self, query: tuple[int, ...], table: Drawn | TopicsDrawn | None) -> Floats:
         """k(q | x, u) for every u and each x of the query, up to a factor that does not depend on u and x."""
+        if isinstance(table, TopicsDrawn):
+            chances = [[table.chance(row, x, query) for x in query] for row in range(self.rows.distinct)]
+            return np.array(chances)[self.rows.group]
         if isinstance(table, Winners):
             return np.asarray(table.won(query)[self.rows.group], dtype=np.float64)
         if not isinstance(table, QueryTable):
@@ -298,28 +329,32 @@ class ModelFilter:
         given = np.maximum(self.rows.weights[:, at], 1)
         return np.asarray((block / given)[self.rows.group], dtype=np.float64)
 
-    def _hiding(self, asked: Integers, wanted: int) -> ModelFilter:
+    def _hiding(self, query: tuple[int, ...], wanted: int, table: Drawn | TopicsDrawn | None) -> ModelFilter:
         """U takes in the present request, and forgets its oldest one where it is full."""
+        asked = np.array(query, dtype=np.int64)
         known = self.us[:, 1:] if self.us.shape[1] == self.hide else self.us
         rest, group = np.zeros((1, 0), dtype=np.int64), np.zeros(len(known), dtype=np.int64)
         if known.shape[1]:
             rest, group = np.unique(known, axis=0, return_inverse=True)
             group = group.reshape(-1)
-        held, width = self.belief, len(asked)
+        values, index = np.unique(asked if self.label is None else self.label[asked], return_inverse=True)
+        held = self.belief
         mixed = replace(held, mass=held.mass * self.weights[held.row][:, None], height=len(rest))
-        rows = group[held.row][:, None] * width + np.arange(width)
-        found = mixed.stepped(self.model, asked, np.ones(rows.shape), rows, len(rest) * width)
+        chance = np.ones((len(known), len(asked))) if table is None else self._kernel(query, table)
+        rows = group[held.row][:, None] * len(values) + index
+        found = mixed.stepped(self.model, asked, chance[held.row], rows, len(rest) * len(values))
         weights = found.totals()
-        truth = int(group[self.secret_row]) * len(asked) + int(np.searchsorted(asked, wanted))
+        truth = int(group[self.secret_row]) * len(values) + int(index[np.searchsorted(asked, wanted)])
         if not weights[truth] > 0:  # impossible under the model, and asked because everything is always asked
             return self.afresh(wanted)
         possible = np.flatnonzero(weights)
-        us = np.hstack([np.repeat(rest, len(asked), axis=0), np.tile(asked, len(rest))[:, None]])[possible]
+        us = np.hstack([np.repeat(rest, len(values), axis=0), np.tile(values, len(rest))[:, None]])[possible]
         secret_row = int(np.searchsorted(possible, truth))
         weights = weights[possible] / weights.sum()
         belief = found.of_rows(possible)
-        after = ModelFilter(self.model, us, weights, belief, secret_row, self.hide, self.rounding)
-        untouched = self.rounding == 0 and not self.us.size  # sessions that start with ON all come to the same state
+        after = replace(self, us=us, weights=weights, belief=belief, secret_row=secret_row)
+        # Sessions that start with everything all come to the same state.
+        untouched = self.rounding == 0 and not self.us.size and self.label is None
         return after._normalised(after.belief, lasting=untouched)
 
     def _told(self, belief: Beliefs) -> ModelFilter:
@@ -343,3 +378,32 @@ class ModelFilter:
         terms = self.model.types * int(np.bincount(belief.row).max())
         counted = FLOAT_ERROR * (3 * terms + self.model.n + 8) + self.model.n
         return replace(self, belief=replace(belief, mass=mass), rounding=self.rounding + counted, lasting=lasting)
+
+
+@dataclass(frozen=True)
+class TypeFilter(ModelFilter):
+    """Who the person is stays hidden, and nothing else: the next query has the same law for every type."""
+
+    lifelong = True
+
+    @classmethod
+    def of_types(cls, model: RequestModel, person: int) -> TypeFilter:
+        """Before the first request of a person of that type (secret)."""
+        z = np.arange(model.types, dtype=np.int64)
+        belief = Beliefs(z, np.zeros_like(z), np.eye(model.types), model.types, len(model.contexts))
+        return cls(model, z[:, None], model.weights, belief, person)
+
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> ModelFilter:
+        return self if self.blind else self._going_on(query, table)
+
+    def afresh(self, wanted: int) -> ModelFilter:
+        return self.after(tuple(range(self.model.n)), wanted, private=False, table=None)
+
+    def forgotten(self, wanted: int, *, private: bool) -> ModelFilter:
+        return replace(self, blind=True)  # for good: no request renews what hides a type
+
+    @property
+    def _of_this_session(self) -> bytes:
+        return b"the type alone"

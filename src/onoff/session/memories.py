@@ -6,7 +6,8 @@ independent of *all* past requests given the earlier queries. The integers are t
 
 `LastQueries` (models of order k and one type). U is the last k requests, hidden among the last k queries: the rows are
 p(x | c) for the contexts c of every tuple in Q_{t-k} x ... x Q_{t-1}. Again the next query tells nothing about any past
-request. The rows are the model's own, rounded once.
+request. The rows are the model's own, rounded once. With types U is (type, the last k requests): the person.
+The session has to be told the type (secret): a query that is drawn without knowing it says something of it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Hashable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
 from math import prod
@@ -26,6 +27,7 @@ from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import Integers, Rows, SparseRows, to_units
 from onoff.schemes.race import Drawn
+from onoff.session.topics import TopicsDrawn
 from onoff.tables.table import QueryTable
 
 MOST_TUPLES = 2**20
@@ -65,7 +67,9 @@ class LastQuery:
     def rounding(self) -> int:
         return 0
 
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQuery:
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> LastQuery:
         return LastQuery(self.chain, query, wanted)
 
     def afresh(self, wanted: int) -> LastQuery:
@@ -86,79 +90,92 @@ class LastQuery:
 
 @dataclass(frozen=True)
 class LastQueries:
-    """Remembers the last queries (public) and the last requests (secret), as many as the order of the model."""
+    """Remembers the last queries (public) and the last requests (secret), as many as the order of the model.
+
+    person: the type, where the model has several: it is hidden too, from the first request on. Secret.
+    """
 
     model: RequestModel = field(repr=False)
     queries: tuple[tuple[int, ...], ...] = ()
     secrets: tuple[int, ...] = field(default=(), repr=False)
+    person: int = field(default=0, repr=False)
 
     blind = False
+    rounding = 0
 
-    def __post_init__(self) -> None:
-        if self.model.types > 1:
+    @classmethod
+    def start(cls, model: RequestModel, person: int | None = None) -> LastQueries:
+        """Before the first request. Raises UnknownScheme where there are types and this one is not known."""
+        if model.types > 1 and person is None:
             raise UnknownScheme(
-                f"the last queries hide nothing of {self.model.types} types", hint="use memory 'bayes-filter'"
+                f"the last queries alone hide nothing of {model.types} types",
+                hint="say which one it is (hide=\"person\", person=NUMBER), or use memory 'bayes-filter'",
             )
+        return cls(model, person=person or 0)
+
+    @property
+    def lifelong(self) -> bool:
+        """Whether a type is hidden, which no private request renews."""
+        return self.model.types > 1
 
     @cached_property
-    def _hidden_among(self) -> tuple[tuple[int, ...], dict[int, int]]:
-        """The context of every tuple that the last requests can be, and the row of each different context."""
-        if prod(map(len, self.queries)) > MOST_TUPLES:
+    def _hidden_among(self) -> tuple[tuple[tuple[int, int], ...], dict[tuple[int, int], int]]:
+        """Type and context of all that the person and the last requests can be, and the row of each different one."""
+        if prod(map(len, self.queries)) * self.model.types > MOST_TUPLES:
             raise InvalidModel(
                 f"the last {len(self.queries)} queries leave more than {MOST_TUPLES} possibilities",
                 hint="use memory 'bayes-filter'",
             )
-        contexts = tuple(self.model.context_of(past) for past in product(*self.queries))
-        return contexts, {c: row for row, c in enumerate(dict.fromkeys(contexts))}
+        contexts = [self.model.context_of(past) for past in product(*self.queries)]
+        hidden = tuple((z, c) for z in range(self.model.types) for c in contexts)
+        return hidden, {each: row for row, each in enumerate(dict.fromkeys(hidden))}
 
     @cached_property
     def rows(self) -> Rows:
-        contexts, place = self._hidden_among
+        hidden, place = self._hidden_among
         if len(place) * self.model.n > MOST_CONTEXT_CELLS:
             raise InvalidModel(
                 f"{len(place)} contexts over {self.model.n} sources are too many rows",
                 hint="use memory 'bayes-filter'",
             )
         weights = np.zeros((len(place), self.model.n), dtype=np.int64)
-        for c, row in place.items():
-            law = self.model.law(0, c)
+        for (z, c), row in place.items():
+            law = self.model.law(z, c)
             reached = np.flatnonzero(law)
             weights[row, reached] = to_units(law[reached].tolist())
         found = Rows.from_integers(weights, self.model.n)
-        return Rows(found.n, found.columns, found.weights, found.group[[place[c] for c in contexts]])
+        return Rows(found.n, found.columns, found.weights, found.group[[place[each] for each in hidden]])
 
     @property
     def secret_row(self) -> int:
-        at = 0
+        at = self.person
         for query, secret in zip(self.queries, self.secrets, strict=True):
             at = at * len(query) + query.index(secret)
         return at
 
     @property
     def key(self) -> Hashable | None:
-        return self.queries or None
+        return self.queries or (("person",) if self.lifelong else None)
 
     @property
     def lasting(self) -> bool:
         return bool(self.queries) and all(len(query) == self.model.n for query in self.queries)
 
-    @property
-    def rounding(self) -> int:
-        return 0
-
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> LastQueries:
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> LastQueries:
         keep = self.model.order
         queries, secrets = (*self.queries, query), (*self.secrets, wanted)
-        return LastQueries(self.model, queries[len(queries) - keep :], secrets[len(secrets) - keep :])
+        return replace(self, queries=queries[len(queries) - keep :], secrets=secrets[len(secrets) - keep :])
 
     def afresh(self, wanted: int) -> LastQueries:
-        return LastQueries(self.model, (tuple(range(self.model.n)),), (wanted,))
+        return replace(self, queries=(tuple(range(self.model.n)),), secrets=(wanted,))
 
     def again(self, wanted: int) -> LastQueries:
-        return LastQueries(self.model, (*self.queries[:-1], tuple(range(self.model.n))), self.secrets)
+        return replace(self, queries=(*self.queries[:-1], tuple(range(self.model.n))))
 
     def forgotten(self, wanted: int, *, private: bool) -> LastQueries:
-        return self.afresh(wanted)  # a session alone loses nothing, and clients of models keep a filter
+        return self.afresh(wanted)
 
     def stored(self) -> bytes:
         return json.dumps([self.queries, self.secrets]).encode()
@@ -166,7 +183,7 @@ class LastQueries:
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQueries | None:
         with suppress(ValueError, TypeError):
             queries, secrets = json.loads(stored)
-            found = LastQueries(self.model, tuple(map(tuple, queries)), tuple(secrets))
+            found = replace(self, queries=tuple(map(tuple, queries)), secrets=tuple(secrets))
             sound = all(x in query for x, query in zip(secrets, queries, strict=True))
             known = all(0 <= x < self.model.n for query in found.queries for x in query)
             if sound and known and (found.queries[-1], secrets[-1]) == (asked, wanted):
@@ -200,7 +217,9 @@ class BayesFilter:
         # Rows do recur: after every ON, and in an audit for every world with the same queries.
         return self.rows.columns.tobytes(), self.rows.weights.tobytes(), self.rows.group.tobytes()
 
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> BayesFilter:
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> BayesFilter:
         if private:
             return BayesFilter(self.chain, self.chain.rows(query), query.index(wanted))
         if len(query) == 1:  # the present request is plain to see, whatever u is

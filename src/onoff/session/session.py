@@ -42,9 +42,9 @@ from onoff.model.rows import Floats, Rows, SparseRows
 from onoff.schemes import LEAK, design, find_scheme
 from onoff.schemes.race import Drawn, Race
 from onoff.session.budget import Budgeted, odometer_bits, without_budget
-from onoff.session.filter import ModelFilter
+from onoff.session.filter import ModelFilter, TypeFilter
 from onoff.session.memories import BayesFilter, LastQueries, LastQuery
-from onoff.session.topics import TopicLists, TopicRows, Topics
+from onoff.session.topics import TopicLists, TopicRows, Topics, TopicsDrawn
 from onoff.system.interrupts import is_shutting_down
 from onoff.tables.files import load_table, save_table, table_path
 from onoff.tables.table import QuerySource, QueryTable
@@ -63,6 +63,9 @@ from onoff.tables.table import QuerySource, QueryTable
 #     name            chain                      model
 #     last-query      LastQuery (the default)    LastQueries: as many as the order, one type only
 #     bayes-filter    BayesFilter, the paper's   ModelFilter (the default): the last `hide` private requests
+#
+# hide="person" is the last query with the type of the person, hide="type" the filter of the type alone. Where topics
+# are hidden, the last query hides those of all private requests, and the filter those of the last `hide`.
 #
 # Before the first request there is one row, the law of first requests: nothing is hidden yet and the plain request
 # is
@@ -106,7 +109,7 @@ class Memory(Protocol):
         """Public: what must stay hidden is not known, so that everything is asked until privacy is ON."""
         ...
 
-    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | None) -> Memory:
+    def after(self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None) -> Memory:
         """The state once `query` was sent for `wanted`.
 
         private: `wanted` is itself to be hidden from now on. table: where the query was drawn from, None where it
@@ -143,21 +146,55 @@ def default_memory(model: Model) -> str:
     return "last-query" if isinstance(model, MarkovChain) else "bayes-filter"
 
 
-def start(name: str | None, model: Model, hide: int = 1) -> Memory:
-    """The memory of that name (default: the one that suits the model), before the first request.
+Hide = int | Literal["person", "type"]
+"""How many of the last private requests a filter hides; or who the person is too, or that alone."""
 
-    hide: how many of the last private requests a filter hides. Raises UnknownScheme or InvalidInput.
+
+def start(
+    name: str | None, model: Model, hide: Hide = 1, topics: Topics | None = None, person: int | None = None
+) -> Memory:
+    """The memory of that name (default: the one that suits model and `hide`), before the first request.
+
+    Raises UnknownScheme or InvalidInput.
     """
-    name = default_memory(model) if name is None else name
-    if name not in MEMORIES:
+    if name is not None and name not in MEMORIES:
         raise UnknownScheme(f"no memory called {name!r}", hint=nearest(name, MEMORIES))
+    if person is not None and not 0 <= person < getattr(model, "types", 1):
+        raise InvalidInput(f"person = {person}", hint=f"types are numbered 0 to {getattr(model, 'types', 1) - 1}")
+    if isinstance(hide, str):
+        return _start_hiding_types(name, model, hide, topics, person)
+    if person is not None:
+        raise InvalidInput("a person's type that is not to be hidden", hint='hide="person", or hide="type"')
     if hide < 1:
         raise InvalidInput(f"hide = {hide}", hint="hide the last 1 or more private requests")
+    name = default_memory(model) if name is None else name
     if name == "last-query":
-        return LastQuery(model) if isinstance(model, MarkovChain) else LastQueries(model)
-    if isinstance(model, MarkovChain) and hide == 1:
+        return LastQuery(model) if isinstance(model, MarkovChain) else LastQueries.start(model)
+    if isinstance(model, MarkovChain) and hide == 1 and topics is None:
         return BayesFilter(model, model.initial_rows())
-    return ModelFilter.start(RequestModel.of(model) if isinstance(model, MarkovChain) else model, hide)
+    label = None if topics is None else np.array(topics.of, dtype=np.int64)
+    return ModelFilter.start(RequestModel.of(model) if isinstance(model, MarkovChain) else model, hide, label=label)
+
+
+def _start_hiding_types(name: str | None, model: Model, hide: str, topics: Topics | None, person: int | None) -> Memory:
+    if hide not in ("person", "type"):
+        raise InvalidInput(f"hide = {hide!r}", hint='a number of private requests, "person" or "type"')
+    if name == ("bayes-filter" if hide == "person" else "last-query"):
+        raise InvalidInput(f'memory {name!r} cannot serve hide="{hide}"', hint="leave out the memory")
+    if person is None and not isinstance(model, MarkovChain) and model.types > 1:
+        raise InvalidInput(
+            f'hide="{hide}" of a person whose type is not known',
+            hint="person=NUMBER says it, to this session only; `model.likeliest_type(requests)` finds it",
+        )
+    if hide == "person":  # under a chain all people are alike
+        if isinstance(model, MarkovChain):
+            return LastQuery(model)
+        return LastQueries.start(model, person)
+    if isinstance(model, MarkovChain) or model.types == 1:
+        raise InvalidInput('hide="type" with a model of one type', hint="learn types: `onoff learn --types 4`")
+    if topics is not None:
+        raise InvalidInput('topics with hide="type", which hides no requests', hint='hide="person" hides both')
+    return TypeFilter.of_types(model, person or 0)
 
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -344,6 +381,7 @@ class SystemEntropy:
 
 
 LOST_PAST = "what was private before is not known: everything is asked until privacy has been ON"
+LOST_PERSON = "what was asked before is not known, and it may show who asks: from now on everything is asked"
 IMPOSSIBLE = "the model gives this request probability zero: everything was asked instead"
 
 
@@ -386,12 +424,16 @@ class Session:
     memory
         "last-query" (the default for a chain), "bayes-filter" (the default for a model), or a Memory to go on from.
     hide
-        With a filter: how many of the last private requests stay hidden.
+        With a filter: how many of the last private requests stay hidden. "person": all of them, and the type of the
+        person; "type": that alone. Ask `expected_cost` for the price.
+    person
+        With these two: the number of the person's type in the model. Secret: it never leaves the session.
     leak
         Bits that the queries since a private request may tell about it; see `spent`. 0: nothing.
     topics
         Names of topics with their sources, or several such lists: hide the topic of private requests, not the source.
-        The rest is one topic. While ON about one source of each topic is asked for. Needs a chain and "last-query".
+        The rest is one topic. While ON about one source of each topic is asked for. The last query hides the topics of
+        all private requests, a filter those of the last `hide`.
     everything
         Ask for all sources while ON, even impossible ones.
     entropy, tables
@@ -418,7 +460,8 @@ class Session:
         scheme: str = "auto",
         memory: Literal["last-query", "bayes-filter"] | Memory | None = None,
         *,
-        hide: int = 1,
+        hide: Hide = 1,
+        person: int | None = None,
         leak: float = 0.0,
         topics: TopicLists | None = None,
         everything: bool = False,
@@ -433,15 +476,17 @@ class Session:
         if history is not None:
             _check_history(model, history, starting=named)
         self.history = history
-        self.memory: Memory = start(memory, model, hide) if memory is None or isinstance(memory, str) else memory
-        if named and history is not None and isinstance(model, RequestModel) and isinstance(self.memory, ModelFilter):
-            self.memory = ModelFilter.start(model, hide, model.context_of(history.last))
         self.topics = None if topics is None else Topics.from_lists(topics, model)
-        if topics is not None and (everything or not isinstance(self.memory, LastQuery)):
-            raise InvalidInput(
-                "topics with everything=True, or a memory that does not hide them",
-                hint='use a chain, memory="last-query" and everything=False',
-            )
+        if topics is not None and everything:
+            raise InvalidInput("topics, and everything=True", hint="give one of the two")
+        self.memory: Memory
+        if memory is None or isinstance(memory, str):
+            self.memory = start(memory, model, hide, self.topics, person)
+        else:
+            self.memory = memory
+        if named and history is not None and isinstance(model, RequestModel) and type(self.memory) is ModelFilter:
+            context = model.context_of(history.last)
+            self.memory = ModelFilter.start(model, self.memory.hide, context, self.memory.label)
         if leak:
             self.memory = Budgeted.start(self.memory, leak)
         self.everything = everything
@@ -502,7 +547,8 @@ class Session:
         if memory.blind:
             everything = tuple(range(self.model.n))
             after = memory.after(everything, x, private=private, table=None)
-            return Query(everything, self.model.n, None if private else LOST_PAST), after
+            why = LOST_PERSON if isinstance(without_budget(memory), TypeFilter) else None if private else LOST_PAST
+            return Query(everything, self.model.n, why), after
         if private and self.topics is not None:
             return self._among_topics(x)
         if private:
@@ -510,15 +556,16 @@ class Session:
             if x not in possible:
                 return self._fall_back(x)
             return Query(possible, self.model.n), memory.after(possible, x, private=True, table=None)
-        if memory.rows.weight(memory.secret_row, x) == 0:
+        row = memory.secret_row
+        if memory.rows.weight(row, x) == 0:
             return self._fall_back(x)
         if memory.rows.distinct == 1:
             return Query((x,), self.model.n), memory.after((x,), x, private=False, table=None)
         table = self.tables.of(memory)
         if isinstance(table, Race) and isinstance(without_budget(memory), ModelFilter):
-            raced = table.draw_winners(memory.secret_row, x, self._entropy)
+            raced = table.draw_winners(row, x, self._entropy)
             return Query(raced.sources, self.model.n), memory.after(raced.sources, x, private=False, table=raced)
-        sources = table.draw(memory.secret_row, x, self._entropy)
+        sources = table.draw(row, x, self._entropy)
         return Query(sources, self.model.n), memory.after(sources, x, private=False, table=table)
 
     def prepare(self) -> None:
@@ -528,9 +575,9 @@ class Session:
 
     def expected_cost(self, *, private: bool) -> float:
         """The expected number of messages of the next request. It depends on nothing secret."""
-        if private and self.topics is not None:
+        if private and self.topics is not None and not self.memory.blind:
             return sum(table.cost for _, table in self._topic_tables())
-        if private or self.memory.blind:
+        if self.memory.blind or private:
             return len(self._possible())
         return 1.0 if self.memory.rows.distinct == 1 else self.tables.of(self.memory).cost
 
@@ -547,18 +594,21 @@ class Session:
 
     def _among_topics(self, x: int) -> tuple[Query, Memory]:
         """A part of every topic that can be wanted: of that of x given what is hidden, of the others whatever it is."""
-        memory = self.memory
-        if memory.rows.weight(memory.secret_row, x) == 0:
+        memory, row = self.memory, self.memory.secret_row
+        if memory.rows.weight(row, x) == 0:
             return self._fall_back(x)
-        hidden, weight = int(memory.rows.group[memory.secret_row]), int(memory.rows.weight(memory.secret_row, x))
+        if self.topics is None or not isinstance(memory.rows, Rows):
+            raise RuntimeError("no topics, or rows that are not tabled")
+        hidden, weight = int(memory.rows.group[row]), int(memory.rows.weight(row, x))
         query: set[int] = set()
-        for part, table in self._topic_tables():
+        drawn = TopicsDrawn(memory.rows, self.topics.of, self._topic_tables())
+        for part, table in drawn.parts:
             if x in part.sources:
                 query.update(part.draw(table, hidden, x, weight, self._entropy))
             else:
                 query.update(part.draw_any(table, self._entropy))
         sources = tuple(sorted(query))
-        return Query(sources, self.model.n), memory.after(sources, x, private=True, table=None)
+        return Query(sources, self.model.n), memory.after(sources, x, private=True, table=drawn)
 
     def _topic_tables(self) -> list[tuple[TopicRows, QueryTable]]:
         """The table of each topic that can be wanted now. They depend on nothing secret."""

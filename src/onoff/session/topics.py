@@ -109,6 +109,21 @@ class TopicRows:
         sources = rows.columns[inside]
         return cls(tuple(sources.tolist()), wanting, tuple(totals), Rows.from_integers(units, rows.n, sources))
 
+    def joint(self, table: QueryTable, hidden: int, wanted: int, weight: int, part: tuple[int, ...]) -> int:
+        """p(wanted, part | hidden), times UNIT^2 SPARED; 0 where that row wants nothing of this topic."""
+        row = int(np.searchsorted(self.wanting, hidden))
+        if row == len(self.wanting) or self.wanting[row] != hidden or not weight:
+            return 0
+        queries, weights = table.options(row, wanted)
+        scaled = [each * (SPARED - 1) * self.totals[row] for each in weights]
+        drawn = sum(each for each, k in zip(scaled, queries, strict=True) if table.query(k) == part)
+        return drawn + (weight * UNIT * SPARED - sum(scaled) if part == self.sources else 0)
+
+    def mass(self, table: QueryTable, part: tuple[int, ...]) -> int:
+        """The probability of that part where another topic is wanted, times UNIT SPARED."""
+        drawn = sum(int(table.mass[k]) for k in range(len(table)) if table.query(k) == part)
+        return drawn * (SPARED - 1) + (UNIT if part == self.sources else 0)
+
     def draw_any(self, table: QueryTable, entropy: Entropy) -> tuple[int, ...]:
         """The part of a query where another topic is wanted."""
         at = entropy.choose([*(mass * (SPARED - 1) for mass in table.mass.tolist()), UNIT])
@@ -121,3 +136,40 @@ class TopicRows:
         scaled = [each * (SPARED - 1) * self.totals[row] for each in weights]
         at = entropy.choose([*scaled, weight * UNIT * SPARED - sum(scaled)])
         return self.sources if at == len(queries) else table.query(queries[at])
+
+
+@dataclass(frozen=True)
+class TopicsDrawn:
+    """What a query was drawn from while ON: for each topic that can be wanted its rows and its table.
+
+    rows: of what was hidden before. of: the topic of each source.
+    """
+
+    rows: Rows
+    of: tuple[int, ...]
+    parts: Sequence[tuple[TopicRows, QueryTable]]
+
+    def joint(self, hidden: int, wanted: int, query: tuple[int, ...]) -> int:
+        """p(wanted, query | hidden) for a distinct row, up to a factor that is the same for all of the topic."""
+        here = [(part, table) for part, table in self.parts if wanted in part.sources]
+        if not here:
+            return 0
+        part, table = here[0]
+        shown = tuple(x for x in query if self.of[x] == self.of[wanted])
+        weight = int(self.rows.weights[hidden, np.searchsorted(self.rows.columns, wanted)])
+        return part.joint(table, hidden, wanted, weight, shown) * self._by_mass(query, self.of[wanted])
+
+    def chance(self, hidden: int, wanted: int, query: tuple[int, ...]) -> float:
+        """p(query | hidden, wanted)."""
+        weight = int(self.rows.weights[hidden, np.searchsorted(self.rows.columns, wanted)])
+        whole = weight * (UNIT * SPARED) ** len(self.parts)
+        return self.joint(hidden, wanted, query) / whole if weight else 0.0
+
+    def _by_mass(self, query: tuple[int, ...], but: int) -> int:
+        """How often the other topics show what they show."""
+        product = 1
+        for part, table in self.parts:
+            if self.of[part.sources[0]] != but:
+                shown = tuple(x for x in query if self.of[x] == self.of[part.sources[0]])
+                product *= part.mass(table, shown)
+        return product
