@@ -308,3 +308,56 @@ def test_when_it_was_published_and_how_old_it_is_are_both_in_seconds(capfd, worl
     (state,) = [s for s in json.loads(out_of(capfd, "mirror", "show", "--json").out)["sources"] if s["name"] == "beta"]
     assert state["published"] == 1_700_000_000.25
     assert state["published"] + state["age"] == pytest.approx(time.time(), abs=600)
+
+
+# -- what to hide, and how much ----------------------------------------------------------------------------
+
+
+def topics_file(tmp_path, text='health = ["beta"]\n'):
+    (tmp_path / "topics.toml").write_text(text)
+    return str(tmp_path / "topics.toml")
+
+
+def test_a_private_request_among_topics_asks_for_one_source_of_each(capfd, world, tmp_path):
+    topics = topics_file(tmp_path)
+    out_of(capfd, "get", "alpha", "--topics", topics)
+    before = len(world.sets())
+    assert json.loads(out_of(capfd, "get", "beta", "--topics", topics, "--json").out)["body"] == "first of beta"
+    (asked,) = world.sets()[before:]
+    assert len(asked) < len(NAMES)
+    assert "beta" in asked
+
+
+def test_what_is_spent_is_said(capfd, tmp_path):
+    for mode, spent in (("--private", False), ("--open", True), ("--open", True)):
+        captured = out_of(capfd, "get", "beta", mode, "--leak", "0.5", "--json")
+        told = json.loads(captured.out)["spent"]
+        assert told["budget"] == 0.5
+        assert 0 <= told["bits"] <= 0.5
+        assert (told["bits"] > 0) is spent
+        assert ("best guess may become" in captured.err) is spent
+    assert json.loads(out_of(capfd, "get", "beta", "--open", "--json").out)["spent"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ('a = ["alpha"]\nb = ["alpha"]\n', "is in the topics"),
+        ('a = ["nowhere"]\n', "no source"),
+        ("a = []\n", "has no source"),
+        ('a = "alpha"\n', "topic 'a'"),
+        ("a = [", "topics.toml"),
+        ('a = ["alpha", "beta", "gamma", "delta", "zeta"]\n', "no source"),
+    ],
+)
+def test_what_are_no_topics_is_named_and_nothing_is_sent(capfd, world, tmp_path, text, complaint):
+    captured = out_of(capfd, "get", "alpha", "--topics", topics_file(tmp_path, text), code=3)
+    assert complaint in captured.err
+    assert len(captured.err.strip().splitlines()) <= 2
+    assert not world.queries
+
+
+@pytest.mark.parametrize("leak", ["-1", "inf", "nan", "1e-30"])
+def test_a_budget_that_is_none_is_named_and_nothing_is_sent(capfd, world, leak):
+    assert "leak" in out_of(capfd, "get", "alpha", f"--leak={leak}", code=3).err
+    assert not world.queries

@@ -81,3 +81,17 @@ def test_a_model_is_simulated_with_its_filter(tmp_path, capsys):
     assert "100 users in 40 batches that share their queries" in " ".join(capsys.readouterr().out.split())
     assert run(["simulate", model, "--memory", "last-query"]) == 3
     assert "types" in capsys.readouterr().err
+
+
+def test_topics_a_leak_and_a_person_are_simulated(chain, tmp_path, capsys):
+    (tmp_path / "topics.toml").write_text('health = ["source-1"]\n')
+    base = [chain, "--scheme", "greedy", "--pattern", "ON OFF", "--users", "300", "--no-paper"]
+    assert simulate(capsys, *base, "--topics", str(tmp_path / "topics.toml"))["steps"][0]["cost"] == 2
+    plain, leaking = (simulate(capsys, *base, *more)["steps"][1]["cost"] for more in ([], ["--leak", "0.5"]))
+    assert leaking < plain
+    request_model([[0.8, 0.2], [0.2, 0.8]], ("a", "b")).save(path := tmp_path / "model.npz")
+    base[0] = str(path)
+    costs = {hide: simulate(capsys, *base, "--hide", hide)["total"] for hide in ("1", "person", "type")}
+    assert costs["person"] >= costs["type"]
+    assert run(["simulate", *base, "--hide", "everyone"]) == 3
+    assert "person or type" in capsys.readouterr().err

@@ -38,7 +38,8 @@ KILLS_OF_A_ROUND = 300
 class Scene:
     """A user with a journal and a server, brought into one of the situations."""
 
-    def __init__(self, folder, url, world, model=CHAIN):
+    def __init__(self, folder, url, world, model=CHAIN, leak=0.0):
+        self.leak = leak
         self.folder, self.url, self.world, self.model = folder, url, world, model
         self.journal = folder / "user" / "journal"
         self.chain = folder / "chain.json"
@@ -46,6 +47,7 @@ class Scene:
 
     def client(self, **options):
         settings = {"tick": 0, "attempts": 1, "background": False, "mirror": False, **options}
+        settings["leak"] = self.leak
         return Client(self.url, self.model, self.journal, scheme=TABLES[self.model], **settings)
 
     def set(self, kind):
@@ -59,6 +61,7 @@ class Scene:
             "journal": str(self.journal),
             "get": "gamma",
             "private": False,
+            "leak": self.leak,
         }
         if kind == "first":
             return {**job, "private": True}
@@ -116,13 +119,26 @@ def judge(scene):
     has_heard(scene.url)
     before = len(scene.world.queries)
     with scene.client() as client:
+        assert client.spent <= scene.leak
+        left = may_spend(client)
+        if before == scene.begun + 1 and scene.leak and scene.kind == "off":
+            assert not left  # what may have told something has left: it is spent
         message = client.get("beta", private=False)
+        if scene.leak:
+            assert client.spent <= scene.leak
+            assert not may_spend(client)
     assert message == b"first of beta"
     assert len(scene.world.queries) == before + 1
     scene.world.check()
     for (_, step), (query,) in scene.world.byte_strings().items():  # every session begins with everything
         if step == 0 and wire.decode_query_head(query).epoch == scene.world.catalogue.epoch:
             assert set(scene.world.asked(query)) == set(NAMES)
+
+
+def may_spend(client):
+    """Whether the next open request may tell something."""
+    core = client.core
+    return core.doubt is None and getattr(core.session.memory, "limit", None) is not None
 
 
 def right(result):
@@ -153,6 +169,25 @@ def test_killed_wherever_it_leaves_something_else_behind_with_a_model(scene_with
     kill_wherever_it_leaves_something_else_behind(scene_with_a_model, killer, "off")
 
 
+@pytest.fixture
+def scene_with_a_budget(quick_folder):
+    world = MutableWorld(journal=quick_folder / "user" / "journal")
+    with listening(world) as server:
+        yield Scene(quick_folder, server.url, world, leak=0.5)
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("kind", ["off", "first", "on", "retry", "rolled back"])
+def test_killed_at_every_call_with_a_budget(scene_with_a_budget, killer, kind):
+    """It is never spent twice and never renewed: what left is on the odometer, and after a loss all of it is."""
+    kill_at_every_call(scene_with_a_budget, killer, kind)
+
+
+@pytest.mark.parametrize("kind", ["off", "rolled back"])
+def test_killed_wherever_it_leaves_something_else_behind_with_a_budget(scene_with_a_budget, killer, kind):
+    kill_wherever_it_leaves_something_else_behind(scene_with_a_budget, killer, kind)
+
+
 def kill_wherever_it_leaves_something_else_behind(scene, killer, kind):
     run = kill(scene, killer, kind, None)
     assert right(run["result"])
@@ -162,7 +197,8 @@ def kill_wherever_it_leaves_something_else_behind(scene, killer, kind):
 
 def kill(scene, killer, kind, at):
     job = scene.set(kind)
-    before = len(scene.world.queries)
+    before = scene.begun = len(scene.world.queries)
+    scene.kind = kind
     run = killer.run(job, kill_at=at)
     if kind == "retry":
         assert set(scene.world.queries[before:]) <= {scene.world.queries[before - 1]}

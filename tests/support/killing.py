@@ -139,6 +139,7 @@ def act(job):
             timeout=PATIENCE,
             background=job.get("background", False),
             mirror=job.get("mirror", False),
+            leak=job.get("leak", 0.0),
         ) as client:
             if "refresh" in job:
                 return {"changed": client.refresh().changed}
@@ -250,14 +251,14 @@ def text_at(pid, address):
 
 
 @cache
-def tables_of(chain, scheme):
+def tables_of(chain, scheme, leak):
     """The tables of the chain or model in a file, with the one after a private request."""
     from onoff.model.contexts import load_model
     from onoff.session import Session
     from onoff.session.session import TableCache
 
     tables = TableCache(load_model(chain), scheme)
-    session = Session(tables.model, tables=tables)
+    session = Session(tables.model, tables=tables, leak=leak)
     session.request(0, private=True)
     session.prepare()
     return tables
@@ -271,7 +272,7 @@ def serve():
         job = json.loads(line)
         if "list" in job:
             importlib.import_module("tests.support.visiting")
-        job["tables"] = tables_of(job["chain"], job.get("scheme", "greedy"))
+        job["tables"] = tables_of(job["chain"], job.get("scheme", "greedy"), job.get("leak", 0.0))
         inward, outward = os.pipe()
         pid = os.fork()
         if pid == 0:

@@ -44,6 +44,7 @@ from onoff.client.message import Message, Sent
 from onoff.errors import BadAnswer, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.people import OpenHistory
 from onoff.session import Query
+from onoff.session.budget import renewed
 from onoff.session.session import Entropy, Memory, TableCache
 from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing, Retrieval, Upstream
 from onoff.upstream.steps import Steps
@@ -378,7 +379,8 @@ class Core:
             doubt = None
         memory = self.session.memory
         if doubt is not None and doubt not in HARMLESS:
-            return memory.forgotten(wanted, private=private)
+            forgotten = memory.forgotten(wanted, private=private)
+            return renewed(forgotten) if private and not again else forgotten
         if again:
             return memory.again(wanted)
         return memory.after(tuple(range(self.chain.n)), wanted, private=private, table=None)

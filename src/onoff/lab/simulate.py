@@ -63,6 +63,10 @@ SAMPLER_BYTES = 256 * 2**20
 """Memory for the tables laid out for drawing."""
 
 
+DIALS = {"topics", "leak"}
+"""Options of a session that the walk over public states does not know: every user has a session then."""
+
+
 @dataclass(frozen=True)
 class Simulation:
     """What `users` users downloaded.
@@ -145,7 +149,7 @@ def simulate(
             f"requests of shape {requests.shape} for {users} users and {switching.steps} steps",
             hint="one row for each user, one column for each step",
         )
-    dialled = "topics" in options or "leak" in options  # what the walk over public states does not know
+    dialled = DIALS & options.keys()
     if dialled and requests is None:
         requests = _requests_of(chain, users, switching.steps, np.random.default_rng(seed))
     if dialled or (not isinstance(chain, MarkovChain) and requests is not None):
@@ -219,7 +223,7 @@ def _one_by_one(
     """Real requests through sessions of a model, one user after the other."""
     rng = np.random.default_rng(seed)
     entropy = SeededEntropy(rng)
-    dials: dict[str, Any] = {name: options.pop(name) for name in ("topics", "leak") if name in options}
+    dials: dict[str, Any] = {name: options.pop(name) for name in DIALS & options.keys()}
     tables = TableCache(model, scheme, **{"look_ahead": False, **options})
     person = 0 if isinstance(hide, str) and not isinstance(model, MarkovChain) else None
     asked = np.zeros(requests.shape, dtype=np.int64)
@@ -507,7 +511,7 @@ def compare(
     progress, phase: Called with how many users are through so far; with what is worked out after them.
     """
     tell = phase or (lambda label: None)
-    if not isinstance(chain, MarkovChain) or shares(chain, scheme, users):
+    if not isinstance(chain, MarkovChain) or shares(chain, scheme, users) or DIALS & options.keys():
         how = {"memory": memory, "hide": hide, "everything": everything, **options}
         run = simulate(chain, scheme, switching, users, seed, progress=progress, **how)
         expected = None if run.expected is None else [ExpectedCost(cost, 0.0) for cost in run.expected]

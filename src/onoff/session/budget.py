@@ -73,6 +73,11 @@ class Budgeted:
         return tuple(-(-spent * told // UNIT) for spent in self.odometers)
 
     @property
+    def whole(self) -> int:
+        """The budget, in units."""
+        return units_of_bits(self.bits, "leak")
+
+    @property
     def limit(self) -> LeakLimit | None:
         """What the next table may tell; None: nothing."""
         hidden = self.inner.hide if isinstance(self.inner, ModelFilter) else 1
@@ -129,8 +134,8 @@ class Budgeted:
         return replace(self, inner=self.inner.again(wanted))
 
     def forgotten(self, wanted: int, *, private: bool) -> Budgeted:
-        whole = units_of_bits(self.bits, "leak")  # may have been spent by what was lost
-        spent = tuple(max(each, whole) for each in self.odometers) or (whole,)
+        # All of it may have been spent by what was lost.
+        spent = tuple(max(each, self.whole) for each in self.odometers) or (self.whole,)
         return replace(self, inner=self.inner.forgotten(wanted, private=private), odometers=spent)
 
     def stored(self) -> bytes:
@@ -138,10 +143,9 @@ class Budgeted:
         return MARK + len(head).to_bytes(4, "little") + head + self.inner.stored()
 
     def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> Budgeted | None:
-        whole = units_of_bits(self.bits, "leak")
         if not stored.startswith(MARK):  # of a session without a budget: what is hidden from then is told no more
             inner = self.inner.restored(asked, wanted, stored)
-            return None if inner is None else replace(self, inner=inner, odometers=(whole,))
+            return None if inner is None else replace(self, inner=inner, odometers=(self.whole,))
         begin = len(MARK) + 4
         size = begin + int.from_bytes(stored[len(MARK) : begin], "little")
         try:
@@ -157,7 +161,14 @@ class Budgeted:
         if bits == self.bits:
             return found
         # Another budget than before: what was hidden under the old one is told no more.
-        return replace(found, odometers=tuple(max(each, whole) for each in odometers))
+        return replace(found, odometers=tuple(max(each, self.whole) for each in odometers))
+
+
+def renewed(memory: Memory) -> Memory:
+    """The state with a budget for the private request that was just asked as such, whatever was lost before it."""
+    if not isinstance(memory, Budgeted) or lifelong(memory):
+        return memory
+    return replace(memory, odometers=(UNIT, *memory.odometers)[:MOST_ODOMETERS])
 
 
 def lifelong(memory: Any) -> bool:

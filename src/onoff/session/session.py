@@ -528,8 +528,11 @@ class Session:
     @property
     def spent(self) -> float:
         """Bits that the queries since the last private request may have told about it: its odometer, never too low."""
-        spent = self.memory.spent if isinstance(self.memory, Budgeted) else ()
-        return odometer_bits(spent[0]) if spent else 0.0
+        memory = self.memory
+        if not isinstance(memory, Budgeted) or not memory.odometers:
+            return 0.0
+        bits = odometer_bits(memory.spent[0])
+        return min(bits, memory.bits) if memory.spent[0] <= memory.whole else bits
 
     def request(self, source: int | str, *, private: bool) -> Query:
         """The query to send for `source`; the session's state is then the one after it."""
