@@ -244,6 +244,10 @@ def test_an_address_of_the_site_answers_with_what_the_site_has_there(tmp_path):
         assert (answer.headers["etag"], answer.headers["last-modified"]) == ('"v1"', "Fri, 02 Jan 1970 00:00:00 GMT")
         again = local.get("/web/v1/stops/42/departures?limit=5", If_None_Match='"v1"')
         assert (again.status, again.body) == (304, b"")
+        when = {"If_Modified_Since": "Fri, 02 Jan 1970 00:00:00 GMT"}
+        assert local.get("/web/v1/stops/42/departures?limit=5", **when).status == 304
+        assert local.get("/web/v1/stops/42/departures?limit=5", **when, If_None_Match='"v0"').status == 200
+        assert local.get("/web/Lake/View", **when).status == 200
         assert local.get("/web/Lake%20View?q=a%2Cb").body == b"escaped"
         assert local.get("/web/Lake%20View?q=a,b").body == b"escaped"  # as another library writes it
         assert local.get("/web/Lake%2FView").body == b"one name"

@@ -168,7 +168,9 @@ def validated(request: Request, response: Response, validators: dict[str, str]) 
     """A response with its validators, or 304 where whoever asks has it already."""
     tag, kept = validators.get("etag", ""), {**validators, "cache-control": "no-cache"}
     held = {part.strip().removeprefix("W/") for part in request.headers.get("if-none-match", "").split(",")}
-    if (tag and tag.removeprefix("W/") in held) or "*" in held:
+    same_time = request.headers.get("if-modified-since", "") == validators.get("last-modified")
+    by_time = same_time and "if-none-match" not in request.headers  # tags go before times
+    if (tag and tag.removeprefix("W/") in held) or "*" in held or by_time:
         return Response(status_code=304, headers=kept)
     response.headers.update(kept)
     return response
