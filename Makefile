@@ -23,7 +23,7 @@ SHOW    := awk '/^(Collecting|Processing|Obtaining)/ { printf "  %3d  %s\n", ++n
                 /^Installing collected/ { print "       installing" } { fflush() }'
 
 .DEFAULT_GOAL := help
-.PHONY: help setup system demo check quick test test-deep soak mutation coverage bench results lint docs clean
+.PHONY: help setup system demo check quick test test-deep soak mutation coverage bench results lint docs paper clean
 
 help:  ## list these commands
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -84,6 +84,9 @@ lint: setup  ## style, spelling and types
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy
+
+paper: setup system  ## make the drawings and the PDF of paper/onoff.md
+	$(BIN)/python paper/build.py
 
 docs: setup  ## build the documentation into docs/_build
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build

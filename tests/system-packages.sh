@@ -5,6 +5,7 @@ set -eu
 missing=""
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 command -v redis-server >/dev/null 2>&1 || missing="$missing redis-server"
+command -v pandoc >/dev/null 2>&1 || missing="$missing pandoc"
 command -v nginx >/dev/null 2>&1 || missing="$missing nginx-light"
 command -v openssl >/dev/null 2>&1 || missing="$missing openssl"
 command -v wrk >/dev/null 2>&1 || missing="$missing wrk"

@@ -118,6 +118,15 @@ def test_compare_puts_it_beside_ours(installed, tmp_path, monkeypatch, capsys):
     assert "yes, all paths" in capsys.readouterr().out
 
 
+def test_compare_takes_all_of_ours_where_there_are_few_sources(tmp_path, capsys):
+    """A race has no table, so that no session of it is audited; its cost is an estimate and is shown as one."""
+    onoff.MarkovChain([[0.9, 0.1, 0], [0.2, 0.8, 0], [0.1, 0.2, 0.7]]).save(tmp_path / "chain.json")
+    assert run(["compare", str(tmp_path / "chain.json"), "--budget", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "about 2." in shown
+    assert shown.count("yes, all paths") == 5
+
+
 def test_compare_says_which_scheme_tells(installed, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("chain.json").write_text(json.dumps({"transition": P}))

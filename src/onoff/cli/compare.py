@@ -84,7 +84,7 @@ def _line(chain: MarkovChain, name: str, options: dict[str, Any], tell: Any) -> 
         if isinstance(built, QueryTable):
             line["queries"] = len(built)
             built.verify()
-        if chain.n <= AUDITED_SOURCES:
+        if isinstance(built, QueryTable) and chain.n <= AUDITED_SOURCES:  # what has no table cannot be enumerated
             tell(f"{name}: every request path of a session")
             found = audit_exact(chain, name, AUDITED_PATTERN, **options)
             line["leak_bits"] = found.leak
@@ -98,8 +98,8 @@ def _show(console: Console, report: dict[str, Any]) -> None:
     lines = [
         (
             line["scheme"],
-            line["cost"],
-            "" if line["above_bound"] is None else f"{100 * line['above_bound']:.3g} %",
+            line["cost"] if line["queries"] is not None or line["cost"] is None else f"about {line['cost']:.3g}",
+            "" if line["above_bound"] is None else f"{100 * line['above_bound']:.2f} %",
             line["queries"],
             f"{line['seconds']:.2f}",
             "NO" if not line["private"] else "yes" if line["leak_bits"] is None else "yes, all paths",
