@@ -95,17 +95,19 @@ def _line(chain: MarkovChain, name: str, options: dict[str, Any], tell: Any) -> 
 
 
 def _show(console: Console, report: dict[str, Any]) -> None:
-    lines = [
-        (
-            line["scheme"],
-            line["cost"] if line["queries"] is not None or line["cost"] is None else f"about {line['cost']:.3g}",
-            "" if line["above_bound"] is None else f"{100 * line['above_bound']:.2f} %",
-            line["queries"],
-            f"{line['seconds']:.2f}",
-            "NO" if not line["private"] else "yes" if line["leak_bits"] is None else "yes, all paths",
+    lines = []
+    for line in report["schemes"]:
+        known = line["queries"] is not None  # what has no table has an estimate of its cost
+        lines.append(
+            (
+                line["scheme"],
+                line["cost"] if known or line["cost"] is None else f"about {line['cost']:.3g}",
+                f"{100 * line['above_bound']:.2f} %" if known and line["above_bound"] is not None else "",
+                line["queries"] if known else "",
+                f"{line['seconds']:.2f}",
+                "NO" if not line["private"] else "yes" if line["leak_bits"] is None else "yes, all paths",
+            )
         )
-        for line in report["schemes"]
-    ]
     heads = ("scheme", "messages", "above bound", "queries", "processor s", "private")
     bound = "none proved" if report["lower_bound"] is None else f"{report['lower_bound']:.6g}"
     console.print(table(heads, lines, title=f"{report['n']} sources; no scheme needs fewer than {bound} messages"))
