@@ -8,19 +8,19 @@ import pytest
 
 from onoff import wire
 from onoff.errors import StoreUnavailable
-from onoff.server.app import MetricsAccess, Pages
+from onoff.server.app import MessageServer
 from onoff.server.http import Count, Metrics
 from onoff.server.store import Promise, Readiness
 
 
 class Store:
-    def __init__(self, readiness):
-        self._readiness = readiness
+    def __init__(self, found):
+        self.found = found
 
     async def readiness(self):
-        if isinstance(self._readiness, Exception):
-            raise self._readiness
-        return self._readiness
+        if isinstance(self.found, Exception):
+            raise self.found
+        return self.found
 
     async def promise(self):
         return Promise("sqlite", True, "it is on disk")
@@ -41,7 +41,7 @@ def get(pages, path, method="GET"):
 
 def pages(readiness=Readiness()):  # noqa: B008
     metrics = Metrics()
-    return Pages(Store(readiness), metrics, None, MetricsAccess()), metrics
+    return MessageServer(Store(readiness), metrics), metrics
 
 
 def test_ready_says_what_a_publish_survives():
@@ -69,9 +69,9 @@ def test_not_ready_says_which_is_not_and_gives_no_reasons_to_strangers(now, says
 def test_not_ready_is_told_when_it_begins_and_when_it_ends(caplog):
     caplog.set_level(logging.INFO)
     store = Store(Readiness())
-    served = Pages(store, Metrics(), None, MetricsAccess())
+    served = MessageServer(store, Metrics())
     for now in (Readiness(), *[Readiness(keeps=False, reason="full")] * 5, *[Readiness()] * 2):
-        store._readiness = now
+        store.found = now
         get(served, "/readyz")
     assert caplog.messages == ["not ready: full", "ready again"]
 

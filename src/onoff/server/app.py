@@ -22,11 +22,11 @@ import json
 import logging
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from html import escape
-from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import onoff
 from onoff import wire
@@ -52,7 +52,6 @@ from onoff.server.http import (
     overloaded,
     read_body,
     refuse_if,
-    reply_headers,
     request_headers,
     send_parts,
     send_problem,
@@ -134,17 +133,14 @@ _OPTIONAL = {"Catalogue": {"frame_size", "limit"}, "Problem": {"epoch", "step", 
 
 def describe() -> dict[str, Any]:
     """The whole document."""
+    paths: dict[str, dict[str, Any]] = {path: {method: operation} for path, method, operation in _operations()}
+    token = {"type": "http", "scheme": "bearer"}
+    schemas = {name: _schema(name, properties) for name, properties in _SCHEMAS.items()}
     return {
         "openapi": "3.1.0",
         "info": {"title": "onoff message server", "version": onoff.__version__, "description": DESCRIPTION},
-        "paths": {path: {method: operation} for path, method, operation in _operations()},
-        "components": {
-            "schemas": {name: _schema(name, properties) for name, properties in _SCHEMAS.items()},
-            "securitySchemes": {
-                "publisher": {"type": "http", "scheme": "bearer"},
-                "operator": {"type": "http", "scheme": "bearer"},
-            },
-        },
+        "paths": paths,
+        "components": {"schemas": schemas, "securitySchemes": {"publisher": token, "operator": token}},
     }
 
 
@@ -153,136 +149,70 @@ def _schema(name: str, properties: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "required": required, "additionalProperties": False, "properties": properties}
 
 
-def _operations() -> list[tuple[str, str, dict[str, Any]]]:
-    return [
-        ("/healthz", "get", _get("Alive", "This process serves. It asks nothing of the store.", _json("Health"))),
-        (
-            "/readyz",
-            "get",
-            _get("Ready", "A query would be answered and a publish kept; else 503 says which not.", _json("Readiness")),
-        ),
-        (
-            "/metrics",
-            "get",
-            _get(
-                "Counts",
-                "Counts in Prometheus' text form, none by source, session or client; for the operator alone.",
-                {"text/plain": {"schema": _STRING}},
-                401,
-                403,
-                security="operator",
-            ),
-        ),
-        (
-            wire.CATALOGUE_PATH,
-            "get",
-            _get("Catalogue", "The sources in the order of their indices, the framing, the epoch.", _json("Catalogue")),
-        ),
-        (wire.EDITION_PATH, "get", _get("Edition", "The newest edition of the store.", _json("Edition"))),
-        (wire.CHANGES_PATH, "get", _changes()),
-        (wire.DIGESTS_PATH, "get", _digests()),
-        (
-            wire.QUERY_PATH,
-            "post",
-            _post(
-                "Query",
-                "The latest messages of a set of sources, one frame for each that is not known, ascending.",
-                {wire.QUERY_TYPE: _BINARY},
-                "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each; see the wire format",
-                {wire.ANSWER_TYPE: _BINARY},
-                409,
-            ),
-        ),
-        (
-            wire.SUM_PATH,
-            "post",
-            _post(
-                "Sum",
-                "The sum of chunks of messages that a vector asks for, for readers of several servers.",
-                {wire.SUM_QUERY_TYPE: _BINARY},
-                "version 2 | epoch 6 | session 16 | step 8 | edition 8 | digest 32 | K 1 | j 1 | vector",
-                {wire.SUM_TYPE: _BINARY},
-                409,
-            ),
-        ),
-        (
-            wire.SEEN_PATH,
-            "post",
-            _post(
-                "Seen",
-                "The last step under a session id, so that a client put back to an earlier state can know.",
-                {wire.ANY_TYPE: _BINARY},
-                f"a session id of {wire.SESSION_BYTES} bytes",
-                _json("Seen"),
-            ),
-        ),
-        (PUBLISH_PATH, "put", _publish()),
-    ]
-
-
-def _json(name: str) -> dict[str, Any]:
-    return {"application/json": {"schema": {"$ref": f"#/components/schemas/{name}"}}}
-
-
-def _responses(content: dict[str, Any], *statuses: int) -> dict[str, Any]:
-    problem = {wire.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    refusals = {str(status): {"description": _MEANINGS[status], "content": problem} for status in sorted(statuses)}
-    return {"200": {"description": "Done", "content": content}, **refusals}
-
-
-def _get(summary: str, text: str, content: dict[str, Any], *statuses: int, security: str = "") -> dict[str, Any]:
-    operation = {"summary": summary, "description": text, "responses": _responses(content, 503, *statuses)}
-    return operation | ({"security": [{}, {security: []}]} if security else {})
-
-
-def _post(
-    summary: str, text: str, body: dict[str, Any], form: str, content: dict[str, Any], *statuses: int
-) -> dict[str, Any]:
-    return {
-        "summary": summary,
-        "description": text,
-        "requestBody": {"required": True, "description": form, "content": body},
-        "responses": _responses(content, 400, 408, 411, 413, 415, 503, *statuses),
-    }
-
-
-def _since() -> list[dict[str, Any]]:
-    def hexadecimal(name: str, size: int) -> dict[str, Any]:
-        return {"name": name, "in": "query", "schema": {"type": "string", "pattern": f"^[0-9a-f]{{{2 * size}}}$"}}
-
-    return [
+def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Path, method and description of everything that is served."""
+    post = (400, 408, 411, 413, 415, 503)
+    since = [
         {"name": "since", "in": "query", "required": True, "schema": _EDITION},
-        hexadecimal("life", wire.LIFE_BYTES),
-        hexadecimal("digest", wire.DIGEST_BYTES),
+        _hexadecimal("life", wire.LIFE_BYTES),
+        _hexadecimal("digest", wire.DIGEST_BYTES),
     ]
-
-
-def _digests() -> dict[str, Any]:
-    text = (
-        "The SHA-256 of every frame that changed after an edition, and the root over all: what readers of several "
-        "servers hold before they ask. All, if the edition is 0 or not of this life and digest."
-    )
-    wanted = {"name": "edition", "in": "query", "schema": _EDITION}
-    return _get("Digests", text, {wire.DIGESTS_TYPE: _BINARY}, 400, 409) | {"parameters": [*_since(), wanted]}
-
-
-def _changes() -> dict[str, Any]:
+    yield "/healthz", "get", _does("Alive", "This process serves. It asks nothing of the store.", _json("Health"), 503)
+    text = "A query would be answered and a publish kept; else 503 says which not."
+    yield "/readyz", "get", _does("Ready", text, _json("Readiness"), 503)
+    text = "Counts in Prometheus' text form, none by source, session or client; for the operator alone."
+    found = {"text/plain": {"schema": _STRING}}
+    yield "/metrics", "get", _does("Counts", text, found, 401, 403, 503, security=[{}, {"operator": []}])
+    text = "The sources in the order of their indices, the framing, the epoch."
+    yield wire.CATALOGUE_PATH, "get", _does("Catalogue", text, _json("Catalogue"), 503)
+    yield wire.EDITION_PATH, "get", _does("Edition", "The newest edition of the store.", _json("Edition"), 503)
     text = (
         "Every message whose last change is after an edition, each once, and the edition they lead to. "
         "Everything, if the edition is 0 or not of this life and digest."
     )
-    return _get("Changes", text, {wire.CHANGES_TYPE: _BINARY}, 400) | {"parameters": _since()}
+    yield CHANGES_PATH, "get", _does("Changes", text, {wire.CHANGES_TYPE: _BINARY}, 400, 503, parameters=since)
+    text = (
+        "The SHA-256 of every frame that changed after an edition, and the root over all: what readers of several "
+        "servers hold before they ask. All, if the edition is 0 or not of this life and digest."
+    )
+    wanted = [*since, {"name": "edition", "in": "query", "schema": _EDITION}]
+    found = {wire.DIGESTS_TYPE: _BINARY}
+    yield wire.DIGESTS_PATH, "get", _does("Digests", text, found, 400, 409, 503, parameters=wanted)
+    text = "The latest messages of a set of sources, one frame for each that is not known, ascending."
+    form = f"version {wire.WIRE_VERSION} | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each"
+    asked = _body({wire.QUERY_TYPE: _BINARY}, form)
+    yield QUERY_PATH, "post", _does("Query", text, {wire.ANSWER_TYPE: _BINARY}, *post, 409, requestBody=asked)
+    text = "The sum of chunks of messages that a vector asks for, for readers of several servers."
+    form = f"version {wire.SUM_VERSION} | epoch 6 | session 16 | step 8 | edition 8 | digest 32 | K 1 | j 1 | vector"
+    asked = _body({wire.SUM_QUERY_TYPE: _BINARY}, form)
+    yield SUM_PATH, "post", _does("Sum", text, {wire.SUM_TYPE: _BINARY}, *post, 409, requestBody=asked)
+    text = "The last step under a session id, so that a client put back to an earlier state can know."
+    asked = _body({wire.ANY_TYPE: _BINARY}, f"a session id of {wire.SESSION_BYTES} bytes")
+    yield wire.SEEN_PATH, "post", _does("Seen", text, _json("Seen"), *post, requestBody=asked)
+    text = "Make the body the latest message of a source; durable, as /readyz says, once this returns."
+    name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+    asked = _body({wire.ANY_TYPE: _BINARY, "text/plain": _BINARY}, "the message")
+    publisher = {"security": [{"publisher": []}], "parameters": [name], "requestBody": asked}
+    yield PUBLISH_PATH, "put", _does("Publish", text, _json("Receipt"), *post, 401, 403, 404, 507, **publisher)
 
 
-def _publish() -> dict[str, Any]:
-    return {
-        "summary": "Publish",
-        "description": "Make the body the latest message of a source; durable, as /readyz says, once this returns.",
-        "security": [{"publisher": []}],
-        "parameters": [{"name": "name", "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}],
-        "requestBody": {"required": True, "content": {wire.ANY_TYPE: _BINARY, "text/plain": _BINARY}},
-        "responses": _responses(_json("Receipt"), 400, 401, 403, 404, 408, 411, 413, 415, 503, 507),
-    }
+def _does(summary: str, text: str, found: dict[str, Any], *refusals: int, **more: Any) -> dict[str, Any]:
+    problem = {wire.PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    refused = {str(status): {"description": _MEANINGS[status], "content": problem} for status in sorted(refusals)}
+    responses = {"200": {"description": "Done", "content": found}, **refused}
+    return {"summary": summary, "description": text, "responses": responses, **more}
+
+
+def _body(content: dict[str, Any], form: str) -> dict[str, Any]:
+    return {"required": True, "description": form, "content": content}
+
+
+def _json(name: str) -> dict[str, Any]:
+    return {JSON: {"schema": {"$ref": f"#/components/schemas/{name}"}}}
+
+
+def _hexadecimal(name: str, size: int) -> dict[str, Any]:
+    return {"name": name, "in": "query", "schema": {"type": "string", "pattern": f"^[0-9a-f]{{{2 * size}}}$"}}
 
 
 # The page at `/docs`: the same for people, in one document that loads nothing.
@@ -361,115 +291,25 @@ log = logging.getLogger("onoff.server")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Page(NamedTuple):
-    """What a path answers with."""
+class Reply(NamedTuple):
+    """What a path answers with: the parts of a body, sent no faster than they are read."""
 
-    body: bytes
+    parts: Sequence[bytes]
     media_type: str = JSON
+    encoding: str = ""
 
 
-Handler = Callable[[Scope, Receive], Awaitable[Page]]
+Handler = Callable[[Scope, Receive], Awaitable[Reply]]
 
 
-class Pages:
-    """Everything but queries, sums, changes and messages: an ASGI application with a method for each path."""
+class Route(NamedTuple):
+    """What serves a path: by which method, what is counted where it is answered or refused, and whether it works."""
 
-    def __init__(self, store: Store, metrics: Metrics, changes: ChangesBuilder, access: MetricsAccess) -> None:
-        self._store = store
-        self._metrics = metrics
-        self._changes = changes
-        self._access = access
-        description = describe()
-        self._description = Page(json.dumps(description).encode())
-        self._docs = Page(docs_page(description).encode(), "text/html; charset=utf-8")
-        self._handlers: dict[str, tuple[str, Handler]] = {
-            "/healthz": ("GET", self.health),
-            "/readyz": ("GET", self.readiness),
-            "/metrics": ("GET", self.counts),
-            "/openapi.json": ("GET", self.description),
-            "/docs": ("GET", self.docs),
-            wire.CATALOGUE_PATH: ("GET", self.catalogue),
-            wire.EDITION_PATH: ("GET", self.edition),
-            wire.DIGESTS_PATH: ("GET", self.digests),
-            wire.SEEN_PATH: ("POST", self.seen),
-        }
-        self._reading = {path: Condition(log) for path in self._handlers}
-        self._ready = Condition(log)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            if scope["path"] not in self._handlers:
-                raise Refused(Problem(404, "nothing is served there", "see /docs for what is served"))
-            method, handler = self._handlers[scope["path"]]
-            check_method(scope, method)
-            page = await handler(scope, receive)
-        except Refused as refused:
-            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
-        except StoreUnavailable as error:
-            self._metrics.add(Count.UNAVAILABLE)
-            self._reading[scope["path"]].fails("%s: store unavailable: %s", scope["path"], error)
-            await send_problem(send, unavailable(error))
-        else:
-            self._reading[scope["path"]].works("%s: the store answers again", scope["path"])
-            headers = reply_headers(len(page.body), page.media_type)
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await send({"type": "http.response.body", "body": page.body})
-
-    async def health(self, scope: Scope, receive: Receive) -> Page:
-        """Alive: this process serves. It asks nothing of the store."""
-        return Page(b'{"status":"ok"}')
-
-    async def readiness(self, scope: Scope, receive: Receive) -> Page:
-        """Ready: a query would be answered and a publish kept, and what an acknowledged message survives."""
-        found = await self._store.readiness()
-        if not (found.answers and found.keeps):
-            self._ready.fails("not ready: %s", found.reason)
-            cannot = "store messages" if found.answers else "answer queries or store messages"
-            raise Refused(Problem(503, f"not ready: cannot {cannot}", "the log of the server says why"))
-        promise = await self._store.promise()
-        self._ready.works("ready again")
-        fields = {"status": "ready", "store": promise.kind, "durable": promise.durable, "promise": promise.says}
-        return Page(json.dumps(fields, separators=(",", ":")).encode())
-
-    async def counts(self, scope: Scope, receive: Receive) -> Page:
-        """Counts in Prometheus' text form, for the operator only: they show times and sizes of queries."""
-        problem = self._access.refusal(scope["client"], request_headers(scope))
-        if problem is not None:
-            raise Refused(problem)
-        return Page(self._metrics.render(), METRICS_TYPE)
-
-    async def catalogue(self, scope: Scope, receive: Receive) -> Page:
-        """The names of all sources in the order of their indices, the framing, and the epoch that names both."""
-        return Page(wire.encode_catalogue(await self._store.catalogue()))
-
-    async def edition(self, scope: Scope, receive: Receive) -> Page:
-        """The newest edition: its number, the life of the store it counts in, and the digest of all that led to it."""
-        return Page(wire.encode_edition(await self._changes.edition()))
-
-    async def digests(self, scope: Scope, receive: Receive) -> Page:
-        """The digests of frames that changed since an edition, for readers of several servers."""
-        try:
-            found = await self._changes.digests(wire.decode_wanted_digests(scope["query_string"].decode("latin-1")))
-        except InvalidWire as error:  # also where there are no sources
-            raise Refused(invalid(error)) from None
-        if isinstance(found, int):
-            raise Refused(edition_gone(found))
-        return Page(found, wire.DIGESTS_TYPE)
-
-    async def seen(self, scope: Scope, receive: Receive) -> Page:
-        """The last step that came under a session id, so that a client put back to an earlier state can know."""
-        refuse_if(check_body_headers(request_headers(scope), limit=wire.SESSION_BYTES))
-        session = await read_body(receive)
-        if len(session) != wire.SESSION_BYTES:
-            raise Refused(Problem(400, "not a session id", f"send its {wire.SESSION_BYTES} bytes"))
-        last = await self._store.last_step(session)
-        return Page(wire.encode_seen(None if last is None else wire.Seen(last.step, last.digest.hex())))
-
-    async def description(self, scope: Scope, receive: Receive) -> Page:
-        return self._description
-
-    async def docs(self, scope: Scope, receive: Receive) -> Page:
-        return self._docs
+    method: str
+    handler: Handler
+    condition: Condition
+    answered: Count | None = None
+    refused: Count | None = None
 
 
 SOURCE_PATH = re.compile(r"/v1/sources/([^/]+)/message")
@@ -477,7 +317,7 @@ MAX_IN_FLIGHT = 512  # requests in work at once, beyond which new ones are shed
 
 
 class MessageServer:
-    """The ASGI application."""
+    """The ASGI application: a method for each path, which returns its reply or raises why there is none."""
 
     def __init__(
         self,
@@ -495,13 +335,31 @@ class MessageServer:
         self.answerer = Answerer(store)
         self.sums = Sums(store, self.answerer.shelf)
         self.changes = ChangesBuilder(store, self.answerer.shelf, self.sums.history)
-        self.pages = Pages(store, metrics, self.changes, access or MetricsAccess())
+        self._access = access or MetricsAccess()
         self._leader = leader  # the leader, which alone accepts messages, if this server follows one
-        self._keeping, self._changing = Condition(log), Condition(log)
         self._in_flight = 0
         self._max_in_flight = max_in_flight
         self.peers = Peers(max_connections, max_per_address)
         self.unread = Unread()
+        description = describe()
+        pages: dict[str, Handler] = {
+            "/healthz": _always(Reply([b'{"status":"ok"}'])),  # alive: it asks nothing of the store
+            "/readyz": self.readiness,
+            "/metrics": self.counts,
+            "/openapi.json": _always(Reply([json.dumps(description).encode()])),
+            "/docs": _always(Reply([docs_page(description).encode()], "text/html; charset=utf-8")),
+            wire.CATALOGUE_PATH: self.catalogue,
+            wire.EDITION_PATH: self.edition,
+            wire.DIGESTS_PATH: self.digests,
+        }
+        self._routes = {path: Route("GET", handler, Condition(log)) for path, handler in pages.items()} | {
+            wire.SEEN_PATH: Route("POST", self.seen, Condition(log)),
+            CHANGES_PATH: Route("GET", self.changes_since, Condition(log), Count.CHANGES, Count.REFUSED),
+            QUERY_PATH: Route("POST", self.query, Condition(log), None, Count.REFUSED),
+            SUM_PATH: Route("POST", self.sum, Condition(log), Count.SUMS, Count.REFUSED),
+        }
+        self._publishing = Route("PUT", self.publish, Condition(log), Count.PUBLISHED, Count.PUBLISH_REFUSED)
+        self._ready = Condition(log)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -512,42 +370,52 @@ class MessageServer:
             return
         self._in_flight += 1
         try:
-            if scope["path"] == QUERY_PATH:
-                await self.query(scope, receive, send)
-            elif scope["path"] == SUM_PATH:
-                await self.sum(scope, receive, send)
-            elif scope["path"] == CHANGES_PATH:
-                await self.send_changes(scope, send)
-            elif source := SOURCE_PATH.fullmatch(scope["path"]):
-                await self.publish(source[1], scope, receive, send)
-            else:
-                await self.pages(scope, receive, send)
+            await self._serve(scope, receive, send)
         finally:
             self._in_flight -= 1
 
-    async def query(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one query."""
-        body = await self._read_query(scope, receive, send, check_query_headers)
-        if body is None:
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the reply of whatever serves the path, or the one refusal; count it, and log what begins to fail."""
+        path = scope["path"]
+        route = self._publishing if SOURCE_PATH.fullmatch(path) else self._routes.get(path)
+        if route is None:
+            await send_problem(send, Problem(404, "nothing is served there", "see /docs for what is served"))
             return
-        outcome = await self.answerer.answer(body, gzip=takes_gzip(request_headers(scope)))
-        if isinstance(outcome, Problem):
-            await self._refuse(send, outcome)
+        try:
+            check_method(scope, route.method)
+            reply = await route.handler(scope, receive)
+        except StoreUnavailable as error:
+            self.metrics.add(Count.UNAVAILABLE)
+            if route is self._publishing:
+                route.condition.fails("publishes are not kept: %s", error)
+                await send_problem(send, not_kept(error), close=True)
+            else:
+                route.condition.fails("%s: store unavailable: %s", path, error)
+                await send_problem(send, unavailable(error))
+        except (Refused, InvalidWire) as error:
+            refused = error if isinstance(error, Refused) else Refused(invalid(error))
+            if route.refused is not None:
+                self.metrics.add(_REFUSALS.get(refused.problem.status, route.refused))
+            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
         else:
-            self.metrics.add_answer(outcome.frames)
-            await send_parts(send, outcome.parts, wire.ANSWER_TYPE, outcome.encoding)
+            what = "publishes are kept again" if route is self._publishing else f"{path}: the store answers again"
+            route.condition.works("%s", what)
+            if route.answered is not None:
+                self.metrics.add(route.answered)
+            await send_parts(send, reply.parts, reply.media_type, reply.encoding)
 
-    async def sum(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def query(self, scope: Scope, receive: Receive) -> Reply:
+        """Answer one query."""
+        headers = request_headers(scope)
+        refuse_if(check_query_headers(headers))
+        answer = _unless_refused(await self.answerer.answer(await read_body(receive), gzip=takes_gzip(headers)))
+        self.metrics.add_answer(answer.frames)
+        return Reply(answer.parts, wire.ANSWER_TYPE, answer.encoding)
+
+    async def sum(self, scope: Scope, receive: Receive) -> Reply:
         """Answer one sum query."""
-        body = await self._read_query(scope, receive, send, check_sum_headers)
-        if body is None:
-            return
-        outcome = await self.sums.answer(body)
-        if isinstance(outcome, Problem):
-            await self._refuse(send, outcome)
-        else:
-            self.metrics.add(Count.SUMS)
-            await send_parts(send, [outcome], wire.SUM_TYPE)
+        refuse_if(check_sum_headers(request_headers(scope)))
+        return Reply([_unless_refused(await self.sums.answer(await read_body(receive)))], wire.SUM_TYPE)
 
     def sum_now(self, body: bytes, reply: SumReply) -> bool:
         """Queue a sum query for the next pass; False where it needs the ordinary path. For stores that never wait."""
@@ -565,80 +433,110 @@ class MessageServer:
         self._in_flight += 1
         return True
 
-    async def _refuse(self, send: Send, problem: Problem) -> None:
-        self.count_problem(problem)
-        await send_problem(send, problem)
-
-    async def _read_query(
-        self, scope: Scope, receive: Receive, send: Send, check: Callable[[dict[bytes, bytes]], Problem | None]
-    ) -> bytes | None:
-        """The body of a POST whose headers pass the check; None if it was refused."""
-        try:
-            check_method(scope, "POST")
-            refuse_if(check(request_headers(scope)))
-            return await read_body(receive)
-        except Refused as refused:
-            self.metrics.add(Count.REFUSED)
-            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
-            return None
-
-    async def publish(self, name: str, scope: Scope, receive: Receive, send: Send) -> None:
-        """Make the body the latest message of a source."""
-        try:
-            check_method(scope, "PUT")
-            if self._leader is not None:
-                raise Refused(Problem(403, "this server follows another one", f"publish to {self._leader}"), close=True)
-            receipt = await _app_publish(self.store, name, scope, receive)
-        except Refused as refused:
-            self.metrics.add(Count.PUBLISH_REFUSED)
-            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
-        except StoreUnavailable as error:
-            self.metrics.add(Count.UNAVAILABLE)
-            self._keeping.fails("publishes are not kept: %s", error)
-            await send_problem(send, not_kept(error), close=True)
-        else:
-            self._keeping.works("publishes are kept again")
-            self.metrics.add(Count.PUBLISHED)
-            body = json.dumps(receipt, ensure_ascii=False).encode()
-            await send({"type": "http.response.start", "status": 200, "headers": reply_headers(len(body))})
-            await send({"type": "http.response.body", "body": body})
-
-    async def send_changes(self, scope: Scope, send: Send) -> None:
+    async def changes_since(self, scope: Scope, receive: Receive) -> Reply:
         """All that changed since an edition."""
-        try:
-            check_method(scope, "GET")
-            headers = request_headers(scope)
-            if headers.get(b"content-length", b"0") != b"0":
-                raise Refused(Problem(400, "a request for changes with a body", "send none"), close=True)
-            since = wire.decode_since(scope["query_string"].decode("latin-1"))
-            reply = await self.changes.reply(since, gzip=takes_gzip(headers))
-        except Refused as refused:
-            self.metrics.add(Count.REFUSED)
-            await send_problem(send, refused.problem, close=refused.close, allow=refused.allow)
-        except InvalidWire as error:
-            self.metrics.add(Count.REFUSED)
-            await send_problem(send, Problem(400, error.message, error.hint or ""))
-        except StoreUnavailable as error:
-            self.metrics.add(Count.UNAVAILABLE)
-            self._changing.fails("%s: store unavailable: %s", CHANGES_PATH, error)
-            await send_problem(send, unavailable(error))
-        else:
-            self._changing.works("%s: the store answers again", CHANGES_PATH)
-            self.metrics.add(Count.CHANGES)
-            await send_parts(send, reply.parts, wire.CHANGES_TYPE, reply.encoding)
+        headers = request_headers(scope)
+        if headers.get(b"content-length", b"0") != b"0":
+            raise Refused(Problem(400, "a request for changes with a body", "send none"), close=True)
+        since = wire.decode_since(scope["query_string"].decode("latin-1"))
+        reply = await self.changes.reply(since, gzip=takes_gzip(headers))
+        return Reply(reply.parts, wire.CHANGES_TYPE, reply.encoding)
 
-    def count_problem(self, problem: Problem) -> None:
-        """Add a refusal of a query to the counts."""
-        if problem.status == HTTPStatus.CONFLICT:
-            self.metrics.add(Count.CONFLICTS)
-        elif problem.status == HTTPStatus.SERVICE_UNAVAILABLE:
-            self.metrics.add(Count.UNAVAILABLE)
-        else:
-            self.metrics.add(Count.REFUSED)
+    async def publish(self, scope: Scope, receive: Receive) -> Reply:
+        """Make the body the latest message of a source."""
+        if self._leader is not None:
+            raise Refused(Problem(403, "this server follows another one", f"publish to {self._leader}"), close=True)
+        headers, name = request_headers(scope), scope["path"].split("/")[3]
+        publisher = await authenticate(self.store, headers.get(b"authorization", b""))
+        with _refused_as(400, close=True):
+            wire.check_name(name)
+        catalogue = await self.store.catalogue()
+        if name not in catalogue.index:
+            raise Refused(Problem(404, "no source of that name", "see /v1/catalogue"), close=True)
+        if not publisher.may_write(name):
+            raise Refused(Problem(403, "this publisher may not write that source", "use its own token"), close=True)
+        refuse_if(check_body_headers(headers, limit=catalogue.limit))
+        with _refused_as(415, close=True):
+            media_type = wire.check_media_type(headers.get(b"content-type", wire.ANY_TYPE.encode()).decode("latin-1"))
+        body = await read_body(receive)
+        with _refused_as(413):  # or 404: the catalogue changed in between
+            message = await self.store.publish(name, media_type, body, time.time_ns() // 1_000_000)
+        receipt = {"source": name, "version": message.version, "published": message.published}
+        return Reply([json.dumps(receipt, ensure_ascii=False).encode()])
+
+    async def readiness(self, scope: Scope, receive: Receive) -> Reply:
+        """Ready: a query would be answered and a publish kept, and what an acknowledged message survives."""
+        found = await self.store.readiness()
+        if not (found.answers and found.keeps):
+            self._ready.fails("not ready: %s", found.reason)
+            cannot = "store messages" if found.answers else "answer queries or store messages"
+            raise Refused(Problem(503, f"not ready: cannot {cannot}", "the log of the server says why"))
+        promise = await self.store.promise()
+        self._ready.works("ready again")
+        fields = {"status": "ready", "store": promise.kind, "durable": promise.durable, "promise": promise.says}
+        return Reply([json.dumps(fields, separators=(",", ":")).encode()])
+
+    async def counts(self, scope: Scope, receive: Receive) -> Reply:
+        """Counts in Prometheus' text form, for the operator only: they show times and sizes of queries."""
+        problem = self._access.refusal(scope["client"], request_headers(scope))
+        if problem is not None:
+            raise Refused(problem)
+        return Reply([self.metrics.render()], METRICS_TYPE)
+
+    async def catalogue(self, scope: Scope, receive: Receive) -> Reply:
+        """The names of all sources in the order of their indices, the framing, and the epoch that names both."""
+        return Reply([wire.encode_catalogue(await self.store.catalogue())])
+
+    async def edition(self, scope: Scope, receive: Receive) -> Reply:
+        """The newest edition: its number, the life of the store it counts in, and the digest of all that led to it."""
+        return Reply([wire.encode_edition(await self.changes.edition())])
+
+    async def digests(self, scope: Scope, receive: Receive) -> Reply:
+        """The digests of frames that changed since an edition, for readers of several servers."""
+        found = await self.changes.digests(wire.decode_wanted_digests(scope["query_string"].decode("latin-1")))
+        if isinstance(found, int):
+            raise Refused(edition_gone(found))
+        return Reply([found], wire.DIGESTS_TYPE)
+
+    async def seen(self, scope: Scope, receive: Receive) -> Reply:
+        """The last step that came under a session id, so that a client put back to an earlier state can know."""
+        refuse_if(check_body_headers(request_headers(scope), limit=wire.SESSION_BYTES))
+        session = await read_body(receive)
+        if len(session) != wire.SESSION_BYTES:
+            raise Refused(Problem(400, "not a session id", f"send its {wire.SESSION_BYTES} bytes"))
+        last = await self.store.last_step(session)
+        return Reply([wire.encode_seen(None if last is None else wire.Seen(last.step, last.digest.hex()))])
 
     async def close(self) -> None:
         """Stop the background tasks."""
         await self.sums.close()
+
+
+_REFUSALS = {409: Count.CONFLICTS, 503: Count.UNAVAILABLE}
+_T = TypeVar("_T")
+
+
+def _unless_refused(outcome: _T | Problem) -> _T:
+    if isinstance(outcome, Problem):
+        raise Refused(outcome)
+    return outcome
+
+
+@contextmanager
+def _refused_as(status: int, *, close: bool = False) -> Iterator[None]:
+    """What is wrong inside is refused with this status; a source that is unknown with 404."""
+    try:
+        yield
+    except (InvalidWire, UnknownSource) as error:
+        status = 404 if isinstance(error, UnknownSource) else status
+        raise Refused(Problem(status, error.message, error.hint or ""), close=close) from None
+
+
+def _always(reply: Reply) -> Handler:
+    async def handler(scope: Scope, receive: Receive) -> Reply:
+        return reply
+
+    return handler
 
 
 def not_kept(error: StoreUnavailable) -> Problem:
@@ -646,32 +544,6 @@ def not_kept(error: StoreUnavailable) -> Problem:
     if isinstance(error, StoreFull):
         return Problem(507, "the store of messages is full", "tell the operator; then send it again")
     return unavailable(error)
-
-
-async def _app_publish(store: Store, name: str, scope: Scope, receive: Receive) -> dict[str, Any]:
-    headers = request_headers(scope)
-    publisher = await authenticate(store, headers.get(b"authorization", b""))
-    try:
-        wire.check_name(name)
-    except InvalidWire as error:
-        raise Refused(Problem(400, error.message, error.hint or ""), close=True) from None
-    catalogue = await store.catalogue()
-    if name not in catalogue.index:
-        raise Refused(Problem(404, "no source of that name", "see /v1/catalogue"), close=True)
-    if not publisher.may_write(name):
-        raise Refused(Problem(403, "this publisher may not write that source", "use its own token"), close=True)
-    refuse_if(check_body_headers(headers, limit=catalogue.limit))
-    try:
-        media_type = wire.check_media_type(headers.get(b"content-type", wire.ANY_TYPE.encode()).decode("latin-1"))
-    except InvalidWire as error:
-        raise Refused(Problem(415, error.message, error.hint or ""), close=True) from None
-    body = await read_body(receive)
-    try:
-        message = await store.publish(name, media_type, body, time.time_ns() // 1_000_000)
-    except (InvalidWire, UnknownSource) as error:  # the catalogue changed in between
-        status = 413 if isinstance(error, InvalidWire) else 404
-        raise Refused(Problem(status, error.message, error.hint or "")) from None
-    return {"source": name, "version": message.version, "published": message.published}
 
 
 async def authenticate(store: Store, authorization: bytes) -> Publisher:
