@@ -124,7 +124,7 @@ def admit_elsewhere(turns, *what):
 
 def test_a_lone_table_takes_one_lock_an_iteration(pair, monkeypatch):
     """And no lock of a bucket: any such call fails here."""
-    monkeypatch.setattr("onoff.server.store.fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
+    monkeypatch.setattr("fcntl.lockf", lambda *_: pytest.fail("locked a bucket"))
     first, _ = pair
     for turn in range(3):
         for step in range(5):

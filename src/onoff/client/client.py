@@ -45,7 +45,7 @@ from onoff.names import some_of
 from onoff.session import Session
 from onoff.session.session import Entropy, Hide, SystemEntropy, TableCache
 from onoff.session.topics import TopicLists
-from onoff.system.limits import forbid_core_dumps
+from onoff.system.interrupts import forbid_core_dumps
 from onoff.system.plugins import load_plugin, plugins
 from onoff.tables.files import default_table_folder
 from onoff.upstream.message_server import MessageServer, NoChanges

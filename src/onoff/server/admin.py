@@ -53,14 +53,8 @@ async def opened(where: str, *, frame_size: int | None = None, limit: int = 0) -
 async def open_store(where: str, *, frame_size: int | None = None, limit: int = 0) -> Store:
     """The store at a file path, or at a redis://, rediss://, valkey:// or unix:// address.
 
-    Raises
-    ------
-    StoreUnavailable
-        If it cannot be opened.
-    InvalidInput
-        If it is not the address of a store.
-    MissingExtra
-        If what the address needs is not installed.
+    Raises StoreUnavailable if it cannot be opened, InvalidInput if it is not the address of a store, MissingExtra if
+    what the address needs is not installed.
     """
     scheme, separator, _ = where.partition("://")
     if not separator:
@@ -82,13 +76,7 @@ async def open_store(where: str, *, frame_size: int | None = None, limit: int = 
 def reframed(
     old: Catalogue, *, padding: Padding | None = None, frame_size: int | None = None, limit: int | None = None
 ) -> Catalogue:
-    """The same names with other framing.
-
-    Raises
-    ------
-    InvalidInput
-        If these contradict each other or are out of range.
-    """
+    """The same names with other framing. Raises InvalidInput if these contradict each other or are out of range."""
     fixed = frame_size is not None or (limit is None and old.frame_size is not None)
     if padding is not None:
         fixed = padding == "fixed"
@@ -112,19 +100,10 @@ async def edit_catalogue(
     frame_size: int | None = None,
     limit: int | None = None,
 ) -> Catalogue:
-    """Change names and framing of a store.
+    """The catalogue of a store after its names and framing were changed.
 
-    Returns
-    -------
-    Catalogue
-        The new catalogue.
-
-    Raises
-    ------
-    InvalidInput
-        If a name or size cannot be used, or a message that stays would be too long.
-    UnknownSource
-        If a name to drop is not there.
+    Raises InvalidInput if a name or size cannot be used, or a message that stays would be too long, UnknownSource if a
+    name to drop is not there.
     """
     while True:
         old = await store.catalogue()
@@ -140,12 +119,7 @@ async def edit_catalogue(
 async def new_publisher(store: Store, name: str, sources: Sequence[str] = ()) -> str:
     """A fresh token for a publisher, in place of any it had. It is shown once and not kept.
 
-    Raises
-    ------
-    InvalidWire
-        If the name cannot be used.
-    UnknownSource
-        If the catalogue has no such source.
+    Raises InvalidWire if the name cannot be used, UnknownSource if the catalogue has no such source.
     """
     check_name(name)
     catalogue = await store.catalogue()
@@ -166,10 +140,7 @@ READ_BYTES = 1024 * 1024
 async def write_backup(store: Store, path: Path) -> int:
     """Write all messages of the store to `path`, atomically; return how many.
 
-    Raises
-    ------
-    InvalidInput
-        If the file cannot be written.
+    Raises InvalidInput if the file cannot be written.
     """
     shelf = Shelf()
     reply = await ChangesBuilder(store, shelf).reply(Since(0), gzip=False)
@@ -189,10 +160,7 @@ async def write_backup(store: Store, path: Path) -> int:
 def read_backup(path: Path) -> tuple[Catalogue, dict[str, WireMessage]]:
     """Catalogue and messages of a backup, all checked.
 
-    Raises
-    ------
-    InvalidInput
-        If the file is not a backup, or not whole.
+    Raises InvalidInput if the file is not a backup, or not whole.
     """
     messages: dict[str, WireMessage] = {}
     try:

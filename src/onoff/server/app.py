@@ -179,11 +179,11 @@ def _operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
     found = {wire.DIGESTS_TYPE: _BINARY}
     yield wire.DIGESTS_PATH, "get", _does("Digests", text, found, 400, 409, 503, parameters=wanted)
     text = "The latest messages of a set of sources, one frame for each that is not known, ascending."
-    form = f"version {wire.WIRE_VERSION} | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each"
+    form = "version 2 | epoch 6 | session 16 | step 8 | bitmap ceil(N/8) | known 8 each; see the wire format"
     asked = _body({wire.QUERY_TYPE: _BINARY}, form)
     yield QUERY_PATH, "post", _does("Query", text, {wire.ANSWER_TYPE: _BINARY}, *post, 409, requestBody=asked)
     text = "The sum of chunks of messages that a vector asks for, for readers of several servers."
-    form = f"version {wire.SUM_VERSION} | epoch 6 | session 16 | step 8 | edition 8 | digest 32 | K 1 | j 1 | vector"
+    form = "version 2 | epoch 6 | session 16 | step 8 | edition 8 | digest 32 | K 1 | j 1 | vector"
     asked = _body({wire.SUM_QUERY_TYPE: _BINARY}, form)
     yield SUM_PATH, "post", _does("Sum", text, {wire.SUM_TYPE: _BINARY}, *post, 409, requestBody=asked)
     text = "The last step under a session id, so that a client put back to an earlier state can know."
@@ -291,7 +291,7 @@ log = logging.getLogger("onoff.server")
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Reply(NamedTuple):
+class Page(NamedTuple):
     """What a path answers with: the parts of a body, sent no faster than they are read."""
 
     parts: Sequence[bytes]
@@ -299,7 +299,7 @@ class Reply(NamedTuple):
     encoding: str = ""
 
 
-Handler = Callable[[Scope, Receive], Awaitable[Reply]]
+Handler = Callable[[Scope, Receive], Awaitable[Page]]
 
 
 class Route(NamedTuple):
@@ -343,11 +343,11 @@ class MessageServer:
         self.unread = Unread()
         description = describe()
         pages: dict[str, Handler] = {
-            "/healthz": _always(Reply([b'{"status":"ok"}'])),  # alive: it asks nothing of the store
+            "/healthz": _always(Page([b'{"status":"ok"}'])),  # alive: it asks nothing of the store
             "/readyz": self.readiness,
             "/metrics": self.counts,
-            "/openapi.json": _always(Reply([json.dumps(description).encode()])),
-            "/docs": _always(Reply([docs_page(description).encode()], "text/html; charset=utf-8")),
+            "/openapi.json": _always(Page([json.dumps(description).encode()])),
+            "/docs": _always(Page([docs_page(description).encode()], "text/html; charset=utf-8")),
             wire.CATALOGUE_PATH: self.catalogue,
             wire.EDITION_PATH: self.edition,
             wire.DIGESTS_PATH: self.digests,
@@ -404,18 +404,18 @@ class MessageServer:
                 self.metrics.add(route.answered)
             await send_parts(send, reply.parts, reply.media_type, reply.encoding)
 
-    async def query(self, scope: Scope, receive: Receive) -> Reply:
+    async def query(self, scope: Scope, receive: Receive) -> Page:
         """Answer one query."""
         headers = request_headers(scope)
         refuse_if(check_query_headers(headers))
         answer = _unless_refused(await self.answerer.answer(await read_body(receive), gzip=takes_gzip(headers)))
         self.metrics.add_answer(answer.frames)
-        return Reply(answer.parts, wire.ANSWER_TYPE, answer.encoding)
+        return Page(answer.parts, wire.ANSWER_TYPE, answer.encoding)
 
-    async def sum(self, scope: Scope, receive: Receive) -> Reply:
+    async def sum(self, scope: Scope, receive: Receive) -> Page:
         """Answer one sum query."""
         refuse_if(check_sum_headers(request_headers(scope)))
-        return Reply([_unless_refused(await self.sums.answer(await read_body(receive)))], wire.SUM_TYPE)
+        return Page([_unless_refused(await self.sums.answer(await read_body(receive)))], wire.SUM_TYPE)
 
     def sum_now(self, body: bytes, reply: SumReply) -> bool:
         """Queue a sum query for the next pass; False where it needs the ordinary path. For stores that never wait."""
@@ -433,16 +433,16 @@ class MessageServer:
         self._in_flight += 1
         return True
 
-    async def changes_since(self, scope: Scope, receive: Receive) -> Reply:
+    async def changes_since(self, scope: Scope, receive: Receive) -> Page:
         """All that changed since an edition."""
         headers = request_headers(scope)
         if headers.get(b"content-length", b"0") != b"0":
             raise Refused(Problem(400, "a request for changes with a body", "send none"), close=True)
         since = wire.decode_since(scope["query_string"].decode("latin-1"))
         reply = await self.changes.reply(since, gzip=takes_gzip(headers))
-        return Reply(reply.parts, wire.CHANGES_TYPE, reply.encoding)
+        return Page(reply.parts, wire.CHANGES_TYPE, reply.encoding)
 
-    async def publish(self, scope: Scope, receive: Receive) -> Reply:
+    async def publish(self, scope: Scope, receive: Receive) -> Page:
         """Make the body the latest message of a source."""
         if self._leader is not None:
             raise Refused(Problem(403, "this server follows another one", f"publish to {self._leader}"), close=True)
@@ -462,9 +462,9 @@ class MessageServer:
         with _refused_as(413):  # or 404: the catalogue changed in between
             message = await self.store.publish(name, media_type, body, time.time_ns() // 1_000_000)
         receipt = {"source": name, "version": message.version, "published": message.published}
-        return Reply([json.dumps(receipt, ensure_ascii=False).encode()])
+        return Page([json.dumps(receipt, ensure_ascii=False).encode()])
 
-    async def readiness(self, scope: Scope, receive: Receive) -> Reply:
+    async def readiness(self, scope: Scope, receive: Receive) -> Page:
         """Ready: a query would be answered and a publish kept, and what an acknowledged message survives."""
         found = await self.store.readiness()
         if not (found.answers and found.keeps):
@@ -474,38 +474,38 @@ class MessageServer:
         promise = await self.store.promise()
         self._ready.works("ready again")
         fields = {"status": "ready", "store": promise.kind, "durable": promise.durable, "promise": promise.says}
-        return Reply([json.dumps(fields, separators=(",", ":")).encode()])
+        return Page([json.dumps(fields, separators=(",", ":")).encode()])
 
-    async def counts(self, scope: Scope, receive: Receive) -> Reply:
+    async def counts(self, scope: Scope, receive: Receive) -> Page:
         """Counts in Prometheus' text form, for the operator only: they show times and sizes of queries."""
         problem = self._access.refusal(scope["client"], request_headers(scope))
         if problem is not None:
             raise Refused(problem)
-        return Reply([self.metrics.render()], METRICS_TYPE)
+        return Page([self.metrics.render()], METRICS_TYPE)
 
-    async def catalogue(self, scope: Scope, receive: Receive) -> Reply:
+    async def catalogue(self, scope: Scope, receive: Receive) -> Page:
         """The names of all sources in the order of their indices, the framing, and the epoch that names both."""
-        return Reply([wire.encode_catalogue(await self.store.catalogue())])
+        return Page([wire.encode_catalogue(await self.store.catalogue())])
 
-    async def edition(self, scope: Scope, receive: Receive) -> Reply:
+    async def edition(self, scope: Scope, receive: Receive) -> Page:
         """The newest edition: its number, the life of the store it counts in, and the digest of all that led to it."""
-        return Reply([wire.encode_edition(await self.changes.edition())])
+        return Page([wire.encode_edition(await self.changes.edition())])
 
-    async def digests(self, scope: Scope, receive: Receive) -> Reply:
+    async def digests(self, scope: Scope, receive: Receive) -> Page:
         """The digests of frames that changed since an edition, for readers of several servers."""
         found = await self.changes.digests(wire.decode_wanted_digests(scope["query_string"].decode("latin-1")))
         if isinstance(found, int):
             raise Refused(edition_gone(found))
-        return Reply([found], wire.DIGESTS_TYPE)
+        return Page([found], wire.DIGESTS_TYPE)
 
-    async def seen(self, scope: Scope, receive: Receive) -> Reply:
+    async def seen(self, scope: Scope, receive: Receive) -> Page:
         """The last step that came under a session id, so that a client put back to an earlier state can know."""
         refuse_if(check_body_headers(request_headers(scope), limit=wire.SESSION_BYTES))
         session = await read_body(receive)
         if len(session) != wire.SESSION_BYTES:
             raise Refused(Problem(400, "not a session id", f"send its {wire.SESSION_BYTES} bytes"))
         last = await self.store.last_step(session)
-        return Reply([wire.encode_seen(None if last is None else wire.Seen(last.step, last.digest.hex()))])
+        return Page([wire.encode_seen(None if last is None else wire.Seen(last.step, last.digest.hex()))])
 
     async def close(self) -> None:
         """Stop the background tasks."""
@@ -532,8 +532,8 @@ def _refused_as(status: int, *, close: bool = False) -> Iterator[None]:
         raise Refused(Problem(status, error.message, error.hint or ""), close=close) from None
 
 
-def _always(reply: Reply) -> Handler:
-    async def handler(scope: Scope, receive: Receive) -> Reply:
+def _always(reply: Page) -> Handler:
+    async def handler(scope: Scope, receive: Receive) -> Page:
         return reply
 
     return handler

@@ -254,12 +254,8 @@ class ChangesBuilder:
     async def digests(self, wanted: WantedDigests) -> bytes | int:
         """The digests that changed since, or all; the number of the newest edition if the wanted one is not held.
 
-        Of an edition before the newest come those that changed after it as well, as they were.
-
-        Raises
-        ------
-        StoreUnavailable
-            If the store does not answer.
+        Of an edition before the newest come those that changed after it as well, as they were. Raises StoreUnavailable
+        if the store does not answer.
         """
         since, history = wanted.since, self._history
         while True:  # each time around the edition may be a newer one
@@ -291,12 +287,7 @@ class ChangesBuilder:
     async def reply(self, since: Since, *, gzip: bool) -> ChangesReply:
         """All that changed since, or everything if the store does not know that edition.
 
-        gzip: Whether it takes a compressed reply; it gets one if that is shorter.
-
-        Raises
-        ------
-        StoreUnavailable
-            If the store does not answer.
+        gzip: whether it takes a compressed reply; it gets one if that is shorter. Raises StoreUnavailable.
         """
         while True:  # each time around the edition may be a newer one
             await self._shelf.refresh(self._store)

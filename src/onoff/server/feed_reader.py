@@ -36,7 +36,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
-from onoff.system.limits import OUT_OF_TIME, forbid_core_dumps, limit_memory, limited_time
+from onoff.system.interrupts import OUT_OF_TIME, forbid_core_dumps, limit_memory, limited_time
 from onoff.wire import TIME_LIMIT
 from onoff.wire.html import clean_html, html_text
 
@@ -76,10 +76,7 @@ class FeedReader:
     async def read(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         """The message of a feed, and when its newest entry was written, in milliseconds.
 
-        Raises
-        ------
-        BadFeed
-            If it is not a feed, or exceeds the limits.
+        Raises BadFeed if it is not a feed, or exceeds the limits.
         """
         return await self._exchange(data, headers, room)
 
@@ -261,10 +258,7 @@ def check_depth(data: bytes) -> None:
 def read_entries(data: bytes, headers: dict[str, str] | None = None) -> Iterator[dict[str, Any]]:
     """The entries of the feed in `data`, newest first, each made when it is asked for.
 
-    Raises
-    ------
-    BadFeed
-        If it is not a feed, or has no entry.
+    Raises BadFeed if it is not a feed, or has no entry.
     """
     parsed = _parse(data, headers)
     if not parsed.entries:
@@ -275,10 +269,7 @@ def read_entries(data: bytes, headers: dict[str, str] | None = None) -> Iterator
 def read_title(data: bytes, headers: dict[str, str] | None = None) -> str:
     """The title that the feed in `data` gives itself, as text; empty if it has none.
 
-    Raises
-    ------
-    BadFeed
-        If it is not a feed.
+    Raises BadFeed if it is not a feed.
     """
     parsed = _parse(data, headers)
     if not parsed.version and not parsed.entries:
@@ -333,10 +324,7 @@ def _time(entry: Any) -> int | None:
 def encode_entries(entries: Iterable[dict[str, Any]], room: int) -> bytes:
     """The message of a feed: its newest entry, and as many older ones as fit.
 
-    Raises
-    ------
-    BadFeed
-        If not even the title of the newest entry fits.
+    Raises BadFeed if not even the title of the newest entry fits.
     """
     remaining = iter(entries)
     kept = [_cut_entry(next(remaining), room - len(_WRAPPED % b""))]

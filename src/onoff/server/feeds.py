@@ -67,10 +67,7 @@ class ListedFeed:
 def read_feeds(path: str | Path) -> tuple[ListedFeed, ...]:
     """The feeds listed in a file, each address once.
 
-    Raises
-    ------
-    InvalidInput
-        If it cannot be read, lists none, or lists what is not an address.
+    Raises InvalidInput if it cannot be read, lists none, or lists what is not an address.
     """
     try:
         data = read_limited(Path(path))
@@ -152,10 +149,7 @@ _KEPT = "/?%:@!$&'()*+,;=~[]"  # of a path and query, as they are
 async def fetch(url: str, conditions: Mapping[str, str]) -> tuple[bytes, dict[str, str]] | None:
     """The feed at `url` and its headers; None if it has not changed.
 
-    Raises
-    ------
-    BadFeed
-        If there is no answer in time, or it is too long.
+    Raises BadFeed if there is no answer in time, or it is too long.
     """
     try:
         async with asyncio.timeout(FETCH_SECONDS):  # looking a name up has no limit of its own

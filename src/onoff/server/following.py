@@ -57,13 +57,7 @@ class BrokenHistory(Exception):
 
 
 def check_goes_on(catalogue: Catalogue, have: Edition, step: Adoption, versions: Mapping[str, int]) -> None:
-    """Raise BrokenHistory for a step that does not continue the edition `have`, whose versions are `versions`.
-
-    Raises
-    ------
-    BrokenHistory
-        If it does not.
-    """
+    """Raise BrokenHistory for a step that does not continue the edition `have`, whose versions are `versions`."""
     edition, messages = step.edition, step.messages
     if edition.life != have.life:
         return
@@ -137,12 +131,8 @@ class Follower:
     async def catch_up(self) -> bool:
         """Bring the store up to the leader's newest edition; whether anything changed.
 
-        Raises
-        ------
-        ServerUnreachable
-            If the leader does not answer as a message server does.
-        BrokenHistory
-            If what it gives does not go on from what it gave.
+        Raises ServerUnreachable if the leader does not answer as a message server does, BrokenHistory if what it gives
+        does not go on from what it gave.
         """
         if self._have is None:
             latest = await self._store.latest(Stamp())

@@ -108,10 +108,7 @@ def check_owner(db: sqlite3.Connection, path: Path) -> None:
 def prepare_tables(db: sqlite3.Connection, path: Path, empty: Catalogue) -> None:
     """Make the tables, or bring them up to date, within the transaction that `db` is in.
 
-    Raises
-    ------
-    StoreUnavailable
-        If the file is a database of something else, of a newer version, or damaged.
+    Raises StoreUnavailable if the file is a database of something else, of a newer version, or damaged.
     """
     if not db.execute("SELECT 1 FROM sqlite_schema WHERE name = 'meta'").fetchone():
         _run(db, _BASE)
@@ -203,14 +200,9 @@ class GroupCommit:
     Waiting for the disk, the one slow part of a commit, is left to a thread. What comes meanwhile goes into the next
     commit, and while many queries are asked a commit waits some milliseconds for more.
 
-    Parameters
-    ----------
-    connection
-        In autocommit mode, usable from any thread; ours until `close`.
-    before_commit
-        Called before every commit; what it raises is raised by the writes, and nothing is written.
-    on_commit
-        Called after every commit, before it is acknowledged.
+    connection: In autocommit mode, usable from any thread; ours until `close`.
+    before_commit: Called before every commit; what it raises is raised by the writes, and nothing is written.
+    on_commit: Called after every commit, before it is acknowledged.
     """
 
     def __init__(

@@ -33,8 +33,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from onoff.errors import InvalidInput, InvalidWire, StoreUnavailable
-from onoff.system import locks
-from onoff.system.files import allocate, open_private
+from onoff.system import files
 from onoff.wire import FRAME_OVERHEAD, LIFE_BYTES, MAX_ANSWER, Catalogue, Edition, WireMessage
 
 _T = TypeVar("_T")
@@ -159,25 +158,13 @@ class Store(Protocol):
     async def publish(self, name: str, media_type: str, body: bytes, published: int) -> WireMessage:
         """Make this the latest message of a source, and the next edition of the store.
 
-        Parameters
-        ----------
-        name
-            The source.
-        media_type
-            As `wire.check_media_type` allows.
-        body
-            At most as many bytes as the catalogue's limit.
-        published
-            Milliseconds since 1970.
+        Raises UnknownSource if the catalogue has no such name, InvalidWire if the message is too long, or would make an
+        answer with all sources too long, StoreFull if there is no room; nothing was written.
 
-        Raises
-        ------
-        UnknownSource
-            If the catalogue has no such name.
-        InvalidWire
-            If the message is too long, or would make an answer with all sources too long.
-        StoreFull
-            If there is no room; nothing was written.
+        name: The source.
+        media_type: As `wire.check_media_type` allows.
+        body: At most as many bytes as the catalogue's limit.
+        published: Milliseconds since 1970.
         """
         ...
 
@@ -190,14 +177,9 @@ class Store(Protocol):
 
         A step must be later than the last of its session, or have the same bytes.
 
-        Parameters
-        ----------
-        session
-            The id of the session, 16 bytes.
-        step
-            The number of the query in its session.
-        digest
-            The SHA-256 of the query's bytes.
+        session: The id of the session, 16 bytes.
+        step: The number of the query in its session.
+        digest: The SHA-256 of the query's bytes.
         """
         ...
 
@@ -302,10 +284,7 @@ def check_message(catalogue: Catalogue, body: bytes) -> None:
 def check_total(catalogue: Catalogue, others: int, body: bytes) -> None:
     """Refuse a message that would make an answer with all sources too long.
 
-    Raises
-    ------
-    InvalidWire
-        If the answer would be longer than `MAX_ANSWER`.
+    Raises InvalidWire if the answer would be longer than `MAX_ANSWER`.
     """
     total = catalogue.n * FRAME_OVERHEAD + others + len(body)
     if total > MAX_ANSWER:
@@ -359,14 +338,14 @@ class StepTable:
         self._buckets = buckets
         self._at_end_of_iteration = at_end_of_iteration
         self._alone = self._sharing = False  # what we have of the whole file
-        self._file = open_private(path, os.O_RDWR | os.O_CREAT)
+        self._file = files.open_private(path, os.O_RDWR | os.O_CREAT)
         size = _FIRST_BUCKET + buckets * _BUCKET_BYTES
         try:
             # Allocated now: a write to an unallocated page on a full disk would end the process (SIGBUS).
-            allocate(self._file, size)
+            files.allocate(self._file, size)
             self._map = mmap.mmap(self._file, size)
-            if locks.ONE_PROCESS:
-                self._alone = locks.try_exclusive(self._file)
+            if files.ONE_PROCESS:
+                self._alone = files.lock_alone(self._file)
                 if not self._alone:
                     raise StoreUnavailable(f"{path}: in use by another server", hint="this system allows one a store")
         except (OSError, StoreUnavailable):
@@ -425,15 +404,15 @@ class StepTable:
                 return work()
             self._share()
         start = self._bucket_of(session)
-        locks.lock_range(self._file, start, _BUCKET_BYTES)
+        files.lock_range(self._file, start, _BUCKET_BYTES)
         try:
             return work()
         finally:
-            locks.release_range(self._file, start, _BUCKET_BYTES)
+            files.unlock_range(self._file, start, _BUCKET_BYTES)
 
     def _lock_for_iteration(self) -> bool:
         """Whether this process now holds the file exclusively, until the end of this iteration."""
-        if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not locks.try_exclusive(self._file):
+        if self._at_end_of_iteration is None or self._map[_SHARE_REQUEST] or not files.lock_alone(self._file):
             return False
         self._alone = True
         self._at_end_of_iteration(self._end_iteration)
@@ -442,12 +421,12 @@ class StepTable:
     def _end_iteration(self) -> None:
         if self._alone:
             self._alone = False
-            locks.release(self._file)
+            files.unlock(self._file)
 
     def _share(self) -> None:
         """Share the file from now on; a process that holds it exclusively is asked to share."""
         deadline = time.monotonic() + SHARE_SECONDS
-        while not locks.try_shared(self._file):
+        while not files.lock_shared(self._file):
             self._map[_SHARE_REQUEST] = 1
             if time.monotonic() > deadline:
                 raise StoreUnavailable(

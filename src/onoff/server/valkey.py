@@ -309,14 +309,9 @@ class PublishQueue:
     The next digest is computed here from the edition that was looked at; the script accepts it only if that is still
     the newest one, else the batch is computed again. Publishes that come meanwhile wait and go together.
 
-    Parameters
-    ----------
-    run_script
-        Runs a script on the store.
-    read_state
-        The edition and the catalogue that a script returned.
-    known
-        The catalogue that was read last: whether its messages together may be too many bytes.
+    run_script: Runs a script on the store.
+    read_state: The edition and the catalogue that a script returned.
+    known: The catalogue that was read last: whether its messages together may be too many bytes.
     """
 
     def __init__(
@@ -430,12 +425,8 @@ class ValkeyStore:
     async def open(cls, url: str, *, frame_size: int | None = None, limit: int = 0) -> ValkeyStore:
         """Connect; an empty store gets an empty catalogue, one of version 0.1 its first edition.
 
-        Raises
-        ------
-        StoreUnavailable
-            If there is no answer, or the content cannot be read.
-        InvalidInput
-            If it is not an address.
+        Raises StoreUnavailable if there is no answer, or the content cannot be read, InvalidInput if it is not an
+        address.
         """
         store: ValkeyStore
 

@@ -28,7 +28,7 @@ def optional(module: str) -> Any:
         return None
 
 
-_fcntl = optional("fcntl")
+_fcntl, _msvcrt = optional("fcntl"), optional("msvcrt")
 _ALWAYS = sum(getattr(os, name, 0) for name in ("O_CLOEXEC", "O_NOINHERIT", "O_BINARY"))
 _NO_FOLLOW = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT = getattr(os, "O_NONBLOCK", 0)
@@ -141,3 +141,50 @@ def read_limited(path: Path, largest: int = LARGEST_LIST) -> bytes:
                     f"{path}: longer than the {largest} bytes that are read", hint="is it the right file?"
                 )
     return b"".join(pieces)
+
+
+# Locks between processes. Where there is `fcntl`, a file is locked whole (shared or exclusive) and by ranges. Windows
+# locks ranges only, and never shared: there a file belongs to one process for as long as that has it open.
+
+ONE_PROCESS = _fcntl is None
+_BEYOND = 1 << 40  # locked in place of the whole file: past its end, so that nobody is kept from reading it
+
+
+def lock_alone(file: int) -> bool:
+    """Whether this process now holds the whole file alone."""
+    if _fcntl is not None:
+        return _flock(file, _fcntl.LOCK_EX)
+    os.lseek(file, _BEYOND, os.SEEK_SET)
+    try:
+        _msvcrt.locking(file, _msvcrt.LK_NBLCK, 1)
+    except OSError:
+        return False
+    return True
+
+
+def lock_shared(file: int) -> bool:
+    """Whether this process now holds the whole file together with others that share it."""
+    return _flock(file, _fcntl.LOCK_SH)
+
+
+def unlock(file: int) -> None:
+    """Give the whole file back."""
+    _fcntl.flock(file, _fcntl.LOCK_UN)
+
+
+def lock_range(file: int, start: int, length: int) -> None:
+    """Wait until a part of the file is ours alone among processes that lock ranges."""
+    _fcntl.lockf(file, _fcntl.LOCK_EX, length, start)
+
+
+def unlock_range(file: int, start: int, length: int) -> None:
+    """Give a part of the file back."""
+    _fcntl.lockf(file, _fcntl.LOCK_UN, length, start)
+
+
+def _flock(file: int, kind: int) -> bool:
+    try:
+        _fcntl.flock(file, kind | _fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

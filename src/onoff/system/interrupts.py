@@ -1,4 +1,4 @@
-"""Ctrl-C ends a command at once, even while it is inside compiled code.
+"""What ends a process: Ctrl-C, at once even inside compiled code; its own end, in order; and too much memory or time.
 
 Python raises KeyboardInterrupt between two steps of the main thread, so a solver that computes for a minute in one
 call delays it for a minute. Here a thread is woken by the signal (`signal.set_wakeup_fd`), waits `grace`
@@ -15,6 +15,7 @@ it is lost, and the thread ends the process.
 from __future__ import annotations
 
 import atexit
+import ctypes
 import os
 import signal
 import socket
@@ -23,11 +24,12 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onoff.errors import OnOffError
+from onoff.system.files import optional
 
 INTERRUPT_SECONDS = 0.7
 """How long the main thread may take to end in order."""
@@ -172,3 +174,80 @@ def _end() -> None:
     with _state.changed:
         _state.shutting_down = True
         _state.changed.wait_for(lambda: _state.running == 0, SHUTDOWN_SECONDS)
+
+
+# What a process may use, by each system's means: no core dump, so much memory, so much processor time. Linux limits
+# both in the kernel. macOS takes no limit of memory, and Windows none of either: there a thread looks every
+# `_LOOK_SECONDS` and ends the process. Between two looks a process can take what it gets; an honest document does not.
+
+resource = optional("resource")
+_LOOK_SECONDS = 0.02
+OUT_OF_TIME = -signal.SIGPROF if hasattr(signal, "SIGPROF") else 124
+"""How a process ended that took too much processor time, as its parent sees it."""
+
+
+def forbid_core_dumps() -> None:
+    """Disable core dumps: what a process knows must not be written to the disk with its image."""
+    if resource is not None:
+        with suppress(ValueError, OSError):
+            _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
+def limit_memory(most_bytes: int) -> None:
+    """End this process, or fail its allocations, once it has more than `most_bytes`."""
+    try:
+        resource.setrlimit(resource.RLIMIT_AS, (most_bytes, most_bytes))
+    except (AttributeError, ValueError, OSError):
+        _end_when(lambda: _memory_bytes() > most_bytes, code=1, until=threading.Event())
+
+
+@contextmanager
+def limited_time(seconds: float) -> Iterator[None]:
+    """End this process if the block takes more than `seconds` of the processor."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+        try:
+            yield
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        return
+    done, end = threading.Event(), time.process_time() + seconds
+    _end_when(lambda: time.process_time() > end, code=OUT_OF_TIME, until=done)
+    try:
+        yield
+    finally:
+        done.set()
+
+
+def _end_when(too_much: Callable[[], bool], *, code: int, until: threading.Event) -> None:
+    def look() -> None:
+        while not until.wait(_LOOK_SECONDS):
+            if too_much():
+                os._exit(code)
+
+    threading.Thread(target=look, name="onoff-limit", daemon=True).start()
+
+
+def _memory_bytes() -> int:
+    """The most memory that this process has had."""
+    if resource is not None:
+        unit = 1 if sys.platform == "darwin" else 1024
+        return int(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * unit
+    counters = _Counters(cb=ctypes.sizeof(_Counters))
+    windows: Any = ctypes.windll  # type: ignore[attr-defined,unused-ignore]
+    process = ctypes.c_void_p(windows.kernel32.GetCurrentProcess())
+    windows.psapi.GetProcessMemoryInfo(process, ctypes.byref(counters), counters.cb)
+    return int(counters.PeakWorkingSetSize)
+
+
+class _Counters(ctypes.Structure):
+    """PROCESS_MEMORY_COUNTERS of Windows."""
+
+    _fields_ = [
+        ("cb", ctypes.c_uint32),
+        ("PageFaultCount", ctypes.c_uint32),
+        *((name, ctypes.c_size_t) for name in ("PeakWorkingSetSize", "WorkingSetSize")),
+        *((f"quota_{number}", ctypes.c_size_t) for number in range(4)),
+        *((name, ctypes.c_size_t) for name in ("PagefileUsage", "PeakPagefileUsage")),
+    ]

@@ -1,6 +1,6 @@
 """OrderlyServer: uvicorn that leaves no connection open when it has shut down.
 
-Apart from `sockets`, which every command may need: uvicorn comes with an extra.
+Apart from `sockets`, which every command may need: uvicorn takes a moment to import.
 """
 
 from __future__ import annotations

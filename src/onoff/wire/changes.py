@@ -205,10 +205,7 @@ class Unpacker:
     def feed(self, packed: bytes) -> Iterator[bytes]:
         """Take the next packed bytes; give what they hold, in pieces of at most `UNPACKED_PIECE` bytes.
 
-        Raises
-        ------
-        InvalidWire
-            If they are no gzip, or go on after its end.
+        Raises InvalidWire if they are no gzip, or go on after its end.
         """
         view = memoryview(packed)
         for at in range(0, len(view), UNPACKED_PIECE):  # zlib copies what is left for every piece: let that be little
@@ -233,12 +230,8 @@ class Unpacker:
 class ChangesDecoder:
     """Reads a reply as it comes: never more in memory than one frame and the piece that was fed.
 
-    Parameters
-    ----------
-    catalogue
-        The catalogue that the reader knows. Changes of another one are refused; `epoch` then tells which it is.
-    have
-        The edition that was named in the request; None if none was.
+    catalogue: The catalogue that the reader knows. Changes of another one are refused; `epoch` then tells which it is.
+    have: The edition that was named in the request; None if none was.
     """
 
     def __init__(self, catalogue: Catalogue, have: Edition | None = None) -> None:
@@ -262,10 +255,7 @@ class ChangesDecoder:
     def feed(self, data: bytes) -> list[tuple[int, WireMessage]]:
         """Take the next piece; return the sources and messages that it completes.
 
-        Raises
-        ------
-        InvalidWire
-            If the reply is not in its one form, or of another catalogue.
+        Raises InvalidWire if the reply is not in its one form, or of another catalogue.
         """
         self._held += data
         found: list[tuple[int, WireMessage]] = []
@@ -299,10 +289,7 @@ class ChangesDecoder:
     def finish(self) -> Edition:
         """The edition that was reached, once all has been fed.
 
-        Raises
-        ------
-        InvalidWire
-            If the reply ended before its trailer.
+        Raises InvalidWire if the reply ended before its trailer.
         """
         if self._edition is None:
             raise InvalidWire("changes that end too early", hint="ask again")

@@ -112,10 +112,8 @@ def digests_epoch(data: bytes) -> int:
 def decode_digests(data: bytes, catalogue: Catalogue, have: FrameDigests | None) -> FrameDigests:
     """All digests after a reply to a reader that held `have`; whoever reads it computed the root.
 
-    Raises
-    ------
-    InvalidWire
-        If the reply is not in its one form, of another catalogue, or does not make the root that it reports.
+    Raises InvalidWire if the reply is not in its one form, of another catalogue, or does not make the root that it
+    reports.
     """
     n = catalogue.n
     start = _HEAD.size + bitmap_length(n)

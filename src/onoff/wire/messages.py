@@ -64,19 +64,12 @@ def check_name(name: str) -> str:
 class Catalogue:
     """The names of the sources, in the order of their indices, and how messages are framed.
 
-    Parameters
-    ----------
-    names
-        Unique names, as `check_name` allows.
-    frame_size
-        The bytes of every frame; None: each message at its own length.
-    limit
-        The bytes of the longest message. With a frame size it is what a frame holds.
+    Raises InvalidWire if a name or size is out of range, or an answer with all sources could be longer than
+    `MAX_ANSWER`.
 
-    Raises
-    ------
-    InvalidWire
-        If a name or size is out of range, or an answer with all sources could be longer than `MAX_ANSWER`.
+    names: Unique names, as `check_name` allows.
+    frame_size: The bytes of every frame; None: each message at its own length.
+    limit: The bytes of the longest message. With a frame size it is what a frame holds.
     """
 
     names: tuple[str, ...]
@@ -360,13 +353,7 @@ def _check_message(message: WireMessage, room: int) -> None:
 def encode_frame(
     source: int, message: WireMessage, *, epoch: int, frame_size: int | None, limit: int = MAX_LIMIT
 ) -> bytes:
-    """The frame of `message`.
-
-    Raises
-    ------
-    InvalidWire
-        If the message is too long or a number is out of range.
-    """
+    """The frame of `message`. Raises InvalidWire if the message is too long or a number is out of range."""
     _check_message(message, limit if frame_size is None else capacity(frame_size))
     if not 0 <= source < MAX_SOURCES or not 0 <= epoch < EPOCH_LIMIT:
         raise InvalidWire("a source index or epoch out of range", hint="take both from the catalogue")
@@ -382,10 +369,7 @@ def decode_frame(
 ) -> WireMessage:
     """The message in a frame.
 
-    Raises
-    ------
-    InvalidWire
-        If the frame is damaged, of another source or catalogue, or not in its one form.
+    Raises InvalidWire if the frame is damaged, of another source or catalogue, or not in its one form.
     """
     if len(data) < FRAME_OVERHEAD or len(data) != (frame_size or len(data)):
         wanted = frame_size or f"at least {FRAME_OVERHEAD}"
@@ -449,10 +433,7 @@ def decode_answer(
 ) -> tuple[WireMessage, ...]:
     """The messages of all asked `sources`, in their order; the whole body is checked first.
 
-    Raises
-    ------
-    InvalidWire
-        If the answer is not exactly one good frame for each asked source.
+    Raises InvalidWire if the answer is not exactly one good frame for each asked source.
     """
     whole = memoryview(body)
     messages, at = [], 0
@@ -491,10 +472,7 @@ def decode_changed(
 ) -> dict[int, WireMessage]:
     """The messages of those asked `sources` that are not as `known`, by source; the whole body is checked first.
 
-    Raises
-    ------
-    InvalidWire
-        If the answer is not exactly one good frame for each of them, and the checksum over all.
+    Raises InvalidWire if the answer is not exactly one good frame for each of them, and the checksum over all.
     """
     tags = {source: known[k * TAG_BYTES : (k + 1) * TAG_BYTES] for k, source in enumerate(sources)}
     messages: dict[int, WireMessage] = {}

@@ -157,12 +157,8 @@ def decode_sums(
     """The message of `wanted` out of the answers of all servers, in their order.
 
     Only the frame that `digests` names is taken, with zeros after it, out of answers of the length that the edition
-    gives them: an error of one server is in the frame or in the zeros whatever is wanted, and is refused.
-
-    Raises
-    ------
-    InvalidWire
-        If any bit of an answer, or its length, is another. It says nothing about which source is wanted.
+    gives them: an error of one server is in the frame or in the zeros whatever is wanted, and is refused. Raises
+    InvalidWire if any bit of an answer, or its length, is another. It says nothing about which source is wanted.
     """
     if len(answers) != len(vectors):
         raise InvalidWire(f"{len(answers)} answers of {len(vectors)} servers", hint="every server must answer")
