@@ -6,11 +6,9 @@ import os
 import threading
 
 import pytest
-from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
-from onoff.server import feed_reader
-from onoff.server.feed_reader import MAX_DEPTH, BadFeed, FeedReader, check_depth
+from onoff.server.feed_reader import MAX_DEPTH, BadFeed, FeedReader, Limits, ReaderProcess, check_depth
 
 ROOM = 100_000
 GOOD = b"<rss version='2.0'><channel><item><title>Good</title><description>x</description></item></channel></rss>"
@@ -32,15 +30,15 @@ def test_a_feed_is_read_in_another_process_and_so_is_the_next():
     async def body():
         async with FeedReader(1) as reader:
             assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
-            first = present(reader._all[0]._child).pid
+            first = reader.pids()
             assert (await reader.read(TIMED, {"content-type": "text/xml"}, ROOM))[1] == 1_704_153_600_000
             assert (await reader.read(GOOD, {}, ROOM))[1] is None
-            assert present(reader._all[0]._child).pid == first != os.getpid()
+            assert reader.pids() == first != [os.getpid()]
             with pytest.raises(BadFeed, match="no entry"):
                 await reader.read(b"<rss version='2.0'><channel/></rss>", {}, ROOM)
             with pytest.raises(BadFeed, match="fit"):
                 await reader.read(GOOD, {}, 10)
-            assert present(reader._all[0]._child).pid == first
+            assert reader.pids() == first
 
     asyncio.run(body())
 
@@ -49,17 +47,14 @@ def test_a_feed_is_read_in_another_process_and_so_is_the_next():
 @pytest.mark.parametrize(
     ("hostile", "limits", "says"),
     [
-        (deep(100_000), {}, "nested"),
-        (ENDLESS, {"CPU_SECONDS": 0.3}, "processor"),
-        (HUGE, {"MEMORY_BYTES": 80 << 20}, "memory"),
+        (deep(100_000), Limits(), "nested"),
+        (ENDLESS, Limits(cpu_seconds=0.3), "processor"),
+        (HUGE, Limits(memory_bytes=80 << 20), "memory"),
     ],
 )
-def test_a_feed_beyond_a_limit_is_refused_and_the_next_is_read(hostile, limits, says, monkeypatch):
-    for name, value in limits.items():
-        monkeypatch.setattr(feed_reader, name, value)
-
+def test_a_feed_beyond_a_limit_is_refused_and_the_next_is_read(hostile, limits, says):
     async def body():
-        async with FeedReader(1) as reader:
+        async with FeedReader(1, limits) as reader:
             for _ in range(2):
                 with pytest.raises(BadFeed, match=says):
                     await reader.read(hostile, {}, ROOM)
@@ -68,12 +63,11 @@ def test_a_feed_beyond_a_limit_is_refused_and_the_next_is_read(hostile, limits, 
     asyncio.run(body())
 
 
-def test_while_one_feed_takes_long_others_are_read(monkeypatch):
-    for name in ("CPU_SECONDS", "WALL_SECONDS"):
-        monkeypatch.setattr(feed_reader, name, 3600.0)  # it is ended by us, on a slow machine too
+def test_while_one_feed_takes_long_others_are_read():
+    endless_limits = Limits(cpu_seconds=3600.0, wall_seconds=3600.0)  # it is ended by us, on a slow machine too
 
     async def body():
-        async with FeedReader(2) as reader:
+        async with FeedReader(2, endless_limits) as reader:
             endless = asyncio.create_task(reader.read(ENDLESS * 8, {}, ROOM))
             for _ in range(3):
                 assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
@@ -86,14 +80,12 @@ def test_while_one_feed_takes_long_others_are_read(monkeypatch):
     asyncio.run(body())
 
 
-def test_a_reader_that_hangs_is_given_up(monkeypatch):
-    monkeypatch.setattr(feed_reader, "WALL_SECONDS", 0.01)
-
+def test_a_reader_that_hangs_is_given_up():
     async def body():
-        async with FeedReader(1) as reader:
+        async with FeedReader(1, Limits(wall_seconds=0.01)) as reader:
             with pytest.raises(BadFeed, match="longer than"):
                 await reader.read(ENDLESS * 8, {}, ROOM)
-            monkeypatch.setattr(feed_reader, "WALL_SECONDS", PATIENCE)
+            reader.limits = Limits(wall_seconds=PATIENCE)
             assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
 
     asyncio.run(body())
@@ -101,7 +93,7 @@ def test_a_reader_that_hangs_is_given_up(monkeypatch):
 
 def test_a_thread_that_comes_after_its_reader_was_given_up_starts_no_process(monkeypatch):
     given_up, outcomes = threading.Event(), []
-    exchange = feed_reader._Process.exchange
+    exchange = ReaderProcess.exchange
 
     def late(process, *arguments):
         assert given_up.wait(PATIENCE)
@@ -111,14 +103,13 @@ def test_a_thread_that_comes_after_its_reader_was_given_up_starts_no_process(mon
             outcomes.append(str(error))
             raise
 
-    monkeypatch.setattr(feed_reader._Process, "exchange", late)
-    monkeypatch.setattr(feed_reader, "WALL_SECONDS", 0.01)
+    monkeypatch.setattr(ReaderProcess, "exchange", late)
 
     async def body():
-        async with FeedReader(1) as reader:
+        async with FeedReader(1, Limits(wall_seconds=0.01)) as reader:
             with pytest.raises(BadFeed, match="longer than"):
                 await reader.read(GOOD, {}, ROOM)
-            monkeypatch.setattr(feed_reader, "WALL_SECONDS", PATIENCE)
+            reader.limits = Limits(wall_seconds=PATIENCE)
             given_up.set()
             assert title(await reader.read(GOOD, {}, ROOM)) == "Good"
 
@@ -130,7 +121,7 @@ def test_no_process_stays_behind():
     async def body():
         async with FeedReader(2) as reader:
             await asyncio.gather(*(reader.read(GOOD, {}, ROOM) for _ in range(4)))
-            return [process._child.pid for process in reader._all if process._child]
+            return reader.pids()
 
     pids = asyncio.run(body())
     assert pids

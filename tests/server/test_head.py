@@ -1,6 +1,9 @@
 """The rules for heads, judged alone; `test_hostile` sends them."""
 
+import h11
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 from tests.support.typed import as_a, present
 
 from onoff import wire
@@ -83,3 +86,63 @@ def test_a_beginning_is_judged_as_early_as_it_can_be():
         assert present(not_a_head(bad, 0)).status == 400
     assert present(not_a_head(b"GET / HTTP/1.1\r\nx: y\n", 18)).status == 400  # the rest was judged before
     assert present(not_a_head(b"GET /" + b"x" * MAX_HEAD, 0)).status == 431
+
+
+PIECES = (
+    *(b"content-length: 34", b"Content-Length: 5", b"content-length: +5", b"content-length: 0", b"content-length: 05"),
+    *(b"transfer-encoding: chunked", b"host: h", b"host: other", b"x: y", b"x : y", b" folded", b"", b"x: \x80"),
+    *(b"x:\x00", b"upgrade: h2c", b"expect: 100-continue", b"content-length: 34, 34", b"connection: close"),
+    *(b"x\tz: y", b"content-length:"),
+)
+ENDS = st.sampled_from([*[b"\r\n"] * 8, b"\n", b"\r", b"\r\r\n"])
+
+
+@st.composite
+def heads(draw):
+    """A head of good and bad lines, one of its bytes perhaps another."""
+    first = draw(st.sampled_from([b"POST /v1/query HTTP/1.1", b"GET http://h/x HTTP/1.0", b"PUT /a%2fb HTTP/1.1"]))
+    lines = [b"host: h", *draw(st.lists(st.sampled_from(PIECES), max_size=4))]
+    head = bytearray(b"".join([first, b"\r\n", *(line + draw(ENDS) for line in draw(st.permutations(lines)))]))
+    if draw(st.booleans()):
+        head[draw(st.integers(0, len(head) - 1))] = draw(st.integers(0, 255))
+    return bytes(head) + b"\r\n"
+
+
+def same_as_h11(read, examples, phases=tuple(Phase)):
+    """Whatever is taken by both is one request with a body of the same length: nothing can be hidden behind it."""
+
+    @settings(max_examples=examples, deadline=None, database=None, phases=phases)
+    @given(heads())
+    def agrees(head):
+        taken = read(head)
+        if not head.endswith(b"\r\n\r\n") or isinstance(taken, Problem):
+            return
+        other = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
+        other.receive_data(head)
+        try:
+            request = other.next_event()
+        except h11.RemoteProtocolError:
+            return
+        assert isinstance(request, h11.Request)
+        assert other.trailing_data[0] == b"", "it ends earlier"
+        told = [value for name, value in request.headers if name == b"content-length"]
+        assert [b"%d" % taken.length] == (told or [b"0"])
+        assert not any(name == b"transfer-encoding" for name, _ in request.headers)
+
+    agrees()
+
+
+def test_no_other_parser_reads_another_request_out_of_a_head_that_is_taken():
+    same_as_h11(read_head, 1000)
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_reader_that_is_lax_about_lengths_is_found_out(first):
+    def lax(head):
+        lengths = [
+            line.partition(b":")[2] for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+        ]
+        return Head(int(lengths[0]), None) if first and lengths and lengths[0].strip().isdigit() else Head(0, None)
+
+    with pytest.raises(AssertionError):
+        same_as_h11(lax, 5000, [Phase.generate])

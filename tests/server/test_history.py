@@ -4,6 +4,8 @@ import random
 import sys
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.typed import present
 
 from onoff import wire
@@ -19,7 +21,7 @@ LIFE = b"l" * 16
 class World:
     """A store's editions, and a shelf that looks at them now and then."""
 
-    def __init__(self, frame_size=None):
+    def __init__(self, frame_size=None, **limits):
         self.catalogue = wire.Catalogue(NAMES, frame_size) if frame_size else wire.Catalogue(NAMES, None, 1000)
         self.messages = {}
         self.changed = {}
@@ -31,7 +33,7 @@ class World:
         self.looked = -1
         self.clock = 0.0
         self.look()
-        self.history = History(self.shelf, clock=lambda: self.clock)
+        self.history = History(self.shelf, clock=lambda: self.clock, **limits)
 
     def digest(self):
         return bytes([self.number % 256, self.number // 256]).ljust(32, b"d")
@@ -128,16 +130,20 @@ def test_what_cannot_be_known_is_not_guessed(order, held):
     assert world.held() == held
 
 
-def test_random_looks_never_give_a_wrong_edition():
-    rng = random.Random(5)
-    for _ in range(30):
-        world = World(rng.choice([None, 512]))
-        for _ in range(40):
-            world.publish(rng.choice(NAMES), rng.randbytes(rng.randrange(300)))
-            if rng.randrange(2):
-                world.look()
-        world.look()
-        assert {0, world.number} <= set(world.held())
+@given(
+    frame_size=st.sampled_from([None, 512]),
+    events=st.lists(st.tuples(st.sampled_from(NAMES), st.binary(max_size=300), st.booleans()), max_size=40),
+)
+@settings(max_examples=100)
+def test_whatever_is_published_and_whenever_it_looks_no_edition_is_wrong(frame_size, events):
+    world = World(frame_size)
+    for name, body, looks in events:
+        world.publish(name, body)
+        if looks:
+            world.look()
+            assert {0, world.number} <= set(world.held())
+    world.look()
+    assert {0, world.number} <= set(world.held())
 
 
 def test_a_minute_and_at_least_64_editions_are_held():
@@ -154,14 +160,12 @@ def test_a_minute_and_at_least_64_editions_are_held():
     assert world.held() == list(range(300 - module.MIN_EDITIONS, 301))
 
 
-def test_memory_is_bounded(monkeypatch):
-    monkeypatch.setattr(module, "MAX_BYTES", 100_000)
-    world = World()
+def test_memory_is_bounded():
+    world = World(most_bytes=100_000)
     for _ in range(500):
         world.publish("a", bytes(900))
         world.look()
-    kept = world.history._bytes
-    assert 64 * 900 < kept <= 101_100
+    assert 64 * 900 < world.history.bytes <= 101_100
 
 
 def lines_for_the_oldest(editions):
@@ -192,11 +196,9 @@ def test_an_old_edition_is_found_without_going_through_all_that_came_after():
     assert lines_for_the_oldest(2000) == lines_for_the_oldest(50) < 50
 
 
-def test_what_was_let_go_of_takes_no_memory_and_the_rest_is_still_right(monkeypatch):
+def test_what_was_let_go_of_takes_no_memory_and_the_rest_is_still_right():
     """Sources that change often and seldom: lists of their frames are cut now and then."""
-    monkeypatch.setattr(module, "MIN_EDITIONS", 5)
-    monkeypatch.setattr(module, "RATE_SECONDS", 3.0)
-    world = World()
+    world = World(least=5, seconds=3.0)
     rng = random.Random(8)
     for k in range(400):
         world.clock = float(k)
@@ -206,7 +208,7 @@ def test_what_was_let_go_of_takes_no_memory_and_the_rest_is_still_right(monkeypa
     kept = world.history._superseded
     assert set(kept) == {0}
     assert sum(len(superseded._frames) for superseded in kept.values()) <= 11
-    assert world.history._bytes == sum(len(frame) for superseded in kept.values() for frame in superseded._frames)
+    assert world.history.bytes == sum(len(frame) for superseded in kept.values() for frame in superseded._frames)
 
 
 def test_another_life_begins_anew():

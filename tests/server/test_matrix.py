@@ -32,12 +32,11 @@ def plain(frames, query, servers):
 @pytest.fixture(scope="module", autouse=True)
 def compiled():
     """The kernel is compiled in the background; here it is waited for."""
-    assert sums._compiled().wait(5 * PATIENCE)
+    assert sums.kernel_ready().wait(5 * PATIENCE)
 
 
-def go(patch, way):
-    """Have rows summed by numpy or by the compiled kernel."""
-    patch.setattr(sums, "KERNEL_BYTES", 0 if way == "compiled" else 1 << 40)
+FROM = {"numpy": None, "compiled": 0}
+"""From how many bytes on the kernel is used: never, or always."""
 
 
 @pytest.mark.slow(reason="programs are started and waited for")
@@ -52,26 +51,22 @@ def go(patch, way):
 def test_sums_are_those_of_the_definition(n, longest, servers, way, seed):
     rng = random.Random(seed)
     frames = frames_of(rng, n, longest)
-    with pytest.MonkeyPatch.context() as patch:
-        go(patch, way)
-        patch.setattr(sums, "BLOCK_BYTES", 1000)  # several blocks
-        made = Matrix(frames)
-        for _ in range(3):
-            width = max(map(len, frames))
-            queries = [wanted_of(rng, n, k, width) for k in servers]
-            assert made.sums(queries) == [plain(frames, q, k) for q, k in zip(queries, servers, strict=True)]
-            changed = {at: rng.randbytes(rng.randint(0, made.width)) for at in rng.sample(range(n), rng.randint(0, n))}
-            made.replace(changed)
-            frames = [changed.get(at, frame) for at, frame in enumerate(frames)]
+    made = Matrix(frames, kernel_bytes=FROM[way], block_bytes=1000)  # several blocks
+    for _ in range(3):
+        width = max(map(len, frames))
+        queries = [wanted_of(rng, n, k, width) for k in servers]
+        assert made.sums(queries) == [plain(frames, q, k) for q, k in zip(queries, servers, strict=True)]
+        changed = {at: rng.randbytes(rng.randint(0, made.width)) for at in rng.sample(range(n), rng.randint(0, n))}
+        made.replace(changed)
+        frames = [changed.get(at, frame) for at, frame in enumerate(frames)]
 
 
 @pytest.mark.parametrize("servers", [2, 3, 4, 7])
 @pytest.mark.parametrize("way", ["numpy", "compiled"])
-def test_an_edition_of_the_past_is_summed_as_it_was(monkeypatch, way, servers):
-    go(monkeypatch, way)
+def test_an_edition_of_the_past_is_summed_as_it_was(way, servers):
     rng = random.Random(servers)
     old = frames_of(rng, 30, 200)
-    made = Matrix(old)
+    made = Matrix(old, kernel_bytes=FROM[way])
     for _ in range(5):
         now = list(old)
         for at in rng.sample(range(30), 7):
@@ -84,14 +79,13 @@ def test_an_edition_of_the_past_is_summed_as_it_was(monkeypatch, way, servers):
 
 @pytest.mark.parametrize("way", ["numpy", "compiled"])
 @pytest.mark.parametrize("servers", [2, 3, 7])
-def test_an_edition_whose_messages_were_longer_is_summed_as_it_was(monkeypatch, way, servers):
-    go(monkeypatch, way)
+def test_an_edition_whose_messages_were_longer_is_summed_as_it_was(way, servers):
     rng = random.Random(servers)
     now = frames_of(rng, 20, 40)
     longer = {4: rng.randbytes(700), 9: rng.randbytes(300)}
     then = [longer.get(at, row) for at, row in enumerate(now)]
     query = wanted_of(rng, 20, servers, 700, longer)
-    assert Matrix(now).sums([query]) == [plain(then, query, servers)]
+    assert Matrix(now, kernel_bytes=FROM[way]).sums([query]) == [plain(then, query, servers)]
 
 
 def test_a_row_that_does_not_fit_is_refused():
@@ -101,7 +95,7 @@ def test_a_row_that_does_not_fit_is_refused():
         made.replace({0: b"y" * (made.width + 1)})
 
 
-def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch):
+def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends():
     rng = random.Random(5)
     frames = [rng.randbytes(3 * sums.CHUNK_BYTES + 17) for _ in range(21)]
     made = Matrix(frames)
@@ -112,7 +106,7 @@ def test_the_compiled_kernel_goes_on_where_a_chunk_of_the_total_ends(monkeypatch
 def test_until_the_kernel_is_compiled_numpy_does_it(monkeypatch):
     rng = random.Random(6)
     frames = frames_of(rng, 30, 100_000)
-    monkeypatch.setattr(sums, "_compiled", threading.Event)
+    monkeypatch.setattr(sums, "kernel_ready", threading.Event)
     monkeypatch.setattr(sums, "_xor_blocks", None)
     made = Matrix(frames)
     query = wanted_of(rng, 30, 3, max(map(len, frames)))
@@ -135,7 +129,7 @@ for _ in range(2):
     for thread in threading.enumerate():
         if thread.name == "onoff-kernel":
             thread.join()
-assert not matrix._compiled().is_set()
+assert not matrix.kernel_ready().is_set()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     if done.stderr == "skipped\n":
@@ -144,4 +138,4 @@ assert not matrix._compiled().is_set()
 
 
 def test_the_memory_of_a_matrix_is_told_before_it_is_made():
-    assert sums.matrix_bytes(8, 100) == Matrix([bytes(100)] * 8)._rows.nbytes == 8 * 128
+    assert sums.matrix_bytes(8, 100) == Matrix([bytes(100)] * 8).nbytes == 8 * 128

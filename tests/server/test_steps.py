@@ -1,4 +1,4 @@
-"""The table of steps: bounded, and it forgets the session seen longest ago."""
+"""The table of steps equals a dictionary of bounded size that forgets the session seen longest ago."""
 
 import os
 import subprocess
@@ -8,6 +8,8 @@ from itertools import count
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from tests.support.typed import present
 from tests.support.waiting import PATIENCE, until
 
@@ -16,23 +18,43 @@ from onoff.server.store import LastStep, StepTable
 
 
 @pytest.fixture
-def table(tmp_path, monkeypatch):
-    clock = count(1)
-    monkeypatch.setattr("onoff.server.store.time.time_ns", lambda: next(clock) * 1_000_000)
+def table(tmp_path):
     table = StepTable(tmp_path / "steps", buckets=1)
     yield table
     table.close()
 
 
-def test_a_full_bucket_forgets_the_session_seen_longest_ago(table):
-    sessions = [bytes([k]) * 16 for k in range(9)]
-    for session in sessions[:8]:
-        assert table.admit(session, 1, b"d" * 32) is None
-    assert table.admit(sessions[0], 2, b"d" * 32) is None  # seen again: session 1 is now the oldest
-    assert table.admit(sessions[8], 1, b"d" * 32) is None
-    assert table.admit(sessions[0], 1, b"d" * 32) == LastStep(2, b"d" * 32)
-    assert table.admit(sessions[2], 0, b"d" * 32) == LastStep(1, b"d" * 32)
-    assert table.admit(sessions[1], 0, b"d" * 32) is None  # forgotten
+SESSIONS = [bytes(16), *(bytes([letter]) * 16 for letter in b"abcdefghij")]
+DIGESTS = [b"a" * 32, b"bc" * 16, bytes(32)]  # which spell ids of sessions
+
+
+@given(
+    asked=st.lists(
+        st.tuples(st.booleans(), st.sampled_from(SESSIONS), st.integers(0, 3), st.sampled_from(DIGESTS)), max_size=60
+    )
+)
+@settings(max_examples=200)
+def test_any_sequence_of_steps_over_two_processes_equals_a_dictionary(tmp_path_factory, asked):
+    """Of eight sessions, the room of a bucket: a new one takes the place of the one that was seen longest ago."""
+    clock, path = count(1), tmp_path_factory.mktemp("steps") / "steps"
+    known: dict[bytes, LastStep] = {}  # the one that was seen longest ago is first
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("onoff.server.store.time.time_ns", lambda: next(clock) * 1_000_000)
+        tables = [StepTable(path, buckets=1), StepTable(path, buckets=1)]
+        for second, session, step, digest in asked:
+            last, sent = known.get(session), LastStep(step, digest)
+            good = last is None or step > last.step or sent == last
+            assert tables[second].admit(session, step, digest) == (None if good else last)
+            if good:
+                known.pop(session, None)
+                known[session] = sent
+                if len(known) > 8:
+                    del known[next(iter(known))]
+            assert {session: tables[not second].last(session) for session in SESSIONS} == {
+                session: known.get(session) for session in SESSIONS
+            }
+        for table in tables:
+            table.close()
 
 
 def test_the_file_never_grows(table, tmp_path):
@@ -40,18 +62,6 @@ def test_the_file_never_grows(table, tmp_path):
     for _ in range(1000):
         assert table.admit(os.urandom(16), 0, bytes(32)) is None
     assert (tmp_path / "steps").stat().st_size == size
-
-
-def test_a_session_id_inside_another_slot_is_not_found(table):
-    """The bytes of one session's digest may spell another's id."""
-    assert table.admit(b"a" * 16, 7, b"b" * 32) is None
-    assert table.admit(b"b" * 16, 0, b"c" * 32) is None
-    assert table.admit(b"b" * 16, 0, b"d" * 32) == LastStep(0, b"c" * 32)
-
-
-def test_the_session_of_zeros_is_a_session(table):
-    assert table.admit(bytes(16), 0, b"x" * 32) is None
-    assert table.admit(bytes(16), 0, b"y" * 32) == LastStep(0, b"x" * 32)
 
 
 def test_it_outlives_the_process_and_the_generation_is_shared(tmp_path):

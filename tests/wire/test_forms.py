@@ -20,7 +20,6 @@ from onoff.errors import InvalidWire
 from onoff.wire import Catalogue, ChangesDecoder, Edition, EditionReport, FrameDigests, Problem, Since, WireMessage
 from onoff.wire.changes import CHANGES_HEAD_BYTES, CHANGES_TRAILER_BYTES
 from onoff.wire.messages import CHECKSUM_BYTES
-from onoff.wire.messages import _checksum as checksum
 
 FRAME = 256
 NAMES = ("news", "weather", "Zürich", "東京", "a b", "x", "y", "z", "t", "u")
@@ -170,7 +169,7 @@ def mend_frames(catalogue):
         while len(data) - at >= wire.FRAME_OVERHEAD:
             size = catalogue.frame_size or wire.frame_length(data[at:])
             content = data[at : at + size][:-CHECKSUM_BYTES]
-            mended += content + checksum(catalogue.epoch, content)
+            mended += content + wire.frame_checksum(catalogue.epoch, content)
             at += size
         return mended + data[at:]
 

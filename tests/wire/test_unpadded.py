@@ -9,7 +9,6 @@ import pytest
 from onoff import wire
 from onoff.errors import InvalidWire
 from onoff.wire import Catalogue, WireMessage
-from onoff.wire.messages import _checksum as checksum
 
 NAMES = ("news", "weather", "Zürich")
 LIMIT = 200
@@ -88,7 +87,7 @@ def test_a_message_over_the_limit_is_refused_though_its_frame_is_good():
 def test_padding_in_an_unpadded_frame_and_none_in_a_padded_one_are_refused():
     content = frame(2, message())[:-16] + b"\0"
     with pytest.raises(InvalidWire, match="one form"):
-        wire.decode_frame(content + checksum(CATALOGUE.epoch, content), 2, **HOW)
+        wire.decode_frame(content + wire.frame_checksum(CATALOGUE.epoch, content), 2, **HOW)
     with pytest.raises(InvalidWire):
         wire.decode_frame(frame(2, message()), 2, epoch=CATALOGUE.epoch, frame_size=256)
 

@@ -10,7 +10,6 @@ import pytest
 from onoff import wire
 from onoff.errors import InvalidWire, UnknownSource
 from onoff.wire import Catalogue, Problem, WireMessage, WireQuery
-from onoff.wire.messages import _checksum as checksum
 
 SESSION = bytes(range(16))
 FRAME = 256
@@ -236,7 +235,7 @@ def test_a_frame_of_another_source_or_catalogue_is_refused():
 
 def mended(content: bytes) -> bytes:
     """`content` with the checksum that makes it pass as a frame."""
-    return content + checksum(CATALOGUE.epoch, content)
+    return content + wire.frame_checksum(CATALOGUE.epoch, content)
 
 
 @pytest.mark.parametrize(

@@ -30,8 +30,6 @@ from onoff.wire import (
 )
 
 MIN_EDITIONS = 64
-RATE_SECONDS = 60.0
-MAX_BYTES = 256 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -87,13 +85,23 @@ class History:
 
     An edition is one publish. Between two looks at the store several may have come. Of these an edition is known as
     long as the changes that are seen count up to it one by one; where a number is missing, its source has changed again
-    since, and what it said in between is gone. The editions of the last minute are held, and at least `MIN_EDITIONS`;
-    no more than these once their frames take `MAX_BYTES`.
+    since, and what it said in between is gone. The editions of the last `seconds` are held, and `least` at least; no
+    more than these once their frames take `most_bytes`.
     """
 
-    def __init__(self, shelf: Shelf, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        shelf: Shelf,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        least: int = MIN_EDITIONS,
+        seconds: float = 60.0,  # in which a reader asks again of an edition that it learnt of
+        most_bytes: int = 256 * 1024 * 1024,
+    ) -> None:
         self._shelf = shelf
         self._clock = clock
+        self._least, self._seconds, self._most_bytes = least, seconds, most_bytes
+        self.bytes = 0  # of frames of editions before the newest
         self.frames: list[bytes] = []  # of the newest edition
         self.life = 0  # counts whenever all frames are others
         self.changed: dict[int, bytes] = {}  # frames that are new since the matrix was last brought up to date
@@ -103,7 +111,6 @@ class History:
         self._past: dict[int, _Past] = {}  # by number, which ascend
         self._superseded: dict[int, _Superseded] = {}  # by source, the one that changed last at the end
         self._changed_at: dict[int, int] = {}  # the last known edition before each of them changed
-        self._bytes = 0
         self._digests: bytearray | None = None  # of the frames of the newest edition, once they were asked for
         if shelf.edition is not None:
             self._begin()
@@ -159,7 +166,7 @@ class History:
         self._past.clear()
         self._superseded.clear()
         self._changed_at.clear()
-        self._bytes = 0
+        self.bytes = 0
         self.changed = {}
         self.life += 1
 
@@ -192,7 +199,7 @@ class History:
             kept.add(number, old)
             self._superseded[source] = kept  # at the end
             self._changed_at[source] = number
-            self._bytes += len(old)
+            self.bytes += len(old)
             self._lengths[len(new)] += 1
             self._lengths[len(old)] -= 1
             if not self._lengths[len(old)]:
@@ -205,14 +212,14 @@ class History:
     def _forget(self) -> None:
         """Drop the editions that need not be held any more."""
         now = self._clock()
-        while len(self._past) > MIN_EDITIONS:
+        while len(self._past) > self._least:
             number, oldest = next(iter(self._past.items()))
-            if now - oldest.until <= RATE_SECONDS and self._bytes <= MAX_BYTES:
+            if now - oldest.until <= self._seconds and self.bytes <= self._most_bytes:
                 return
             del self._past[number]
             for source in oldest.changed:
                 size, last = self._superseded[source].drop_oldest()
-                self._bytes -= size
+                self.bytes -= size
                 if last:
                     del self._superseded[source], self._changed_at[source]
 

@@ -1,8 +1,8 @@
 """Parsing feeds in separate processes, with limits on time, memory and depth.
 
 A feed is untrusted input, and its parser may take minutes or gigabytes for some. So a reader process takes one feed at
-a time and returns its message, or the reason why there is none. It may use `CPU_SECONDS` of the processor for a feed,
-after which the system ends it, and `MEMORY_BYTES` in all; the next feed starts a new one. Server and readers of
+a time and returns its message, or the reason why there is none. Past its `Limits` it is ended, and the next feed starts
+a new one. Server and readers of
 messages never wait for it.
 
 The message is JSON (`wire.ENTRY_TYPE`): `{"entries": [...]}`, newest first, each with title, link, time (milliseconds,
@@ -32,7 +32,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 from xml.parsers import expat
 
@@ -40,11 +40,17 @@ from onoff.system.interrupts import OUT_OF_TIME, forbid_core_dumps, limit_memory
 from onoff.wire import TIME_LIMIT
 from onoff.wire.html import clean_html, html_text
 
-CPU_SECONDS = 5.0
-WALL_SECONDS = 60.0
-MEMORY_BYTES = 512 * 1024 * 1024
 END_SECONDS = 1.0
 PROCESSES = 2
+
+
+class Limits(NamedTuple):
+    """What reading one feed may take; the largest known feeds take a tenth of it."""
+
+    cpu_seconds: float = 5.0
+    wall_seconds: float = 60.0
+    memory_bytes: int = 512 * 1024 * 1024  # of the process, parser included
+
 
 _ASKED = struct.Struct(">III")
 _REPLIED = struct.Struct(">IQ")
@@ -60,9 +66,10 @@ class BadFeed(Exception):
 class FeedReader:
     """A few reader processes, started when they are needed."""
 
-    def __init__(self, processes: int = PROCESSES) -> None:
-        self._idle: asyncio.Queue[_Process] = asyncio.Queue()
-        self._all = [_Process() for _ in range(processes)]
+    def __init__(self, processes: int = PROCESSES, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._idle: asyncio.Queue[ReaderProcess] = asyncio.Queue()
+        self._all = [ReaderProcess(self.limits) for _ in range(processes)]
         for process in self._all:
             self._idle.put_nowait(process)
 
@@ -72,6 +79,10 @@ class FeedReader:
     async def __aexit__(self, *_: object) -> None:
         for process in self._all:
             process.stop()
+
+    def pids(self) -> list[int]:
+        """The processes that there are now."""
+        return [process.child.pid for process in self._all if process.child is not None]
 
     async def read(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         """The message of a feed, and when its newest entry was written, in milliseconds.
@@ -87,31 +98,32 @@ class FeedReader:
     async def _exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
         process = await self._idle.get()
         try:
-            async with asyncio.timeout(WALL_SECONDS):
+            async with asyncio.timeout(self.limits.wall_seconds):
                 return await asyncio.to_thread(process.exchange, data, headers, room)
         except TimeoutError:
             process = self._replaced(process)
-            raise BadFeed(f"reading it took longer than {WALL_SECONDS:g} s") from None
+            raise BadFeed(f"reading it took longer than {self.limits.wall_seconds:g} s") from None
         except asyncio.CancelledError:
             process = self._replaced(process)
             raise
         finally:
             self._idle.put_nowait(process)
 
-    def _replaced(self, process: _Process) -> _Process:
+    def _replaced(self, process: ReaderProcess) -> ReaderProcess:
         """Stop `process`, whose thread may still be anywhere in its exchange; a new one takes its place."""
         process.stop()
-        fresh = _Process()
+        fresh = ReaderProcess(self.limits)
         self._all[self._all.index(process)] = fresh
         return fresh
 
 
-class _Process:
+class ReaderProcess:
     """One reader process, or none while there is nothing to read, and none any more once it was stopped."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits) -> None:
+        self.child: subprocess.Popen[bytes] | None = None
+        self._limits = limits
         self._lock = threading.Lock()
-        self._child: subprocess.Popen[bytes] | None = None
         self._stopped = False
 
     def exchange(self, data: bytes, headers: dict[str, str], room: int) -> tuple[bytes, int | None]:
@@ -127,35 +139,35 @@ class _Process:
         except (OSError, EOFError, ValueError):
             ended = self._end(child)
         if ended == OUT_OF_TIME:
-            raise BadFeed(f"reading it takes more than {CPU_SECONDS:g} s of the processor")
+            raise BadFeed(f"reading it takes more than {self._limits.cpu_seconds:g} s of the processor")
         raise BadFeed("reading it takes too much memory, or ends the reader")
 
     def stop(self) -> None:
         """End the process, if there is one, for good; a thread that waits for it or would start it gets an error."""
         with self._lock:
-            self._stopped, child = True, self._child
+            self._stopped, child = True, self.child
         if child is not None:
             child.kill()
             self._end(child)
 
     def _running(self) -> subprocess.Popen[bytes]:
         """The process, started if there is none."""
-        limits = f"{CPU_SECONDS}, {MEMORY_BYTES}"
+        limits = f"{self._limits.cpu_seconds}, {self._limits.memory_bytes}"
         program = f"from onoff.server import feed_reader; feed_reader.read_feeds_from_pipe({limits})"
         command = [sys.executable, "-c", program]
         pipe = subprocess.PIPE
         with self._lock:  # else a late thread could start one that is never ended
             if self._stopped:
                 raise BadFeed("its reader was stopped")
-            if self._child is None:
-                self._child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
-            return self._child
+            if self.child is None:
+                self.child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL)
+            return self.child
 
     def _end(self, child: subprocess.Popen[bytes]) -> int:
         """How the process ended, or is ended now."""
         with self._lock:
-            if self._child is child:
-                self._child = None
+            if self.child is child:
+                self.child = None
         try:
             status = child.wait(END_SECONDS)
         except subprocess.TimeoutExpired:

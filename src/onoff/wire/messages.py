@@ -333,7 +333,7 @@ class WireMessage:
 NOTHING: Final = WireMessage()
 
 
-def _checksum(epoch: int, content: bytes) -> bytes:
+def frame_checksum(epoch: int, content: bytes) -> bytes:
     digest = hashlib.sha256(epoch.to_bytes(6))
     digest.update(content)
     return digest.digest()[:CHECKSUM_BYTES]
@@ -361,7 +361,7 @@ def encode_frame(
     content = _FRAME_HEAD.pack(source, message.version, message.published, len(message.body), media_type) + message.body
     if frame_size is not None:
         content = content.ljust(frame_size - CHECKSUM_BYTES, b"\0")
-    return content + _checksum(epoch, content)
+    return content + frame_checksum(epoch, content)
 
 
 def decode_frame(
@@ -375,7 +375,7 @@ def decode_frame(
         wanted = frame_size or f"at least {FRAME_OVERHEAD}"
         raise InvalidWire(f"a frame of {len(data)} bytes", hint=f"the catalogue says {wanted}")
     content, checksum = data[:-CHECKSUM_BYTES], data[-CHECKSUM_BYTES:]
-    if _checksum(epoch, content) != checksum:
+    if frame_checksum(epoch, content) != checksum:
         raise InvalidWire("a frame that is damaged or of another catalogue", hint="send the same query again")
     index, version, published, length, padded_type = _FRAME_HEAD.unpack_from(content)
     if index != source:
@@ -398,7 +398,7 @@ def frame_length(head: bytes | bytearray | memoryview) -> int:
 def strip_padding(frame: bytes, *, epoch: int) -> bytes:
     """The unpadded frame of the same message."""
     content = frame[: frame_length(frame) - CHECKSUM_BYTES]
-    return content + _checksum(epoch, content)
+    return content + frame_checksum(epoch, content)
 
 
 def frame_tag(frame: bytes) -> bytes:
@@ -456,7 +456,7 @@ def decode_answer(
 
 def encode_trailer(tags: bytes, *, epoch: int) -> bytes:
     """The end of the answer to a query with tags: a checksum over the present tags of all that was asked."""
-    return _checksum(epoch, tags)
+    return frame_checksum(epoch, tags)
 
 
 def encode_changed(frames: Sequence[bytes], known: bytes, *, epoch: int) -> bytes:
