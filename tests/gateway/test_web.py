@@ -312,3 +312,9 @@ def test_a_gateway_before_a_message_server_has_no_site(tmp_path):
     with gateway(tmp_path) as local:
         assert local.get("/web/alpha").status == 404
         assert local.world.queries == []
+
+
+def test_a_source_that_fails_is_listed_as_dead(tmp_path):
+    with city(tmp_path, broken={"Lake"}) as (local, _):
+        listed = {source["name"]: source["dead"] for source in local.get("/v1/reading").json["sources"]}
+        assert listed == {**dict.fromkeys(STOPS), "Lake": "the site answers with status 503"}

@@ -832,7 +832,7 @@ class WebSources:
         self.answered: Callable[[Mapping[str, MemberOutcome]], None] | None = None
         """Called after each set with what became of its members."""
         self.arrived: Callable[[list[tuple[str, WireMessage]]], None] | None = None
-        """Never called: what a site said before is no part of what it says now."""
+        """Called by the gateway alone, with the copies of an earlier run and after each set."""
 
     @property
     def copies(self) -> MemoryCopies:

@@ -390,7 +390,8 @@ def remove(path: Path) -> list[Path]:
         except JournalWriteFailed:
             pass  # a damaged file can look like one that may not be written
     names = (
-        path.name + end for end in ("", "-wal", ".session", ".damaged", ".damaged-wal", ".open.json", ".open.jsonl")
+        path.name + end
+        for end in ("", "-wal", ".session", ".damaged", ".damaged-wal", ".open.json", ".open.jsonl", ".read.json")
     )
     found = [file for file in map(path.with_name, names) if file.exists()]
     for file in found:

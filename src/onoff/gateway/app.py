@@ -324,9 +324,9 @@ class ForApps:
 
     async def entries(self, request: Request) -> Response:
         found = await self.fetch(request, request.path_params["name"])
-        self.engine.marks.opened(found.source, found.version, self.engine.now())
+        await asyncio.to_thread(self.engine.marks.opened, found.source, found.version, self.engine.now())
         self.engine.board.changed()
-        listed = await asyncio.to_thread(self.engine.entries.with_earlier, found)
+        listed = await asyncio.to_thread(self.engine.entries.latest, found)
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
         return JSONResponse(body, headers=message_headers(found))
 
@@ -422,7 +422,7 @@ class Controls:
         await read_json(request)
         refresher = self.engine.refresher
         if refresher is not None:
-            self.engine.marks.opened_all(refresher.mirror.sources(), self.engine.now())
+            await asyncio.to_thread(self.engine.marks.opened_all, refresher.mirror.sources(), self.engine.now())
             self.engine.board.changed()
         return JSONResponse(reading(self.engine))
 

@@ -204,7 +204,7 @@ class Engine:
         self.started = clock()
         self.switch = Switch(self._beside(".switch.json"), clock, self.board.changed)
         self.log = QueryLog() if log is None else log
-        self.marks = Marks()
+        self.marks = Marks(self._beside(".read.json") if self.log.level == "full" else None)
         self.record = OpenRecord(self.journal, clock)
         self.entries = EntryStore()
         self.building: tuple[int, float] | None = None
@@ -314,7 +314,8 @@ class Engine:
         copies = WebSources(self.web, self.copies_path) if found is None else found
         if self.model is not None:
             copies.require(self.model.names)
-        copies.noticed, copies.answered = self._noticed, self.sites.answered
+        copies.noticed, copies.answered = self._noticed, partial(self._answered, copies)
+        copies.arrived = self.entries.arrived
         copies.sources()  # opens the file, so that a second gateway fails here
         refresh = self.metrics.timed("refresh")(partial(copies.refresh, max(interval, self.web.sources.patience)))
         return Refresher(refresh, copies, interval, self._mirror_serves, _nothing, self.deadlines, self.board)
@@ -322,6 +323,12 @@ class Engine:
     def _mirror_serves(self) -> bool:
         """Whether clicks are served from the mirror."""
         return not self.several and (self.always_private or self.switch.position.private)
+
+    def _answered(self, copies: WebSources, outcomes: Mapping[str, MemberOutcome]) -> None:
+        """A set is done: what became of its members, and the entries of all of them alike."""
+        assert self.sites is not None
+        self.sites.answered(outcomes)
+        self.entries.arrived([(name, message) for name, message in copies.messages() if name in outcomes])
 
     def _noticed(self, whole: bool, host: Origin, received: int) -> None:
         """A request went out to a web site, for everything or for an open request, and bytes came back."""

@@ -18,6 +18,7 @@ on what an entry says: a reader shows an entry once, whichever gateway it comes 
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import html
 import json
@@ -25,6 +26,7 @@ import re
 import threading
 import uuid
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,12 +34,16 @@ from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
 from onoff.client import Copy
-from onoff.wire import ANY_TYPE, ENTRY_TYPE, TIME_LIMIT, WireMessage
+from onoff.server.feed_reader import BadFeed, FeedReader
+from onoff.wire import ANY_TYPE, DEFAULT_LIMIT, ENTRY_TYPE, TIME_LIMIT, WireMessage
 from onoff.wire import html as wire_html
 
 LONGEST_TITLE: Final = 120
 MOST_READABLE_ENTRIES: Final = 500
 SHOWN_AS_TEXT: Final = frozenset({"text/plain", "application/json", ENTRY_TYPE})
+FEED_TYPES: Final = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+)
 SHOWN_AS_IMAGE: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 
 
@@ -243,79 +249,68 @@ Entries = tuple[ReadableEntry, ...]
 
 
 class EntryStore:
-    """The entries of the latest message of each source, and earlier ones that it no longer has; in memory only.
+    """The entries of the latest message of each source.
 
     They are made when a copy arrives, for every source alike, so that opening one takes no longer than opening another,
     and nothing here depends on what is read. Threads may share it; those who read wait until all that arrived together
-    is ready. At most `most` earlier entries of a source are kept, and `most_bytes` of all: what a person scrolls
-    through, and what a small machine can spare.
+    is ready.
     """
 
-    def __init__(self, most: int = 200, most_bytes: int = 16 * 1024 * 1024) -> None:
-        self._most, self._most_bytes = most, most_bytes
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._latest: dict[str, tuple[bytes, Entries]] = {}
-        self._earlier: dict[str, Entries] = {}
-        self._bytes: dict[str, int] = {}
 
     def arrived(self, messages: Iterable[tuple[str, WireMessage]]) -> None:
-        """Make the entries of new copies, and keep those that were in the copy before and are not in the new one."""
+        """Make the entries of new copies."""
         with self._lock:
-            for source, message in messages:
-                copy = Copy.of(source, message)
-                before, digest = self._latest.get(source), _digest(copy)
-                if before is None or before[0] != digest:
-                    self._latest[source] = digest, entries_of(copy)
-                    self._keep(source, () if before is None else before[1])
+            copies = [Copy.of(source, message) for source, message in messages]
+            new = [copy for copy in copies if self._latest.get(copy.source, (b"", ()))[0] != _digest(copy)]
+            for copy, entries in zip(new, _made(new), strict=True):
+                self._latest[copy.source] = _digest(copy), entries
 
     def latest(self, message: Copy) -> Entries:
-        """The entries of a message alone; made now if it is none of the copies that arrived, as while OFF."""
+        """The entries of a message; made now if it is none of the copies that arrived, as while OFF."""
         with self._lock:
             digest, entries = self._latest.get(message.source, (b"", ()))
-        return entries if digest == _digest(message) else entries_of(message)
+        return entries if digest == _digest(message) else _made([message])[0]
 
-    def with_earlier(self, message: Copy) -> Entries:
-        """The entries of a message and earlier ones of its source, newest first."""
+    def titles(self) -> dict[str, str]:
+        """The title of what is newest of each source."""
         with self._lock:
-            older = (*self._latest.get(message.source, (b"", ()))[1], *self._earlier.get(message.source, ()))
-        latest = self.latest(message)
-        shown = {_key(entry) for entry in latest}
-        return _newest_first([*latest, *_once(entry for entry in older if _key(entry) not in shown)])
+            latest = dict(self._latest)
+        newest = {source: max(entries, key=_time, default=None) for source, (_, entries) in latest.items()}
+        return {source: entry.title for source, entry in newest.items() if entry is not None}
 
-    def _keep(self, source: str, dropped: Entries) -> None:
-        now = {_key(entry) for entry in self._latest[source][1]}
-        earlier = (entry for entry in (*dropped, *self._earlier.pop(source, ())) if _key(entry) not in now)
-        kept = _newest_first(_once(earlier))[: self._most]
-        self._earlier[source] = kept  # those that changed last are at the end
-        self._bytes[source] = sum(map(_size, kept))
-        while sum(self._bytes.values()) > self._most_bytes and len(self._earlier) > 1:
-            oldest = next(iter(self._earlier))
-            del self._earlier[oldest], self._bytes[oldest]
+
+def _time(entry: ReadableEntry) -> int:
+    return entry.time or 0
+
+
+def _made(messages: Sequence[Copy]) -> list[Entries]:
+    """The entries of messages; feeds are read in a limited process, as what strangers wrote."""
+    if any(kind_of(message) in FEED_TYPES for message in messages):
+        messages = asyncio.run(_with_feeds_read(messages))
+    return [entries_of(message) for message in messages]
+
+
+async def _with_feeds_read(messages: Sequence[Copy]) -> list[Copy]:
+    """The same, with what a feed says in place of it; one that cannot be read stays as it is."""
+
+    async def read(message: Copy) -> Copy:
+        if kind_of(message) not in FEED_TYPES:
+            return message
+        with suppress(BadFeed):
+            body, _ = await reader.read(
+                message.payload, {"content-type": message.media_type}, len(message) + DEFAULT_LIMIT
+            )
+            return Copy.of(message.source, WireMessage(message.version, milliseconds(message), ENTRY_TYPE, body))
+        return message
+
+    async with FeedReader() as reader:
+        return list(await asyncio.gather(*map(read, messages)))
 
 
 def _digest(message: Copy) -> bytes:
     """Of all that its entries depend on."""
     about = f"{message.version > 0} {message.published} {message.media_type}\n"
     return hashlib.sha256(about.encode() + message.payload).digest()
-
-
-def _once(entries: Iterable[ReadableEntry]) -> Iterable[ReadableEntry]:
-    """Each entry once, in its first version."""
-    once: dict[tuple[str, ...], ReadableEntry] = {}
-    for entry in entries:
-        once.setdefault(_key(entry), entry)
-    return once.values()
-
-
-def _newest_first(entries: Iterable[ReadableEntry]) -> tuple[ReadableEntry, ...]:
-    """Those without a time come last."""
-    return tuple(sorted(entries, key=lambda entry: -(entry.time or 0)))
-
-
-def _key(entry: ReadableEntry) -> tuple[str, ...]:
-    """The identity of an entry: its link, or else its title and text."""
-    return (entry.link,) if entry.link else (entry.title, entry.html or entry.text or "")
-
-
-def _size(entry: ReadableEntry) -> int:
-    return len(entry.title) + len(entry.link) + len(entry.html or entry.text or "")

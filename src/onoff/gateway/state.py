@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import math
 import threading
@@ -10,15 +11,17 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onoff.audit.measured import measured_of, zero_in_words
-from onoff.client import MirrorClient, Sent, SourceState
+from onoff.client import MirrorClient, Sent, SourceState, WebSources
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes
 from onoff.errors import OnOffError
 from onoff.gateway.evidence import views_of
 from onoff.gateway.query_log import MOST_DRAWN_SOURCES
 from onoff.model.origin import origin_in_words
+from onoff.system.files import read_limited, write_private
 
 if TYPE_CHECKING:
     from onoff.gateway.engine import Engine
@@ -86,24 +89,35 @@ class Board:
 
 
 class Marks:
-    """Which version of each source was opened last. In memory only: what was private must not survive the gateway."""
+    """Which version of each source was opened last: in a file for the user alone, without times, or in memory only."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._lock = threading.Lock()
+        self._path = path
         self._read: dict[str, tuple[int, float]] = {}
+        with suppress(OSError, ValueError, AttributeError):  # none yet, or damaged: then all is new again
+            if path is not None:
+                kept = json.loads(read_limited(path))
+                self._read = {str(name): (int(version), 0.0) for name, version in kept.items()}
         self.revision = 0
 
     def opened(self, name: str, version: int, when: float) -> None:
         """Note that a version of a source was opened, at a time in seconds since 1970."""
-        with self._lock:
-            known = self._read.get(name, (0, 0.0))[0]
-            self._read[name] = (max(version, known), when)
-            self.revision += 1
+        self._mark({name: version}, when)
 
     def opened_all(self, states: Sequence[SourceState], when: float) -> None:
         """Mark all messages as read."""
-        for state in states:
-            self.opened(state.name, state.version, when)
+        self._mark({state.name: state.version for state in states}, when)
+
+    def _mark(self, versions: Mapping[str, int], when: float) -> None:
+        with self._lock:
+            for name, version in versions.items():
+                self._read[name] = (max(version, self._read.get(name, (0, 0.0))[0]), when)
+            self.revision += 1
+            if self._path is not None:
+                content = json.dumps({name: version for name, (version, _) in self._read.items()}).encode()
+                with suppress(OnOffError):  # a full disk costs a mark, not the message
+                    write_private(self._path, content, "what was opened is new again after a restart")
 
     def listed(self, names: Sequence[str], states: Mapping[str, SourceState]) -> list[dict[str, Any]]:
         """Every source with what is known of it: version, time of publishing in milliseconds, whether it is new."""
@@ -175,10 +189,15 @@ def reading(engine: Engine) -> dict[str, Any]:
     modelled = set(engine.names)
     places = {} if engine.web is None else {source.name: source.at for source in engine.web.sources.sources}
 
+    titles, mirror = engine.entries.titles(), None if engine.refresher is None else engine.refresher.mirror
+    outcomes = mirror.outcomes if isinstance(mirror, WebSources) else {}
+
     def about(name: str) -> dict[str, Any]:
         # A site counts no versions, so that nothing of it is new.
         site = {} if engine.web is None else {"new": False, "at": places.get(name)}
-        return {"modelled": name in modelled, **site}
+        failed = name in outcomes and outcomes[name].state == "failed"
+        dead = outcomes[name].reason if failed else None
+        return {"modelled": name in modelled, "title": titles.get(name) or None, "dead": dead, **site}
 
     return {
         "revision": engine.board.revision,

@@ -9,7 +9,6 @@ import { $, ago, bytesText, element, mode, when } from "./ui.js";
 
 const PAGE = 60; // rows that are drawn at a time
 const ENTRIES = 20; // entries that are drawn at a time
-const DAY = 86400;
 
 let state = null;
 let sources = []; // as the gateway lists them
@@ -39,18 +38,9 @@ export async function showReader(now) {
 
 // -- the list
 
-function group(source) {
-  if (source.published === null) return source.version === null ? "Sources" : "Nothing published yet";
-  const age = state.now - source.published / 1000;
-  const today = new Date(state.now * 1000).setHours(0, 0, 0, 0);
-  if (source.published >= today) return "Today";
-  if (source.published >= today - DAY * 1000) return "Yesterday";
-  return age < 7 * DAY ? "This week" : "Earlier";
-}
-
 function wished() {
   const words = $("filter").value.trim().toLowerCase();
-  const found = sources.filter((source) => (!onlyNew || source.new) && (words === "" || source.name.toLowerCase().includes(words)));
+  const found = sources.filter((source) => (!onlyNew || source.new) && (words === "" || `${source.name} ${source.title ?? ""}`.toLowerCase().includes(words)));
   if ($("order").value === "name") return found.sort((a, b) => a.name.localeCompare(b.name));
   return found.sort((a, b) => (b.published ?? -1) - (a.published ?? -1));
 }
@@ -62,14 +52,7 @@ export function showList() {
   $("show-all").textContent = `All ${sources.length}`;
   $("show-new").textContent = `New ${fresh}`;
   $("mark-all").hidden = fresh === 0;
-  const found = wished(), rows = found.slice(0, shownRows), made = [];
-  let heading = null;
-  for (const source of rows) {
-    const name = $("order").value === "name" ? null : group(source);
-    if (name !== null && name !== heading && (name !== "Sources" || heading !== null)) made.push(element("li", { class: "group" }, name));
-    heading = name;
-    made.push(row(source));
-  }
+  const found = wished(), rows = found.slice(0, shownRows), made = rows.map(row);
   const focused = document.activeElement?.dataset?.source, top = $("tiles").scrollTop;
   $("tiles").replaceChildren(...made);
   $("tiles").scrollTop = top;
@@ -77,17 +60,17 @@ export function showList() {
   $("more").hidden = found.length <= rows.length;
   $("more").textContent = `Show more (${found.length - rows.length} left)`;
   $("none").hidden = found.length > 0;
-  $("none").textContent = sources.length === 0 ? "The sources are not known yet." : onlyNew ? "Nothing is new." : "No source has such a name.";
+  $("none").textContent = sources.length === 0 ? "The sources are not known yet." : onlyNew ? "Nothing is new." : "No source has such a name or title.";
 }
 
 function row(source) {
   const asking = busy === source.name;
   const seen = source.read === null ? "" : `read ${when(source.read, state.now)}`;
-  const about = asking ? "asking …" : [source.modelled ? "" : "not in the model: only while ON", source.published === null ? "" : when(source.published / 1000, state.now), seen].filter(Boolean).join(" · ");
+  const about = asking ? "asking …" : [source.dead === null ? "" : `does not answer: ${source.dead}`, source.modelled ? "" : "not in the model: only while ON", source.published === null ? "" : when(source.published / 1000, state.now), seen].filter(Boolean).join(" · ");
   const tile = element("button", {
-    type: "button", class: source.new ? "tile new" : "tile", "data-source": source.name,
+    type: "button", class: `tile${source.new ? " new" : ""}${source.dead === null ? "" : " dead"}`, "data-source": source.name,
     "aria-pressed": String(last?.name === source.name), "aria-busy": String(asking),
-  }, element("b", {}, source.name), ...(source.new ? [element("span", { class: "sr" }, ", new")] : []), element("small", {}, about || "not read yet"));
+  }, element("b", {}, source.name), ...(source.new ? [element("span", { class: "sr" }, ", new")] : []), ...(source.title ? [element("span", { class: "newest" }, source.title)] : []), element("small", {}, about || "not read yet"));
   return element("li", {}, tile);
 }
 
