@@ -97,7 +97,7 @@ def test_stamp_and_messages_are_of_one_moment_though_the_generation_is_the_same(
             await edit_catalogue(store, add=["a"])
             answerer = Answerer(store)
             await answerer.shelf.refresh(store)
-            steps: Any = as_a(SQLiteStore, other)._steps
+            steps: Any = as_a(SQLiteStore, other).steps
             steps.change_generation = lambda: None
             known = await edit_catalogue(other, add=["b"])
             published = await other.publish("b", "a/b", b"early", 0)

@@ -126,7 +126,7 @@ def test_messages_read_in_many_pieces_are_of_one_moment(monkeypatch, happens, ex
             await edit_catalogue(store, add=["a", "b", "c"])
             for name in "abc":
                 await store.publish(name, "a/b", b"first of " + name.encode(), 0)
-            ask, asked = as_a(ValkeyStore, store)._run_script, []
+            ask, asked = as_a(ValkeyStore, store).run_script, []
 
             async def interrupted(text, *args, **how):
                 asked.append(text)
@@ -136,7 +136,7 @@ def test_messages_read_in_many_pieces_are_of_one_moment(monkeypatch, happens, ex
                     await edit_catalogue(other, drop=["c"])
                 return await ask(text, *args, **how)
 
-            monkeypatch.setattr(store, "_run_script", interrupted)
+            monkeypatch.setattr(store, "run_script", interrupted)
             latest = await store.latest(Stamp())
             assert {name: message.body for name, message in latest.messages.items()} == expected
             assert latest.edition == await edition(other)

@@ -88,7 +88,7 @@ def test_the_limit_is_that_of_all_messages_together_and_no_publish_adds_them_up(
     async def change():
         async with opened(str(path)) as store:
             await edit_catalogue(store, add=NAMES)
-            as_a(SQLiteStore, store)._writer.connection.set_trace_callback(statements.append)
+            as_a(SQLiteStore, store).writer.connection.set_trace_callback(statements.append)
             await store.publish("a", "a/b", bytes(40), 0)
             await store.publish("b", "a/b", bytes(60), 0)
             with pytest.raises(InvalidWire, match="all messages together"):

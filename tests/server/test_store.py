@@ -357,12 +357,11 @@ def held(where):
     other.close()
 
 
-def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path, monkeypatch):
-    monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 3600.0)
-
+def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path):
     async def body():
         where = str(tmp_path / "m.db")
         async with opened(where, frame_size=FRAME) as store:
+            as_a(SQLiteStore, store).writer.busy_seconds = 3600.0
             await edit_catalogue(store, add=["a"])
             with held(where) as other:
                 publishing = asyncio.create_task(store.publish("a", "a/b", b"x", 0))
@@ -376,12 +375,12 @@ def test_while_another_writes_a_publish_waits_and_queries_do_not(tmp_path, monke
     asyncio.run(body())
 
 
-def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path, monkeypatch):
+def test_a_writer_that_never_ends_is_not_waited_for_without_end(tmp_path):
     async def body():
         where = str(tmp_path / "m.db")
         async with opened(where, frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a"])
-            monkeypatch.setattr("onoff.server.sqlite.BUSY_SECONDS", 0.05)
+            as_a(SQLiteStore, store).writer.busy_seconds = 0.05
             with held(where), pytest.raises(StoreUnavailable):
                 await store.publish("a", "a/b", b"x", 0)
             assert (await store.publish("a", "a/b", b"y", 0)).version == 1
@@ -394,18 +393,18 @@ def test_publishes_share_a_commit_while_many_queries_are_asked_and_only_then(tmp
     async def body():
         async with opened(str(tmp_path / "m.db"), frame_size=FRAME) as store:
             await edit_catalogue(store, add=["a", "b", "c"])
-            commits, commit = [], as_a(SQLiteStore, store)._writer._commit
+            commits, commit = [], as_a(SQLiteStore, store).writer._commit
 
             async def counted(batch):
                 commits.append(len(batch))
                 return await commit(batch)
 
-            monkeypatch.setattr(as_a(SQLiteStore, store)._writer, "_commit", counted)
-            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 3600.0)
+            monkeypatch.setattr(as_a(SQLiteStore, store).writer, "_commit", counted)
+            as_a(SQLiteStore, store).writer.commit_seconds = 3600.0
             for name in "abc":
                 await store.publish(name, "a/b", b"at once", 0)
             assert commits == [1, 1, 1]
-            monkeypatch.setattr("onoff.server.sqlite.COMMIT_SECONDS", 2.0)
+            as_a(SQLiteStore, store).writer.commit_seconds = 2.0
             for step in range(20):
                 await store.admit(SESSION, step, bytes(32))
             publishing = [asyncio.create_task(store.publish(name, "a/b", b"together", 0)) for name in "abcabc"]
@@ -440,16 +439,16 @@ def test_a_store_that_an_earlier_version_left_open_to_others_is_closed_to_them(t
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, monkeypatch):
+def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path):
     """Reads go on; readiness says that publishes are not kept."""
-    monkeypatch.setattr("onoff.server.store.PROBE_SECONDS", 0.0)
 
     async def body():
         path = tmp_path / "m.db"
         async with opened(str(path)) as store:
+            as_a(SQLiteStore, store).probing.seconds = 0.0
             await edit_catalogue(store, add=["a"])
             assert await store.readiness() == Readiness()
-            committing = as_a(SQLiteStore, store)._writer
+            committing = as_a(SQLiteStore, store).writer
             writer = committing.connection
             committing.connection = sqlite3.connect(
                 f"file:{path}?mode=ro", uri=True, isolation_level=None, check_same_thread=False
@@ -470,9 +469,8 @@ def test_a_file_that_cannot_be_written_keeps_no_publish_and_says_so(tmp_path, mo
 
 
 @pytest.mark.parametrize("happened", ["deleted", "moved", "replaced by a copy", "without its log"])
-def test_a_store_whose_file_is_gone_keeps_no_publish_and_is_not_ready_until_it_is_back(tmp_path, monkeypatch, happened):
+def test_a_store_whose_file_is_gone_keeps_no_publish_and_is_not_ready_until_it_is_back(tmp_path, happened):
     """SQLite goes on writing to a file that no path leads to: what it acknowledges there is lost."""
-    monkeypatch.setattr("onoff.server.store.PROBE_SECONDS", 0.0)
     path, away = tmp_path / "m.db", tmp_path / "away"
 
     def happen():
@@ -488,6 +486,7 @@ def test_a_store_whose_file_is_gone_keeps_no_publish_and_is_not_ready_until_it_i
 
     async def body():
         async with opened(str(path)) as store:
+            as_a(SQLiteStore, store).probing.seconds = 0.0
             await edit_catalogue(store, add=["a"])
             await store.publish("a", "a/b", b"kept", 0)
             assert await store.readiness() == Readiness()

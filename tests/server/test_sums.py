@@ -265,14 +265,14 @@ def test_waiting_queries_share_a_pass(tmp_path, monkeypatch):
             shelf = Shelf()
             await shelf.refresh(store)
             service = Sums(store, shelf)
-            whole = service._pass
+            whole = service.run_pass
 
             def counted(update, wanted):
                 gate.wait()
                 passes.append(len(wanted))
                 return whole(update, wanted)
 
-            monkeypatch.setattr(service, "_pass", counted)
+            monkeypatch.setattr(service, "run_pass", counted)
             edition = (present(shelf.edition).number, present(shelf.edition).digest)
             asked = [(k % known.n, *queries_for(known, edition, k % known.n, 2)) for k in range(21)]
             tasks = [
@@ -440,14 +440,14 @@ def test_a_pass_makes_no_more_than_so_many_bytes(tmp_path, monkeypatch):
             await shelf.refresh(store)
             service = Sums(store, shelf)
             found = service.history.digests(present(service.history.find(present(shelf.edition).number)))
-            monkeypatch.setattr(sums, "MAX_PASS_BYTES", 5 * found.width)
-            whole = service._pass
+            service.max_pass_bytes = 5 * found.width
+            whole = service.run_pass
 
             def counted(update, wanted):
                 made.append(sum(query.length for query in wanted))
                 return whole(update, wanted)
 
-            monkeypatch.setattr(service, "_pass", counted)
+            monkeypatch.setattr(service, "run_pass", counted)
             edition = (found.edition.number, found.edition.digest)
             asked = [(k % known.n, *queries_for(known, edition, k % known.n, 2 + k % 2)) for k in range(24)]
             answers = await asyncio.gather(
@@ -489,14 +489,14 @@ def gate(monkeypatch):
     """Holds every pass until it is set; `gate.entered` says that one has come so far."""
     gate: Any = threading.Event()
     gate.entered = threading.Event()
-    whole = Sums._pass
+    whole = Sums.run_pass
 
     def held(self, update, wanted):
         gate.entered.set()
         assert gate.wait(PATIENCE)
         return whole(self, update, wanted)
 
-    monkeypatch.setattr(Sums, "_pass", held)
+    monkeypatch.setattr(Sums, "run_pass", held)
     yield gate
     gate.set()
 

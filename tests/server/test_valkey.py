@@ -46,7 +46,7 @@ def test_strangers_cannot_fill_the_store_with_sessions(redis):
     async def body():
         async with opened(redis.url) as store:
             await edit_catalogue(store, add=["a"])
-            as_a(ValkeyStore, store)._buckets = 2
+            as_a(ValkeyStore, store).buckets = 2
             with direct(redis) as inside:
                 keys = inside.dbsize() + 1
                 for k in range(300):
@@ -65,7 +65,7 @@ def test_the_session_seen_longest_ago_is_forgotten_first_and_starts_afresh(redis
     async def body():
         async with opened(redis.url) as store:
             await edit_catalogue(store, add=["a"])
-            as_a(ValkeyStore, store)._buckets = 1
+            as_a(ValkeyStore, store).buckets = 1
             clock = iter(range(10**9, 10**12, 10**6))
             monkeypatch.setattr("onoff.server.valkey.time.time_ns", lambda: next(clock))
             sessions = [bytes([k]) * 16 for k in range(SLOTS)]

@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
 from enum import Enum, IntEnum
-from functools import lru_cache
+from functools import lru_cache, partial
 from http import HTTPStatus
 from multiprocessing.context import SpawnContext
 from typing import Any, NamedTuple
@@ -320,20 +320,17 @@ def check_body_headers(headers: dict[bytes, bytes], *, limit: int) -> Problem | 
     return None
 
 
-def check_query_headers(headers: dict[bytes, bytes]) -> Problem | None:
+def check_query_headers(
+    headers: dict[bytes, bytes], *, media_type: str = QUERY_TYPE, limit: int = MAX_QUERY
+) -> Problem | None:
     """Why a query under these headers is refused unread."""
-    problem = check_body_headers(headers, limit=MAX_QUERY)
-    if problem is None and headers.get(b"content-type") != QUERY_TYPE.encode():
-        return Problem(415, "not the media type of a query", f"send Content-Type: {QUERY_TYPE}")
+    problem = check_body_headers(headers, limit=limit)
+    if problem is None and headers.get(b"content-type") != media_type.encode():
+        return Problem(415, "not the media type of what is asked here", f"send Content-Type: {media_type}")
     return problem
 
 
-def check_sum_headers(headers: dict[bytes, bytes]) -> Problem | None:
-    """Why a sum query under these headers is refused unread."""
-    problem = check_body_headers(headers, limit=MAX_SUM_QUERY)
-    if problem is None and headers.get(b"content-type") != SUM_QUERY_TYPE.encode():
-        return Problem(415, "not the media type of a sum query", f"send Content-Type: {SUM_QUERY_TYPE}")
-    return problem
+check_sum_headers = partial(check_query_headers, media_type=SUM_QUERY_TYPE, limit=MAX_SUM_QUERY)
 
 
 def is_loopback(host: str) -> bool:

@@ -210,6 +210,7 @@ class GroupCommit:
     ) -> None:
         self.connection = connection
         self.queries = 0  # asked since the last commit; the code that answers them adds to it
+        self.commit_seconds, self.busy_seconds = COMMIT_SECONDS, float(BUSY_SECONDS)
         self._before_commit, self._on_commit = before_commit, on_commit
         self._commits: SimpleQueue[asyncio.Future[None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._commit_loop, name="onoff-writer", daemon=True)
@@ -248,7 +249,7 @@ class GroupCommit:
     async def _delay_commit(self) -> None:
         """A commit costs as much as dozens of queries, whatever is in it: while many are asked, commit less often."""
         loop = asyncio.get_running_loop()
-        early = self._last_commit + COMMIT_SECONDS - loop.time()
+        early = self._last_commit + self.commit_seconds - loop.time()
         if early > 0 and self.queries >= MANY_QUERIES:
             await asyncio.sleep(early)
         self._last_commit, self.queries = loop.time(), 0
@@ -287,7 +288,7 @@ class GroupCommit:
 
     async def _begin(self) -> None:
         """BEGIN IMMEDIATE; while another process writes, wait without holding up the readers of this one."""
-        deadline = time.monotonic() + BUSY_SECONDS
+        deadline = time.monotonic() + self.busy_seconds
         while True:
             try:
                 self.connection.execute("BEGIN IMMEDIATE")
@@ -326,8 +327,8 @@ class SQLiteStore:
                 writer = opened.enter_context(contextlib.closing(self._connect()))
                 self._prepare(writer, Catalogue((), frame_size, limit))
                 self._reader = opened.enter_context(contextlib.closing(self._connect()))
-                self._steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
-                self._steps.change_generation()  # for a process that died between the two
+                self.steps = StepTable(f"{self._path}-steps", at_end_of_iteration=_soon)
+                self.steps.change_generation()  # for a process that died between the two
                 self._reader.execute("SELECT 1 FROM meta").fetchall()
                 self._files = self._files_now()
             except (*_FAULTS, OSError) as error:
@@ -336,12 +337,12 @@ class SQLiteStore:
                     hint="is it a writable SQLite file of onoff, and its disk not full?",
                 ) from error
             opened.pop_all()
-        self._writer = GroupCommit(writer, self._check_in_place, self._steps.change_generation)
+        self.writer = GroupCommit(writer, self._check_in_place, self.steps.change_generation)
         self._generation = b""
         self._stamp = Stamp()
         self._known = (b"", Catalogue(()))
         self._unchanged: dict[bytes, Latest] = {}  # what `latest` gave last, without messages, by the generation
-        self._readiness = Probing(self._probe)
+        self.probing = Probing(self._probe)
 
     def _refuse_what_others_made(self) -> None:
         """Raise before anything of the file is changed: its journal mode, its tables, or who may read it."""
@@ -395,7 +396,7 @@ class SQLiteStore:
     async def _write(self, work: WriteWork[_T]) -> _T:
         """The outcome of `work`, durable."""
         try:
-            return await self._writer.write(work)
+            return await self.writer.write(work)
         except _FAULTS as error:
             raise _unavailable(error) from error
 
@@ -412,8 +413,8 @@ class SQLiteStore:
 
     def _look(self) -> Stamp:
         """The stamp now; what is known of the catalogue is brought up to it."""
-        if self._steps.generation != self._generation:
-            generation = self._steps.generation
+        if self.steps.generation != self._generation:
+            generation = self.steps.generation
             self._note(dict(self._read("SELECT key, value FROM meta")), generation)
         return self._stamp
 
@@ -430,7 +431,7 @@ class SQLiteStore:
         self._stamp, self._generation = Stamp(life, count), generation
 
     async def latest(self, after: Stamp) -> Latest:
-        generation = self._steps.generation  # before the rows: what is changed in between is read again
+        generation = self.steps.generation  # before the rows: what is changed in between is read again
         known = self._unchanged.get(generation)
         if known is not None and known.stamp == after:
             return known
@@ -451,11 +452,11 @@ class SQLiteStore:
         )
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> tuple[Stamp, LastStep | None]:
-        self._writer.queries += 1
-        return self._look(), self._steps.admit(session, step, digest)
+        self.writer.queries += 1
+        return self._look(), self.steps.admit(session, step, digest)
 
     async def last_step(self, session: bytes) -> LastStep | None:
-        return self._steps.last(session)
+        return self.steps.last(session)
 
     async def publishers(self) -> Sequence[Publisher]:
         rows = self._read("SELECT name, digest, sources FROM publishers")
@@ -480,7 +481,7 @@ class SQLiteStore:
         return readable(lambda: changed_per_hour(hours, born))
 
     async def readiness(self) -> Readiness:
-        return await self._readiness()
+        return await self.probing()
 
     async def _probe(self) -> Readiness:
         try:
@@ -581,9 +582,9 @@ class SQLiteStore:
         await self._write(work)
 
     async def close(self) -> None:
-        await self._writer.close()
+        await self.writer.close()
         self._reader.close()
-        self._steps.close()
+        self.steps.close()
 
 
 def _soon(callback: Callable[[], None]) -> None:

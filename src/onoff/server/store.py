@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import math
 import mmap
 import os
 import secrets
@@ -38,7 +39,7 @@ from onoff.wire import FRAME_OVERHEAD, LIFE_BYTES, MAX_ANSWER, Catalogue, Editio
 
 _T = TypeVar("_T")
 
-PROBE_SECONDS = 1.0  # seconds for which a successful trial write is taken to hold
+PROBE_SECONDS = 1.0  # for which a successful trial write is taken to hold
 
 
 def readable(read: Callable[[], _T]) -> _T:
@@ -112,15 +113,16 @@ class Readiness:
 
 
 class Probing:
-    """Checks by a probe whether a store is ready; a good result is cached for PROBE_SECONDS."""
+    """Checks by a probe whether a store is ready; a good result is taken to hold for some seconds."""
 
     def __init__(self, probe: Callable[[], Awaitable[Readiness]]) -> None:
+        self.seconds = PROBE_SECONDS
         self._probe = probe
-        self._found_ready = -PROBE_SECONDS
+        self._found_ready = -math.inf
 
     async def __call__(self) -> Readiness:
         now = time.monotonic()
-        if now - self._found_ready < PROBE_SECONDS:
+        if now - self._found_ready < self.seconds:
             return Readiness()
         outcome = await self._probe()
         if outcome == Readiness():

@@ -244,6 +244,7 @@ class Sums:
         self._store = store
         self._shelf = shelf
         self.history = History(shelf)
+        self.max_pass_bytes = MAX_PASS_BYTES
         self._thread: threading.Thread | None = None
         self._jobs: SimpleQueue[_Job | None] = SimpleQueue()  # for the thread; one at a time
         self._matrix: Matrix | None = None  # touched by the thread alone
@@ -352,7 +353,7 @@ class Sums:
             else:
                 length = wire.chunk_length(found.width, query.servers)
                 longest = max(longest, length)
-                if wanted and (len(wanted) + 1) * longest > MAX_PASS_BYTES:
+                if wanted and (len(wanted) + 1) * longest > self.max_pass_bytes:
                     break
                 asked.append(query)
                 wanted.append(Wanted(query.vector, query.servers, length, history.past(query.edition)))
@@ -368,7 +369,7 @@ class Sums:
         while (job := self._jobs.get()) is not None:
             answers: Sequence[bytes] | Exception
             try:
-                answers = self._pass(job.update, job.wanted)
+                answers = self.run_pass(job.update, job.wanted)
             except Exception as error:
                 answers = error
             with suppress(RuntimeError):  # the loop is closed, and so is every connection
@@ -398,7 +399,7 @@ class Sums:
         self._life, self._width = history.life, history.width
         return history.frames[:]
 
-    def _pass(self, update: list[bytes] | dict[int, bytes], wanted: Sequence[Wanted]) -> list[bytes]:
+    def run_pass(self, update: list[bytes] | dict[int, bytes], wanted: Sequence[Wanted]) -> list[bytes]:
         """Bring the matrix up to date and sum over it; in the thread."""
         if isinstance(update, list):
             self._matrix = None  # before the next one is made: there may not be room for two

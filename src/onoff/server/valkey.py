@@ -320,7 +320,7 @@ class PublishQueue:
         read_state: Callable[[list[Any]], tuple[Edition, Catalogue, dict[bytes, int]]],
         known: Callable[[], Catalogue],
     ) -> None:
-        self._run_script = run_script
+        self.run_script = run_script
         self._read_state = read_state
         self._known = known
         self._queue: deque[_Waiting] = deque()
@@ -358,7 +358,7 @@ class PublishQueue:
         while not accepted and batch:  # until the edition that was looked at is the one that holds
             names = list(dict.fromkeys(one.name for one in batch))
             want_total = "1" if may_overflow(self._known()) else "0"
-            got = await self._run_script(STATE, want_total, *names)
+            got = await self.run_script(STATE, want_total, *names)
             edition, catalogue, _ = self._read_state([*got[:4], []])
             if may_overflow(catalogue) and want_total == "0":
                 continue
@@ -379,7 +379,7 @@ class PublishQueue:
                 total += len(packed) - size
                 held[one.name] = (message.version, len(packed))
                 outcomes[k] = message
-            accepted = not args or await self._run_script(PUBLISH, edition.number, edition.life, current_hour(), *args)
+            accepted = not args or await self.run_script(PUBLISH, edition.number, edition.life, current_hour(), *args)
         for k, one in enumerate(batch):
             settle(one.done, outcomes[k])
 
@@ -408,11 +408,11 @@ class ValkeyStore:
 
     def __init__(self, client: Any, *, buckets: int = BUCKETS) -> None:
         self._client = client
-        self._buckets = buckets
+        self.buckets = buckets
         self._run = b""
         self._known = (b"", Catalogue(()))
-        self._publishing = PublishQueue(self._run_script, self._read_state, lambda: self._known[1])
-        self._readiness = Probing(self._probe)
+        self._publishing = PublishQueue(self.run_script, self._read_state, lambda: self._known[1])
+        self.probing = Probing(self._probe)
         self._scripts = {
             text: client.register_script(text)
             for text in (
@@ -461,7 +461,7 @@ class ValkeyStore:
             text = await self._ask(self._client.get(STORE_KEYS[0])) or encode_catalogue(empty)
             life = new_life()
             digest = first_digest(self._read_catalogue(text).epoch, life)
-            begun = await self._run_script(OPEN, text, life, digest, current_hour())
+            begun = await self.run_script(OPEN, text, life, digest, current_hour())
 
     def _learn_run(self, info: bytes) -> None:
         self._run = next((line for line in info.splitlines() if line.startswith(b"run_id:")), b"")
@@ -479,7 +479,7 @@ class ValkeyStore:
                 f"the store refuses: {error}", hint="is it a replica, read-only, or used by something else?"
             ) from error
 
-    async def _run_script(self, text: str, *args: Any, more_keys: Sequence[bytes] = ()) -> Any:
+    async def run_script(self, text: str, *args: Any, more_keys: Sequence[bytes] = ()) -> Any:
         return await self._ask(self._scripts[text](keys=[*STORE_KEYS, *more_keys], args=args))
 
     def _read_catalogue(self, text: bytes) -> Catalogue:
@@ -504,14 +504,14 @@ class ValkeyStore:
         while True:  # until all that was read is of the moment of the last script
             if run != self._run:  # the store was restarted
                 run, known, number = self._run, b"", -1
-            got = await self._run_script(LATEST, BATCH_BYTES, known, number)
+            got = await self.run_script(LATEST, BATCH_BYTES, known, number)
             edition, catalogue, names = self._read_state(got)
             if edition.life != known or number < 0:
                 known, whole = edition.life, True
                 messages, changed = {}, {}
             found, now = got[5:], got[:2]
             while 2 * len(names) > len(found) and now[1] == known:
-                more = await self._run_script(BODIES, BATCH_BYTES, *list(names)[len(found) // 2 :])
+                more = await self.run_script(BODIES, BATCH_BYTES, *list(names)[len(found) // 2 :])
                 now = more[:2]
                 found += more[2:]
             if now[1] != known or run != self._run:
@@ -532,10 +532,10 @@ class ValkeyStore:
         return readable(read)
 
     async def admit(self, session: bytes, step: int, digest: bytes) -> tuple[Stamp, LastStep | None]:
-        number, life, *held = await self._run_script(
+        number, life, *held = await self.run_script(
             ADMIT,
             session,
-            bucket_number(session, self._buckets),
+            bucket_number(session, self.buckets),
             _LAST.pack(step, digest),
             time.time_ns() // 1_000_000,
             more_keys=[_OLD_STEP + session.hex().encode()],
@@ -544,7 +544,7 @@ class ValkeyStore:
         return self._stamp(life, readable(lambda: int(number))), conflict
 
     async def last_step(self, session: bytes) -> LastStep | None:
-        bucket = await self._ask(self._client.hget(STORE_KEYS[9], str(bucket_number(session, self._buckets))))
+        bucket = await self._ask(self._client.hget(STORE_KEYS[9], str(bucket_number(session, self.buckets))))
         offset = find_slot(session, bucket or b"")
         if offset is None:
             held = await self._ask(self._client.get(_OLD_STEP + session.hex().encode()))
@@ -563,7 +563,7 @@ class ValkeyStore:
         life = new_life()
         digest = first_digest(new.epoch, life)
         args = [encode_catalogue(expected), encode_catalogue(new), life, digest, *new.names]
-        return bool(await self._run_script(REPLACE, *args))
+        return bool(await self.run_script(REPLACE, *args))
 
     async def restore(self, catalogue: Catalogue, messages: Mapping[str, WireMessage]) -> None:
         life = new_life()
@@ -571,7 +571,7 @@ class ValkeyStore:
         args: list[Any] = [encode_catalogue(catalogue), life, digest, catalogue.n, *catalogue.names]
         for name, message in messages.items():
             args += [name, pack_message(message), message.version]
-        await self._run_script(RESTORE, *args)
+        await self.run_script(RESTORE, *args)
 
     async def leader(self) -> str | None:
         held = await self._ask(self._client.hget(STORE_KEYS[6], "leader"))
@@ -585,7 +585,7 @@ class ValkeyStore:
         args += [encode_catalogue(step.catalogue), len(names), *names]
         for name, message in step.messages.items():
             args += [name, pack_message(message), message.version]
-        return bool(await self._run_script(ADOPT, *args))
+        return bool(await self.run_script(ADOPT, *args))
 
     # Publishers, editions, and what the store is good for.
 
@@ -625,7 +625,7 @@ class ValkeyStore:
         )
 
     async def readiness(self) -> Readiness:
-        return await self._readiness()
+        return await self.probing()
 
     async def _probe(self) -> Readiness:
         """A query writes to the store as a publish does, so one failure affects both."""

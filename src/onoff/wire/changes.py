@@ -22,7 +22,6 @@ checksums of the frames and the trailer up to it. The reply is a function of E a
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import struct
 import zlib
@@ -42,6 +41,8 @@ from onoff.wire.messages import (
     Catalogue,
     WireMessage,
     decode_frame,
+    decode_json,
+    encode_json,
     frame_length,
 )
 
@@ -124,15 +125,12 @@ def encode_edition(report: EditionReport) -> bytes:
         "changed_per_hour": report.changed_per_hour,
         "longest": report.longest,
     }
-    return json.dumps(fields, separators=(",", ":")).encode()
+    return encode_json(fields)
 
 
 def decode_edition(data: bytes) -> EditionReport:
     """The newest edition, in its one form."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidWire("an edition that is not JSON", hint="is this a message server?") from None
+    fields = decode_json(data, "an edition")
     match fields:
         case {
             "epoch": int(epoch),

@@ -138,17 +138,27 @@ class Catalogue:
         return {"epoch": self.epoch, **framing, "sources": list(self.names)}
 
 
+def encode_json(fields: dict[str, Any]) -> bytes:
+    """The one form of a document: without spaces, letters as they are."""
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def decode_json(data: bytes, what: str) -> Any:
+    """The document in `data`, in any form. Raises InvalidWire, about `what`."""
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise InvalidWire(f"{what} that is not JSON", hint="is this a message server?") from None
+
+
 def encode_catalogue(catalogue: Catalogue) -> bytes:
     """The JSON of a catalogue, whole."""
-    return json.dumps(catalogue.as_dict(), ensure_ascii=False, separators=(",", ":")).encode()
+    return encode_json(catalogue.as_dict())
 
 
 def decode_catalogue(data: bytes) -> Catalogue:
     """The catalogue in `data`; its epoch must be the one that its content has."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidWire("a catalogue that is not JSON", hint="is this a message server?") from None
+    fields = decode_json(data, "a catalogue")
     sizes: tuple[int | None, int]
     match fields:
         case {"frame_size": int(frame_size)}:
@@ -520,16 +530,9 @@ class Problem:
     edition: int | None = None
 
 
-_PROBLEM_FIELDS: dict[str, type] = {
-    "type": str,
-    "title": str,
-    "status": int,
-    "hint": str,
-    "epoch": int,
-    "step": int,
-    "sha256": str,
-    "edition": int,
-}
+_PROBLEM_FIELDS: dict[str, type] = {"type": str, "title": str, "status": int, "hint": str}
+_PROBLEM_FIELDS |= {"epoch": int, "step": int, "sha256": str, "edition": int}
+_NAMED_BY = {EPOCH_CHANGED: ("epoch",), STEP_CONFLICT: ("step", "sha256"), EDITION_GONE: ("edition",)}
 
 
 def encode_problem(problem: Problem) -> bytes:
@@ -540,22 +543,18 @@ def encode_problem(problem: Problem) -> bytes:
 
 def decode_problem(data: bytes) -> Problem:
     """The refusal in `data`. Unknown members are passed over, as RFC 9457 asks."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidWire("a refusal that is not JSON", hint="is this a message server?") from None
+    fields = decode_json(data, "a refusal")
     if not isinstance(fields, dict):
         raise InvalidWire("a refusal that is not an object", hint="is this a message server?")
     known = {k: v for k, v in fields.items() if k in _PROBLEM_FIELDS}
     if any(type(v) is not _PROBLEM_FIELDS[k] for k, v in known.items()) or not {"status", "title"} <= known.keys():
         raise InvalidWire("a refusal whose members have other types", hint="is this a message server?")
     problem = Problem(**known)
-    if problem.type == EPOCH_CHANGED and problem.epoch is None:
-        raise InvalidWire("a changed epoch that is not named", hint="is this a message server?")
-    if problem.type == STEP_CONFLICT and (problem.step is None or problem.sha256 is None):
-        raise InvalidWire("a step conflict that does not say with what", hint="is this a message server?")
-    if problem.type == EDITION_GONE and problem.edition is None:
-        raise InvalidWire("an edition that is gone, and none in its place", hint="is this a message server?")
+    missing = [name for name in _NAMED_BY.get(problem.type, ()) if getattr(problem, name) is None]
+    if missing:
+        raise InvalidWire(
+            f"a refusal of {problem.type} without {' and '.join(missing)}", hint="is this a message server?"
+        )
     return problem
 
 
@@ -574,15 +573,12 @@ class Seen:
 def encode_seen(seen: Seen | None) -> bytes:
     """The JSON of what was seen last, of the same form where nothing was."""
     step, sha256 = (None, None) if seen is None else (seen.step, seen.sha256)
-    return json.dumps({"step": step, "sha256": sha256}, separators=(",", ":")).encode()
+    return encode_json({"step": step, "sha256": sha256})
 
 
 def decode_seen(data: bytes) -> Seen | None:
     """What was seen last, in its one form."""
-    try:
-        fields = json.loads(data)
-    except (ValueError, RecursionError):
-        raise InvalidWire("a last step that is not JSON", hint="is this a message server?") from None
+    fields = decode_json(data, "a last step")
     match fields:
         case {"step": None, "sha256": None}:
             seen = None
