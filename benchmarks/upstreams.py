@@ -10,6 +10,8 @@ which counts requests and bytes, heads included:
     onoff        everything for a private request, and a drawn set for others
     always ON    everything for each request
 
+`first set` is how many sources the set right after a private request has at least, on average, under any scheme.
+
 All three ask conditionally, from copies that begin empty, and the first request of a day finds them so. `ok` says that
 onoff took no more than always ON, and that OFF requests took at most 1.2 times what curl took for the same addresses
 over as many connections, all that are timed together. There a site in a process of its own answers after 100 ms, and
@@ -88,7 +90,7 @@ def day(case: Case, seed: int) -> dict[str, Any]:
     chain = example.habits([f"{case.example}-{k}" for k in range(case.n)], **case.habits)
     statuses = parse(DAY)
     wanted = [chain.names[x] for x in chain.sample(len(statuses), np.random.default_rng(seed)).tolist()]
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"first": float(chain.dense().max(axis=0).sum())}
     for way in WAYS:
         clock = Clock()
         with local_site(example.page, clock) as (url, log), tempfile.TemporaryDirectory() as folder:
@@ -219,7 +221,7 @@ def run(*, cases: Sequence[Case] = CASES, days: int = 3, rounds: int = 20) -> di
     for case in cases:
         found = [day(case, seed) for seed in range(days)]
         ways = {way: {key: float(mean([one[way][key] for one in found])) for key in found[0][way]} for way in WAYS}
-        shown.append({"example": case.example, "sources": case.n, "requests_made": len(parse(DAY)), "ways": ways})
+        shown.append({"example": case.example, "sources": case.n, "first": found[0]["first"], "ways": ways})
     times = [
         beside_curl(connections, rounds // 4 if after_private else rounds, after_private=after_private)
         for after_private in (False, True)
@@ -236,10 +238,10 @@ def run(*, cases: Sequence[Case] = CASES, days: int = 3, rounds: int = 20) -> di
 
 def show(report: dict[str, Any]) -> str:
     """The report for people."""
-    lines = ["  a day of 24 requests, 5 private ".ljust(34) + "".join(f"{way:>22}" for way in WAYS)]
+    lines = ["  a day of 24 requests, 5 private    first set".ljust(46) + "".join(f"{way:>22}" for way in WAYS)]
     for each in report["cases"]:
         cells = "".join(f"{one['requests']:9.0f} {one['bytes'] / 1000:9.0f} kB" for one in each["ways"].values())
-        lines.append(f"  {each['example']:14} N = {each['sources']}".ljust(34) + cells)
+        lines.append(f"  {each['example']:14} N = {each['sources']:<14} {each['first']:8.1f}".ljust(46) + cells)
     for each in report["beside_curl"]:
         lines.append(
             f"  an OFF request {'after a private one' if each['after_private'] else 'later'}, {each['sources']:.1f} "

@@ -9,24 +9,25 @@ from urllib.request import ProxyHandler, Request, build_opener
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from onoff.cli.demo import PATTERN, everything_running, news_chain
+from onoff.cli.demo import city_running
+from onoff.cli.demo_city import RIDE, city_chain, ride
 from onoff.gateway.run import Address
 from onoff.model.patterns import parse
 
 HERE = Path(__file__).parent
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 CLOSE = {("desktop", "light"), ("phone", "dark")}
-SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
+SIZES = {"desktop": (1280, 1420), "phone": (390, 844)}
 OPENER = build_opener(ProxyHandler({}))
 
 
 def main() -> None:
-    """A session as in the demo, then the page at both widths and in both colours, and each state of the switch."""
-    chain, statuses = news_chain(), parse(PATTERN)
-    wanted = chain.sample(len(statuses), np.random.default_rng(7)).tolist()
+    """A ride as in the demo, then the page at both widths and in both colours, and each state of the switch."""
+    chain, statuses = city_chain(), parse(RIDE)
+    wanted = ride(chain, len(statuses), np.random.default_rng(7))
     pages: list[tuple[Page, str]] = []
     with contextlib.ExitStack() as gateway, contextlib.ExitStack() as rest:
-        address = gateway.enter_context(everything_running(chain, "auto", 0))
+        _, address = gateway.enter_context(city_running(chain, "greedy", 0))
         playwright = rest.enter_context(sync_playwright())
         for x, private in zip(wanted, statuses, strict=True):
             call(address, "PUT", "/v1/privacy", {"private": private})
@@ -34,17 +35,30 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         for colours in ("light", "dark"):
             for size in SIZES:
+                call(address, "PUT", "/v1/privacy", {"private": False})
                 page = visit(browser, address, size, colours)
-                page.click(".tile[data-source=weather]")
-                page.wait_for_selector("#message-title:text-is('weather')")
-                page.wait_for_selector("#message-body[data-ready=true]", state="attached")
+                while True:
+                    call(address, "PUT", "/v1/privacy", {"private": True})
+                    call(address, "GET", "/v1/entries/Clinic")
+                    call(address, "PUT", "/v1/privacy", {"private": False})
+                    page.wait_for_selector("body[data-state=off]")
+                    page.click(".tile[data-source=Castle]")
+                    page.wait_for_selector("#message-title:text-is('Castle')")
+                    page.wait_for_selector("#message-body[data-ready=true]", state="attached")
+                    page.wait_for_selector("#map [data-wanted=Castle]")
+                    page.wait_for_timeout(500)
+                    if page.locator("#map .asked").count() in range(3, 13):  # some sets are of one
+                        break
+                page.wait_for_selector("#map-ours .share")
                 page.evaluate("scrollTo(0, 0)")
                 page.screenshot(path=HERE / f"{size}-{colours}.png", full_page=size == "phone")
                 page.click("#evidence > summary")
-                page.wait_for_selector("#belief .belief")
+                page.wait_for_selector("#seen svg")
                 page.locator("#evidence").screenshot(path=HERE / f"evidence-{size}-{colours}.png")
                 if (size, colours) not in CLOSE:
                     continue
+                page.click("#switch")
+                page.wait_for_selector("body[data-state=on]")
                 hero(page, f"switch-{size}-{colours}-on.png")
                 page.click(".timing > summary")
                 page.select_option("#timer-for", "300")
@@ -64,7 +78,7 @@ def main() -> None:
 def call(address: Address, method: str, path: str, body: dict[str, bool] | None = None) -> None:
     headers = {"Authorization": f"Bearer {address.guard.page}", "Content-Type": "application/json"}
     data = None if body is None else json.dumps(body).encode()
-    OPENER.open(Request(address.base + path, data, headers, method=method), timeout=60).close()
+    OPENER.open(Request(address.base + path, data, headers, method=method), timeout=600).close()
 
 
 def visit(browser: Browser, address: Address, size: str, colours: str) -> Page:
@@ -72,10 +86,7 @@ def visit(browser: Browser, address: Address, size: str, colours: str) -> Page:
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=colours)
     page = context.new_page()
     page.goto(address.page)
-    page.wait_for_selector("body[data-state=on], body[data-state=off]")
-    if page.get_attribute("body", "data-state") == "off":
-        page.click("#switch")
-        page.wait_for_selector("body[data-state=on]")
+    page.wait_for_selector("body[data-state=off]")
     page.wait_for_selector(".tile")
     return page
 

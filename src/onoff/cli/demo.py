@@ -246,7 +246,9 @@ def city_running(chain: Model, scheme: str, port: int) -> Iterator[tuple[CitySit
         folder = Path(stack.enter_context(made))
         site = stack.enter_context(running_site())
         web = Web.load(write_list(folder / "city.toml", site.url))
-        engine = Engine(web, chain, folder / "journal.sqlite", scheme=scheme, about=ABOUT, accept_leak=True)
+        engine = Engine(
+            web, chain, folder / "journal.sqlite", scheme=scheme, refresh=None, about=ABOUT, accept_leak=True
+        )
         address = stack.enter_context(running_gateway(engine, port=port))
         assert engine.refresher is not None
         engine.refresher.wait_for_first()

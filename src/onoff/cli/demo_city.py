@@ -19,17 +19,19 @@ import numpy as np
 from onoff.model.chain import MarkovChain
 
 STOPS: Final = {
-    "Old Mill": (4, 1), "North Gate": (5, 4), "Brewery": (4, 7), "Orchard": (5, 10), "Airfield": (4, 14),
+    "Old Mill": (4, 1), "West Gate": (5, 4), "Brewery": (4, 7), "Orchard": (5, 10), "Airfield": (4, 14),
     "Harbour": (10, 0), "Fish Market": (9, 3), "Town Hall": (10, 6), "Library": (9, 9), "University": (11, 12),
     "Lighthouse": (15, 1), "Theatre": (14, 4), "Cathedral": (13, 7), "Clinic": (15, 9), "Gardens": (14, 12),
     "Ferry": (19, 0), "Castle": (18, 4), "Main Station": (18, 7), "Market": (19, 10), "Court": (17, 13),
     "Shipyard": (24, 2), "Museum": (23, 5), "Post Office": (23, 8), "Bridge": (22, 11), "Stadium": (24, 14),
-    "Meadows": (28, 1), "Cemetery": (27, 4), "Tannery": (28, 7), "Waterworks": (27, 10), "South Gate": (28, 13),
+    "Meadows": (28, 1), "Cemetery": (27, 4), "Tannery": (28, 7), "Waterworks": (27, 10), "East Gate": (28, 13),
 }  # fmt: skip
-"""Where each stop is, in hundredths of a degree: south of the north edge, and east of the west edge."""
+"""Where each stop is, in steps of a kilometre: east of the west edge, and south of the north edge."""
 CENTRE: Final = ("Main Station", "Town Hall", "Market", "University")
 NORTH_EDGE, WEST_EDGE = 47.5, 8.4
-NEAR_DEGREES: Final = 0.05
+NORTHWARD, EASTWARD = 0.009, 0.0133
+"""Degrees of a kilometre there."""
+NEAR_KM: Final = 5.0
 CITY_LINES: Final = 9
 REFRESH_SECONDS: Final = 60.0
 RIDE: Final = "OFF*5 ON*3 OFF*6 ON*3 OFF*5"
@@ -39,14 +41,16 @@ APPOINTMENTS: Final = {6: "Clinic", 15: "Court"}
 
 def places() -> dict[str, tuple[float, float]]:
     """Latitude and longitude of each stop."""
-    return {name: (NORTH_EDGE - south / 100, WEST_EDGE + east / 100) for name, (south, east) in STOPS.items()}
+    return {
+        name: (NORTH_EDGE - south * NORTHWARD, WEST_EDGE + east * EASTWARD) for name, (east, south) in STOPS.items()
+    }
 
 
 def city_chain() -> MarkovChain:
     """A rider asks next for a stop nearby, or for one that many go to, and seldom for the same again."""
-    at = np.array(list(places().values()))
+    at = np.array(list(STOPS.values()))
     far = np.hypot(*(at[:, None] - at).transpose(2, 0, 1))
-    near = np.exp(-((far / NEAR_DEGREES) ** 2)) * (far > 0)
+    near = np.exp(-((far / NEAR_KM) ** 2)) * (far > 0)
     busy = np.array([5.0 if name in CENTRE else 1.0 for name in STOPS])
     P = 0.1 * np.eye(len(STOPS)) + 0.5 * near / near.sum(axis=1, keepdims=True) + 0.4 * busy / busy.sum()
     return MarkovChain(P, names=tuple(STOPS), initial=busy / busy.sum())
@@ -142,8 +146,8 @@ def write_list(path: Path, url: str) -> Path:
     """The list of sources of the city, as a person would write it."""
     head = f'[upstream]\nurl = "{url}/stops/{{id}}/departures"\nevery = "{REFRESH_SECONDS:g} s"\nbudget = "600/min"\n'
     stops = (
-        f'[sources."{name}"]\nid = "{number}"\nat = [{south:.2f}, {east:.2f}]\n'
-        for number, (name, (south, east)) in enumerate(places().items())
+        f'[sources."{name}"]\nid = "{number}"\nat = [{north:.3f}, {east:.3f}]\n'
+        for number, (name, (north, east)) in enumerate(places().items())
     )
     path.write_text("\n".join((head, *stops)), encoding="utf-8")
     return path
