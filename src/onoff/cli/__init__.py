@@ -1,8 +1,10 @@
 """The command line. Data goes to stdout, progress and errors to stderr.
 
-Each command lives in a module of its own and is imported when it is called, so that `onoff get` never
-pays for what `onoff gateway` needs. Exit codes: 0 ok, 1 failure, 2 usage, 3 bad input, 4 server
-unreachable, 5 a privacy check failed, 130 interrupted.
+It stands on all rooms, and none on it: a command reads files and options, calls one of them, and prints. A module with
+commands is imported when one of them is called, so that `onoff get` never pays for what `onoff gateway` needs. A change
+here may touch what scripts rely on: words, JSON and exit codes are a contract.
+
+Exit codes: 0 ok, 1 failure, 2 usage, 3 bad input, 4 server unreachable, 5 a privacy check failed, 130 interrupted.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """What travels between client and server: bitmap queries, answers of frames, changes since an edition.
 
-Shared by both ends and free of I/O. Everything has exactly one form: what `encode_*` writes is the only thing
-that `decode_*` accepts, so no choice of encoding can carry a hint of which source is wanted.
+Shared by both ends and free of I/O; it stands on `errors` and `names`. Everything has exactly one form: what `encode_*`
+writes is the only thing that `decode_*` accepts, so no choice of encoding can carry a hint of which source is wanted. A
+change of a form touches every server and client there is: it takes a new version, a refusal of the old one that says
+so, and new fixtures.
 
     catalogue   the names of the sources, how messages are framed, and the epoch that names both
     query       a set of sources as a bitmap, and which of their messages are known
