@@ -135,10 +135,11 @@ def test_a_dot_is_a_link_to_its_stop(visitor, tmp_path):
         visit.check(local)
 
 
-def test_many_stops_are_dots_and_nothing_sticks_out(visitor, tmp_path):
-    with city(tmp_path, n=500, chain=False, connections=8) as (local, _):
+@pytest.mark.parametrize("n", [500, pytest.param(5000, marks=pytest.mark.deep)])
+def test_many_stops_are_dots_and_nothing_sticks_out(visitor, tmp_path, n):
+    with city(tmp_path, n=n, chain=False, connections=8) as (local, _):
         visit = visitor(viewport=WIDTHS["390"]).open(local)
-        visit.see("#map path.asked[data-count='500']")
+        visit.see(f"#map path.asked[data-count='{n}']")
         assert visit.page.locator("#map *").count() < 10
         assert visit.page.locator(".tile").count() < 100
         assert visit.page.evaluate("document.documentElement.scrollWidth") == 390

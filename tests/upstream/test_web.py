@@ -263,6 +263,24 @@ def test_an_answer_without_an_end_is_given_up_when_it_is_too_long():
         assert fetched.outcomes["a"].reason == "the answer is too long"
 
 
+def test_a_site_that_never_answers_takes_no_more_than_the_time_of_the_set():
+    heard: list[bytes] = []
+
+    class Silent(Accepting):
+        def accepted(self, connection):
+            with connection, suppress(OSError):
+                heard.append(connection.recv(65536))
+                connection.recv(65536)  # until it is closed
+
+    with closing(Silent()) as site:
+        clock = Time()
+        fetched = Web(listed(site, timeout=0.2), now=clock, sleep=clock.sleep).fetch("abc", Memory())
+        assert fetched.failed == ("a", "b", "c")
+        assert {outcome.reason for outcome in fetched.outcomes.values()} == {"no whole answer within 0.2 s"}
+        assert clock.slept == []  # no time for another attempt
+    assert [request[:6] for request in heard] in ([], [b"GET /a"])  # whoever is wanted; none where connecting took long
+
+
 def test_a_budget_spreads_the_set_and_counts_every_request():
     with website(a=Answer(b"A"), b=Answer(b"B"), c=Answer(b"C")) as site:
         clock, copies = Time(), Memory()
