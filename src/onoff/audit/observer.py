@@ -24,6 +24,7 @@ from onoff.information import EVERYTHING, Belief, row_chances
 from onoff.model.contexts import RequestModel
 from onoff.model.rows import Floats, Integers
 from onoff.session import Query, Session
+from onoff.session.budget import lifelong, without_budget
 from onoff.session.filter import ModelFilter
 from onoff.session.memories import BayesFilter, LastQueries, LastQuery
 from onoff.session.session import Memory
@@ -88,6 +89,9 @@ def channel_of(session: Session, before: Memory, query: Query, *, private: bool)
 
 def hidden_values(memory: Memory) -> tuple[dict[Requests, int], bool]:
     """The row of each value that a memory hides, and whether these are private requests; see `Channel`."""
+    memory = without_budget(memory)
+    if lifelong(memory):
+        raise InvalidInput("sessions that hide the person cannot be judged by traces", hint="see `onoff audit exact`")
     if isinstance(memory, LastQuery):
         return {(x,): row for row, x in enumerate(memory.last or ())}, False
     if isinstance(memory, BayesFilter):
@@ -103,6 +107,7 @@ def hidden_values(memory: Memory) -> tuple[dict[Requests, int], bool]:
 
 def remembered(memory: Memory) -> int:
     """How many requests a memory hides at a time."""
+    memory = without_budget(memory)
     if isinstance(memory, ModelFilter):
         return memory.hide
     return memory.model.order if isinstance(memory, LastQueries) else 1

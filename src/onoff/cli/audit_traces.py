@@ -21,7 +21,7 @@ from onoff.audit.known import (
 )
 from onoff.audit.measured import save_measured, summary
 from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
-from onoff.cli.options import Html
+from onoff.cli.options import Html, LeakOption
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.contexts import Model, RequestModel, load_model
@@ -85,6 +85,7 @@ def traces_command(
     scheme: Annotated[str, Parameter(help="With tables: greedy is quickest; auto and optimal cost less.")] = "greedy",
     memory: Annotated[str | None, Parameter(help="last-query or bayes-filter; by default as sessions have it.")] = None,
     hide: Annotated[int, Parameter(help="With the filter: private requests that stay hidden.")] = 1,
+    leak: LeakOption = 0.0,
     allow: Annotated[float | None, Parameter(help="Exit with 5 where more bits than this are given away.")] = None,
     format: Annotated[str | None, Parameter(help="text, csv, jsonl or msnbc; by default from the name.")] = None,
     gap: Annotated[float | None, Parameter(help="Seconds without a request that end a visit.")] = None,
@@ -143,8 +144,12 @@ def traces_command(
                 **{name: knows_the_type(one) for name, one in known.items()},
                 "own law": knows_the_person(loaded, constants, seed),
             }
-            begin = None if own is None else starts_of(loaded, own, rng, scheme, hide=hide, **table_options(scheme))
-        start = Session(loaded, scheme, memory, hide=hide, **table_options(scheme))  # type: ignore[arg-type]
+            begin = (
+                None
+                if own is None
+                else starts_of(loaded, own, rng, scheme, hide=hide, leak=leak, **table_options(scheme))
+            )
+        start = Session(loaded, scheme, memory, hide=hide, leak=leak, **table_options(scheme))  # type: ignore[arg-type]
         done.now("readers", min(users, len(cases)))
         audit = audit_traces(
             start,

@@ -520,6 +520,15 @@ class Client:
         if advice is not None and advice.word == "stay-on":
             raise InvalidInput(f"stay ON with this model: {advice.says} Nothing was sent", hint=STAY_ON_MEND)
 
+    def announce(self, source: str | int, *, after: int) -> None:
+        """Hide from now on that `source` will be asked for privately after so many more requests.
+
+        It takes a chain, its last query, and a request before it. Raises InvalidInput where it cannot be, and nothing
+        was stored.
+        """
+        wanted = self._index(source)
+        self._runner.run(lambda core: core.announce(wanted, after))
+
     @property
     def spent(self) -> float:
         """Bits that queries since the last private request may have told about it; see `Session.spent`."""
@@ -753,6 +762,10 @@ class AsyncClient:
     async def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
         """See `Client.expected_cost`."""
         return await asyncio.to_thread(self._client.expected_cost, private=private, wait=wait)
+
+    async def announce(self, source: str | int, *, after: int) -> None:
+        """See `Client.announce`."""
+        await asyncio.to_thread(self._client.announce, source, after=after)
 
     async def remember(self) -> None:
         """See `Client.remember`."""

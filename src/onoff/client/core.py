@@ -43,7 +43,7 @@ from onoff import wire
 from onoff.client.message import Message, Sent
 from onoff.errors import BadAnswer, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
 from onoff.model.people import OpenHistory
-from onoff.session import Query
+from onoff.session import Query, Session
 from onoff.session.budget import renewed
 from onoff.session.session import Entropy, Memory, TableCache
 from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing, Retrieval, Upstream
@@ -233,6 +233,17 @@ class Core:
                 self.record.session, self.record.step + 1, query.sources, wanted, private, query.note, memory
             )
         return (yield from self._carry_out(record, memory))
+
+    def announce(self, wanted: int, after: int) -> Steps[None]:
+        """Hide from now on that `wanted` will be asked for after so many more requests; stored before it counts."""
+        if self.record is None or self.doubt is not None:
+            raise InvalidInput("the first request announces nothing", hint="make a request first, and then announce")
+        if not isinstance(self.session, Session):
+            raise InvalidInput("without a model nothing is announced", hint="give a chain")
+        memory = self.session.announcing(wanted, after)
+        record = replace(self.record, memory=memory.stored())
+        yield StoreRecord(record, request=False)
+        self.record, self.session.memory = record, memory
 
     def retry(self) -> Steps[Message]:
         """Send the last request's bytes again, if it was not answered, and deliver what it wanted."""

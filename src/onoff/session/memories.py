@@ -21,11 +21,12 @@ from itertools import product
 from math import prod
 
 import numpy as np
+import numpy.typing as npt
 
-from onoff.errors import InvalidModel, UnknownScheme
+from onoff.errors import InvalidInput, InvalidModel, UnknownScheme
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
-from onoff.model.rows import Integers, Rows, SparseRows, to_units
+from onoff.model.rows import UNIT, Floats, Integers, Rows, SparseRows, to_units, units_of
 from onoff.schemes.race import Drawn
 from onoff.session.topics import TopicsDrawn
 from onoff.tables.table import QueryTable
@@ -84,8 +85,120 @@ class LastQuery:
     def stored(self) -> bytes:
         return b""
 
-    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQuery:
-        return LastQuery(self.chain, asked, wanted)
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQuery | Announced | None:
+        found = LastQuery(self.chain, asked, wanted)
+        return found if not stored else Announced.restored_around(found, stored)
+
+
+# --------------------------------------------------------------------------------------------------------------------
+# The announced future: a private request that is decided some requests ahead stays hidden until it is made.
+#
+#     U        (the last request, hidden in the last query; v), where v is the request that was announced
+#     left     public: after how many more requests it comes. That one was announced is public too
+#     rows     p(x | u, v) ~ P(u, x) P^left(x, v): the law of the next request, given where it leads
+#
+# So the next query is independent of past and announced request together, given earlier queries. The rows are
+# quotients, so they are rounded, which `rounding` counts. Where the announced request is made openly, each v wants its
+# own source, and everything is asked. A request that the model calls impossible ends it.
+
+ANNOUNCED_MARK = b"OOA1"
+MOST_AHEAD = 1000
+"""Requests after which an announced one comes at most."""
+FLOAT_ERROR = UNIT >> 53
+"""The relative error of one operation on floats, in units."""
+
+
+@dataclass(frozen=True)
+class Announced:
+    """A memory of the last query that also hides a request to come (secret), `left` requests ahead (public)."""
+
+    inner: LastQuery
+    announced: int = field(repr=False)
+    left: int
+    rounding: int = 0
+
+    lasting = False
+    blind = False
+
+    @classmethod
+    def of(cls, inner: LastQuery, source: int, after: int) -> Announced:
+        """Raises InvalidInput where that cannot be announced."""
+        if not 1 <= after <= MOST_AHEAD:
+            raise InvalidInput(f"announced after {after} requests", hint=f"after 1 to {MOST_AHEAD} requests")
+        cells = inner.chain.n**2 * len(inner.last or (0,))
+        if cells > MOST_CONTEXT_CELLS:
+            raise InvalidInput(f"announcing among {inner.chain.n} sources", hint="that takes fewer sources")
+        found = cls(inner, source, after)
+        if found.secret_row < 0:
+            raise InvalidInput("the model calls it impossible to come to that by then", hint="announce it for later")
+        return found
+
+    @cached_property
+    def _masses(self) -> Floats:
+        """P(u, x) P^left(x, v), shape (u, v, x); before the first request u is nothing."""
+        chain = self.inner.chain
+        now = chain.initial[None] if self.inner.last is None else chain.dense()[list(self.inner.last)]
+        ahead = np.linalg.matrix_power(chain.dense(), self.left)
+        return np.asarray(now[:, None, :] * ahead.T[None])
+
+    @cached_property
+    def _possible(self) -> npt.NDArray[np.bool_]:
+        return np.asarray((self._masses > 0).any(axis=2))
+
+    @cached_property
+    def rows(self) -> Rows:
+        masses = self._masses[self._possible]
+        reached = np.flatnonzero(masses.any(axis=0))
+        units = units_of(masses[:, reached] / masses.sum(axis=1, keepdims=True))
+        return Rows.from_integers(units, self.inner.chain.n, reached)
+
+    @property
+    def secret_row(self) -> int:
+        """-1 where the announced request is impossible."""
+        u = self.inner.secret_row
+        if not self._possible[u, self.announced]:
+            return -1
+        return int(np.count_nonzero(self._possible.reshape(-1)[: u * self.inner.chain.n + self.announced]))
+
+    @property
+    def key(self) -> Hashable | None:
+        return "announced", self.inner.last, self.left
+
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> Announced | LastQuery:
+        inner = self.inner.after(query, wanted, private=private, table=table)
+        if self.left == 0:
+            return inner
+        n = self.inner.chain.n
+        counted = n + FLOAT_ERROR * (n * (self.left.bit_length() * 2 + 2) + 8)
+        return Announced(inner, self.announced, self.left - 1, self.rounding + counted)
+
+    def afresh(self, wanted: int) -> LastQuery:
+        return self.inner.afresh(wanted)
+
+    def again(self, wanted: int) -> Announced:
+        return replace(self, inner=self.inner.again(wanted))
+
+    def forgotten(self, wanted: int, *, private: bool) -> LastQuery:
+        return self.inner.forgotten(wanted, private=private)
+
+    def stored(self) -> bytes:
+        return ANNOUNCED_MARK + json.dumps([self.announced, self.left, self.rounding]).encode()
+
+    @classmethod
+    def restored_around(cls, inner: LastQuery, stored: bytes) -> Announced | None:
+        """What was stored, around the memory of the last query; None where it is damaged."""
+        with suppress(ValueError, TypeError):
+            announced, left, rounding = json.loads(stored.removeprefix(ANNOUNCED_MARK))
+            sound = 0 <= announced < inner.chain.n and 0 <= left <= MOST_AHEAD and rounding >= 0
+            found = cls(inner, announced, left, rounding)
+            if stored.startswith(ANNOUNCED_MARK) and sound and found.secret_row >= 0:
+                return found
+        return None
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> LastQuery | Announced | None:
+        return self.inner.restored(asked, wanted, stored)
 
 
 @dataclass(frozen=True)
