@@ -310,3 +310,38 @@ class NaiveObserver:
         self._started, self._private = True, private
         self.total += leak
         return leak
+
+
+@dataclass(frozen=True)
+class Foretold:
+    """What a server that saw the last query can tell of a later request.
+
+    bits: of `unknown` bits, what it knows more than the long run tells. guess, base: how often its best guess is right,
+    and how often without.
+    """
+
+    wait: int
+    bits: float
+    unknown: float
+    guess: float
+    base: float
+
+
+def foretell(chain: MarkovChain, last: Sequence[int] | None, waits: int) -> list[Foretold]:
+    """What the last query tells of the next request, and of those after 1, 2, ... more.
+
+    That is, if the last request was any of the last query as often as in the long run.
+    """
+    usual = chain.stationary()
+    law = np.array(chain.initial)
+    if last is not None:
+        law = np.zeros(chain.n)
+        law[list(last)] = usual[list(last)] if usual[list(last)].sum() > 0 else 1.0
+        law = (law / law.sum()) @ chain.dense()
+    found, unknown = [], float(entropy_bits([usual])[0])
+    for wait in range(waits + 1):
+        there = law > 0
+        bits = float((law[there] * np.log2(law[there] / np.maximum(usual[there], 1e-300))).sum())
+        found.append(Foretold(wait, max(bits, 0.0), unknown, float(law.max()), float(usual.max())))
+        law = law @ chain.dense()
+    return found

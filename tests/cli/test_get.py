@@ -361,3 +361,15 @@ def test_what_are_no_topics_is_named_and_nothing_is_sent(capfd, world, tmp_path,
 def test_a_budget_that_is_none_is_named_and_nothing_is_sent(capfd, world, leak):
     assert "leak" in out_of(capfd, "get", "alpha", f"--leak={leak}", code=3).err
     assert not world.queries
+
+
+def test_doctor_says_what_the_last_query_foretells(capfd):
+    def said():
+        checks = json.loads(out_of(capfd, "doctor", "--json").out)["checks"]
+        return [check["detail"] for check in checks if check["check"] == "next private request"]
+
+    assert said() == []
+    out_of(capfd, "get", "beta", "--private")
+    (told,) = said()
+    assert "bits of it: a guess is right" in told
+    assert "beta" not in told

@@ -23,6 +23,8 @@ from onoff.schemes import design
 from onoff.schemes.search.exact import rebuild
 from onoff.session import Session
 from onoff.session.filter import ModelFilter
+from onoff.session.memories import Announced, LastQuery
+from onoff.session.topics import Topics
 from onoff.tables.table import QueryTable
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -425,3 +427,42 @@ def test_several_cost():
         expected = sum(Fraction(1, servers**i) for i in range(k))
         assert downloaded / servers ** (k - 1) == expected == wire.expected_cost(k, servers)
         assert expected <= Fraction(servers, servers - 1)
+
+
+def test_topic_rows():
+    """The rows within a topic are the quotients, and the parts together tell nothing of u and topic."""
+    chain = MarkovChain(np.random.default_rng(0).dirichlet(np.ones(5), size=5))
+    topics = Topics.from_lists({"a": [0, 1], "b": [2]}, chain)
+    for part in topics.parts(chain.rows([0, 3])):
+        given = chain.dense()[[0, 3]][:, part.sources]
+        quotient = given / given.sum(axis=1, keepdims=True)
+        assert part.rows.weights[part.rows.group] / UNIT == pytest.approx(quotient, abs=1e-15)
+    audit = audit_exact(chain_of_two(), "optimal", parse("ON ON OFF"), topics={"a": [0]})
+    assert audit.leak == 0
+
+
+def chain_of_two() -> MarkovChain:
+    return MarkovChain([[0.75, 0.25], [0.4, 0.6]])
+
+
+def test_maximal_leakage():
+    """What a table tells at most is what it says, and what any guess can gain."""
+    rows = Rows.of([[0.75, 0.25], [0.25, 0.75]])
+    table = design(rows, leak=0.3)
+    assert isinstance(table, QueryTable)
+    chances = np.array([table.block(k).sum(axis=1) for k in range(len(table))]) / UNIT
+    found = math.log2(chances.max(axis=1).sum())
+    assert found == pytest.approx(0.3, abs=1e-9)
+    for prior in np.random.default_rng(0).dirichlet([1, 1], size=20):
+        assert (chances * prior).max(axis=1).sum() <= 2**found * prior.max() + 1e-12
+
+
+def test_announced_rows():
+    """Past and future given, the next request has this law."""
+    matrix = np.random.default_rng(1).dirichlet(np.ones(3), size=3)
+    chain = MarkovChain(matrix)
+    memory = Announced.of(LastQuery(chain, (0, 2), 2), 1, 2)
+    ahead, later = np.linalg.matrix_power(matrix, 2), np.linalg.matrix_power(matrix, 3)
+    expected = [matrix[u] * ahead[:, v] / later[u, v] for u in (0, 2) for v in range(3)]
+    assert memory.rows.weights[memory.rows.group] / UNIT == pytest.approx(np.array(expected), abs=1e-12)
+    assert memory.secret_row == 4

@@ -40,6 +40,7 @@ from onoff.errors import (
     PrivacyBreach,
     ServerUnreachable,
 )
+from onoff.information import foretell
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, load_model
 from onoff.model.origin import advice_of
@@ -51,8 +52,10 @@ from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_so
 from onoff.upstream.sources import SourceList
 from onoff.upstream.sum_servers import shared_infrastructure
 from onoff.upstream.web import Web
-from onoff.wire import Catalogue
+from onoff.wire import Catalogue, decode_bitmap
 
+MOST_WAITING = 200
+"""Requests of waiting that are looked at."""
 TINY = 1e-4
 """A smaller transition probability makes a rare request expensive, and in a learnt chain it is seldom intended."""
 
@@ -117,6 +120,9 @@ def _examine(
     if loaded and catalogues:
         yield _checked("catalogue", lambda: _compare(loaded[0].names, catalogues[0]))
     yield _checked("journal", lambda: _sound(journal))
+    for model in loaded:
+        if isinstance(model, MarkovChain) and journal.exists():
+            yield _checked("next private request", partial(_foretold, model, journal))
     mirrored = _checked("mirror", lambda: _mirrored(mirror))
     yield mirrored
     if loaded:
@@ -293,6 +299,25 @@ def _sound(path: Path) -> str:
     if journal.doubt is not None:
         raise JournalUnusable(f"{path}: {journal.doubt}", hint="the next request will ask for everything, once")
     return f"{path}: sound"
+
+
+def _foretold(model: MarkovChain, path: Path) -> str:
+    """What the last query tells of the next private request, and after how much waiting that is a tenth."""
+    try:
+        journal = Journal(path, repair=False)
+    except JournalBusy:
+        return _in_use(path)
+    journal.close()
+    if journal.found is None or journal.doubt is not None or journal.found.chain != model.digest():
+        return "not known: the next request asks for everything"
+    told = foretell(model, decode_bitmap(journal.found.asked, model.n), MOST_WAITING)
+    now = told[0]
+    enough = next((one.wait for one in told if one.bits <= now.bits / 10), None)
+    after = "fades slowly" if enough is None else f"a tenth of that after {enough} more requests"
+    return (
+        f"the last query tells {now.bits:.2f} of {now.unknown:.2f} bits of it: a guess is right {now.guess:.0%} of the "
+        f"time instead of {now.base:.0%}; {after}. Wait, or announce it"
+    )
 
 
 def _in_use(path: Path) -> str:

@@ -33,7 +33,6 @@ from typing import Any, Literal, Protocol, cast
 import numpy as np
 
 from onoff.errors import InvalidInput, UnknownScheme, nearest
-from onoff.information import entropy_bits
 from onoff.model.certificate import LeakLimit
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
@@ -592,13 +591,6 @@ class Session:
             )
         return Announced.of(self.memory, x, after)
 
-    def foretold(self, waits: int = 20) -> list[Foretold]:
-        """What the last query tells about the next request, and about those after 1, 2, ... more."""
-        inner = without_budget(self.memory)
-        if not isinstance(inner, LastQuery):
-            raise InvalidInput("what is foretold under another memory than the last query", hint="it takes a chain")
-        return foretell(self.chain, inner.last, waits)
-
     def prepare(self) -> None:
         """Build the table that an OFF request would need now. It depends on nothing secret, so do it ahead of time."""
         if self.memory.rows.distinct > 1:
@@ -656,38 +648,6 @@ class Session:
     def _fall_back(self, x: int) -> tuple[Query, Memory]:
         everything = tuple(range(self.model.n))
         return Query(everything, self.model.n, IMPOSSIBLE), self.memory.afresh(x)
-
-
-@dataclass(frozen=True)
-class Foretold:
-    """What a server that saw the last query can tell of a later request.
-
-    bits: of `unknown` bits, what it knows more than the long run tells. guess, base: how often its best guess is right,
-    and how often without.
-    """
-
-    wait: int
-    bits: float
-    unknown: float
-    guess: float
-    base: float
-
-
-def foretell(chain: MarkovChain, last: Sequence[int] | None, waits: int) -> list[Foretold]:
-    """The same, if the last request was any of the last query as often as in the long run."""
-    usual = chain.stationary()
-    law = np.array(chain.initial)
-    if last is not None:
-        law = np.zeros(chain.n)
-        law[list(last)] = usual[list(last)] if usual[list(last)].sum() > 0 else 1.0
-        law = (law / law.sum()) @ chain.dense()
-    found, unknown = [], float(entropy_bits([usual])[0])
-    for wait in range(waits + 1):
-        there = law > 0
-        bits = float((law[there] * np.log2(law[there] / np.maximum(usual[there], 1e-300))).sum())
-        found.append(Foretold(wait, max(bits, 0.0), unknown, float(law.max()), float(usual.max())))
-        law = law @ chain.dense()
-    return found
 
 
 def history_after(history: OpenHistory, before: Memory, query: Query, wanted: int, *, private: bool) -> OpenHistory:
