@@ -36,7 +36,7 @@ from onoff.tables.table import QueryTable
 NAME = "optimal"
 FOR_THE_HULL = 0.2
 """The part of the time after which rows inside the hull of others are no longer looked for."""
-FOR_THE_LIFT, LIFTED_CELLS = (0.25, 0.5), 10**6
+FOR_THE_LIFT, LIFTED_CELLS = (0.1, 0.5), 500_000
 """The part that it takes to make the table for them, at least and at most; and rows inside times columns that take all
 of it."""
 
@@ -49,16 +49,16 @@ def default_portfolio() -> list[Strategy]:
         Supports(0.1, 10**6),
         Orbits(0.5),
         Supports(0.7),
-        Herding(0.1, steps=2000, short=True),
+        Herding(0.1, steps=2000, short=True, pooled=400),
         Samples(0.4),
         Samples(0.85, lambda problem: problem.sampled, table=True, orders=(5, 5)),
-        Herding(0.4, lambda problem: problem.few and problem.central),
+        Herding(0.4, lambda problem: problem.central and (problem.few or problem.mixed)),
         Herding(0.65, lambda problem: problem.central, steps=40_000, short=True),
         ColumnGeneration(0.8, lambda problem: problem.central, central=True),
         ColumnGeneration(0.3),
         Herding(0.55, lambda problem: problem.solvable),
         Herding(0.92, lambda problem: problem.many and not (problem.central or problem.sampled or problem.solvable)),
-        ColumnGeneration(0.8),
+        ColumnGeneration(0.9),
         Tree(1.0),
         Greedy(),
     ]

@@ -173,9 +173,6 @@ def _distinct(sets: Sets, masses: Floats) -> tuple[Sets, Integers]:
     return sets[by_set[first]], np.minimum(np.minimum(high, ROOT_OF_UNIT) * ROOT_OF_UNIT + low, UNIT)
 
 
-# -- repair ------------------------------------------------------------------------------------------------
-
-
 def repaired(table: QueryTable, seconds: float = np.inf) -> QueryTable:
     """`table`, or a cheaper one in which the rows of its query for everything are spread out by Algorithm 1.
 
@@ -223,9 +220,6 @@ def _cells(table: QueryTable) -> tuple[Integers, Integers, Integers, Integers]:
     query = np.searchsorted(table.offsets, table.slots, side="right") - 1
     row = np.repeat(np.arange(table.rows.distinct), np.diff(table.starts))
     return query, row, table.items[table.slots], table.weights
-
-
-# -- components --------------------------------------------------------------------------------------------
 
 
 def components(rows: Rows) -> list[tuple[int, ...]]:

@@ -66,6 +66,7 @@ class Herding:
     steps: at most. short: whether to run only where all of them fit in the time, as a first look before the program.
     paces: how fast prices follow, as multiples of the last pace, and in which part of the steps.
     slowest: the last pace; where steps are few it is larger, so that prices could still move by `reach` in all of them.
+    worth_slowing: steps for each column from which those of the first paces can be spared; of fewer each set counts.
     timed: steps after which it is known how long one takes; an_entry: what it takes for each entry, about, in seconds.
     for_tables: the part of its time that making tables takes; a_row, a_column: what a set takes there, for each row and
     for each of its columns that a row can want, in seconds.
@@ -83,7 +84,8 @@ class Herding:
         paces: tuple[tuple[float, float], ...] = ((4.0, 0.2), (2.0, 0.3), (1.0, 0.5)),
         slowest: float = 0.005,
         reach: float = 16.0,
-        timed: int = 25,
+        worth_slowing: float = 3.0,
+        timed: int = 8,
         an_entry: float = 2.5e-8,
         for_tables: float = 0.3,
         a_row: float = 6e-7,
@@ -93,7 +95,7 @@ class Herding:
         worth_a_pass: float = 1e-4,
     ) -> None:
         self.share, self.where, self.steps, self.short, self.paces = share, where, steps, short, paces
-        self.slowest, self.reach = slowest, reach
+        self.slowest, self.reach, self.worth_slowing = slowest, reach, worth_slowing
         self.timed, self.an_entry, self.for_tables = timed, an_entry, for_tables
         self.a_row, self.a_column = a_row, a_column
         self.pooled, self.passes, self.worth_a_pass = pooled, passes, worth_a_pass
@@ -139,15 +141,16 @@ class Herding:
         market, began = Market(p, outer=outer), clock.spent
         market.take(4 * self.slowest, self.timed)
         left, step = clock.left(until) * (1 - self.for_tables), (clock.spent - began) / self.timed
+        paces = self.paces if left > self.worth_slowing * step * p.shape[1] else ((1.0, 1.0),)
         end = clock.spent
-        for number, (multiple, part) in enumerate(self.paces):
+        for number, (multiple, part) in enumerate(paces):
             end, wanted = end + part * left, int(part * self.steps)
             while wanted > 0 and (clock.spent < end or wanted == int(part * self.steps)):
                 at_a_time = int(np.clip(0.02 / max(step, 1e-7), 1, wanted))  # early steps take longer than later ones
                 pace, began = max(self.slowest, self.reach * step / max(left, 1e-3)), clock.spent
                 some = market.take(multiple * pace, at_a_time)
                 step, wanted = (clock.spent - began) / at_a_time, wanted - at_a_time
-                yield some if number == len(self.paces) - 1 else some[:0]
+                yield some if number == len(paces) - 1 else some[:0]
 
 
 class Samples:

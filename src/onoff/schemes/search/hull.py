@@ -11,7 +11,7 @@ row fills, and lets what is left go to everything possible: a few units, and the
 
 A row is inside if some mixture comes as near to it as NEAR. That can be only where rows depend on one another, so the
 rank of random projections of the rows is looked at first, at the cost of a few of their products. In the space of
-these projections a mixture is a linear program with an equation for each dimension.
+these projections a mixture solves a few equations in numbers that are not negative.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ import numpy as np
 from onoff.model.rows import Floats, Integers, Rows
 from onoff.schemes.search.exact import from_cells
 from onoff.schemes.search.flow import fitted
-from onoff.schemes.search.master import SOLVER_TOLERANCE
 from onoff.tables.table import QueryTable
 
 NEAR = 1e-9
 """How far from a mixture of others, in probability, a row may be and count as inside."""
+DIRECTIONS = 4000
+"""Random directions in which the farthest row is extreme."""
 MOST_DIMENSIONS = 40
 """Rank of the rows up to which mixtures are looked for: beyond, few rows of a thousand are inside."""
 
@@ -38,22 +39,31 @@ def extreme_rows(rows: Rows, is_over: Callable[[], bool]) -> tuple[Integers, Flo
 
     All of them where it `is_over` before.
     """
+    from scipy.optimize import nnls
+
     p = rows.probabilities()
     everyone = np.arange(rows.distinct), np.eye(rows.distinct)
     points = _projected(p)
     if points is None:
         return everyone
-    mixtures, weights, inside = _Mixtures(points), np.eye(rows.distinct), []
-    # The middle first: what is inside is of no use to others, so that later mixtures are of fewer rows.
-    for u in np.argsort(np.linalg.norm(points - points.mean(axis=0), axis=1)).tolist():
-        if is_over():
-            return everyone
-        found = mixtures.weights(u)
-        if found is not None and np.abs(found @ p - p[u]).sum() <= NEAR:
-            weights[u] = found
-            inside.append(u)
-        else:
-            mixtures.allow(u, True)
+    lifted, weights = np.column_stack([points, np.ones(rows.distinct)]).T.copy(), np.eye(rows.distinct)
+    # Farthest in some direction: extreme for sure. Most others are mixtures of these alone, which is quick to see.
+    towards = np.random.default_rng(0).standard_normal((points.shape[1], DIRECTIONS))
+    farthest = np.isin(everyone[0], np.argmax(points @ towards, axis=0))
+    order = np.argsort(np.linalg.norm(points - points.mean(axis=0), axis=1))  # the middle first
+    inside: list[int] = []
+    for alone in (True, False):  # by the farthest rows alone, then by all
+        others = farthest.copy() if alone else ~np.isin(everyone[0], inside)
+        for u in order[~np.isin(order, inside) & ~farthest[order]].tolist():
+            if is_over():
+                return everyone
+            others[u] = False
+            found = nnls(lifted[:, others], lifted[:, u])[0]
+            if np.abs(found @ p[others] - p[u]).sum() <= NEAR:
+                weights[u], weights[u, others] = 0.0, found
+                inside.append(u)
+            else:
+                others[u] = not alone
     for u in reversed(inside):  # mixtures of rows that were found to be inside later
         weights[u] = weights[u] @ weights
     extreme = np.setdiff1d(everyone[0], inside)
@@ -82,41 +92,6 @@ def lifted(rows: Rows, table: QueryTable, weights: Floats) -> QueryTable:
     items = np.searchsorted(rows.columns, table.items[edges])
     units = table.mass[alone].copy()
     return from_cells(rows, offsets, items, units, fitted(rows.weights, offsets, items, units, cells))
-
-
-class _Mixtures:
-    """Weights w >= 0 of points that sum to 1 and give another point, on one live model."""
-
-    def __init__(self, points: Floats) -> None:
-        import highspy
-
-        count, dimensions = points.shape
-        self._points, self._infinity = np.column_stack([points, np.ones(count)]), highspy.kHighsInf
-        self._model: Any = highspy.Highs()
-        self._model.silent()
-        for option in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
-            self._model.setOptionValue(option, SOLVER_TOLERANCE)
-        nothing = np.zeros(0, dtype=np.int32), np.zeros(0)
-        for _ in range(dimensions + 1):
-            self._model.addRow(0.0, 0.0, 0, *nothing)
-        places = np.arange(dimensions + 1, dtype=np.int32)
-        for point in self._points:
-            self._model.addCol(0.0, 0.0, self._infinity, len(places), places, point)
-
-    def weights(self, u: int) -> Floats | None:
-        """The weights of other points that give point u; None where there are none."""
-        from highspy import HighsModelStatus
-
-        self.allow(u, False)
-        for at, value in enumerate(self._points[u].tolist()):
-            self._model.changeRowBounds(at, value, value)
-        self._model.run()
-        solved = self._model.getModelStatus() == HighsModelStatus.kOptimal
-        return np.maximum(self._model.getSolution().col_value, 0.0) if solved else None
-
-    def allow(self, u: int, wanted: bool) -> None:
-        """Whether point u may be used."""
-        self._model.changeColBounds(u, 0.0, self._infinity if wanted else 0.0)
 
 
 def _projected(p: Floats) -> Floats | None:

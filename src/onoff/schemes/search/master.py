@@ -126,8 +126,6 @@ class MasterProgram:
         for low, high in ((1.0, 1.0), (-self._infinity, self._infinity)):  # sum of m_S = 1; sum of m_S |S| for later
             self._model.addRow(low, high, 0, np.zeros(0, dtype=np.int32), np.zeros(0))
 
-    # -- growing -------------------------------------------------------------------------------------------
-
     def add_sets(self, sets: Sets) -> int:
         """Add the sets that are new; how many were."""
         fresh = _fresh(sets, self._known_sets)
@@ -211,8 +209,6 @@ class MasterProgram:
         self._model.addCols(
             count, self._prices(cuts), np.zeros(count), free, count, place.astype(np.int32), row.astype(np.int32), sign
         )
-
-    # -- solving -------------------------------------------------------------------------------------------
 
     def aim(self, *, central: bool) -> None:
         """From now on stop in the middle of the optimal masses, by an interior point method, or in a corner."""

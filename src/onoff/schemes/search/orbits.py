@@ -36,7 +36,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -123,13 +122,6 @@ class Symmetries:
         """How many orbits of flags there are."""
         return int(self.orbit.max()) + 1
 
-    @cached_property
-    def orbit_of(self) -> Integers:
-        """The orbit of each flag as a matrix of rows and columns; -1 where a row cannot want a column."""
-        matrix = np.full((int(self.row.max()) + 1, int(self.column.max()) + 1), -1, dtype=np.int64)
-        matrix[self.row, self.column] = self.orbit
-        return matrix
-
     def images(self, chosen: npt.NDArray[np.bool_], most: int) -> Sets:
         """The orbit of a set, or `most` sets of it."""
         known = {np.packbits(chosen).tobytes()}
@@ -154,23 +146,10 @@ def symmetries(p: Floats, is_over: Callable[[], bool]) -> Symmetries | None:
     if not generators:
         return None
     rows = len(p)
-    maps = _enough(graph, np.array(generators))
+    maps = np.array(generators)
     return Symmetries(
         maps[:, :rows].copy(), maps[:, rows:] - rows, graph.row, graph.column - rows, graph.orbits_of_flags(maps)
     )
-
-
-def _enough(graph: _Graph, maps: Integers) -> Integers:
-    """Generators without those that are not needed for the same orbits of flags: a smaller group does as well."""
-    wanted = graph.orbits_of_flags(maps).max()
-    at = 0
-    while at < len(maps):
-        without = np.delete(maps, at, axis=0)
-        if len(without) and graph.orbits_of_flags(without).max() == wanted:
-            maps = without
-        else:
-            at += 1
-    return maps
 
 
 class _Graph:
@@ -192,8 +171,6 @@ class _Graph:
             self.kind
         ] | np.uint64(1)
         self._trials = 0
-
-    # -- colours -------------------------------------------------------------------------------------------
 
     def refined(self, colours: Colours) -> Colours:
         """Colours after as many rounds as tell more nodes apart, hashed so that order and numbers play no part."""
@@ -230,8 +207,6 @@ class _Graph:
             return np.zeros(0, dtype=np.int64)
         smallest = several[np.argmin(counts[several])]
         return np.asarray(np.flatnonzero(where == smallest) + self.rows, dtype=np.int64)
-
-    # -- generators ----------------------------------------------------------------------------------------
 
     def generators(self, is_over: Callable[[], bool]) -> Iterator[Integers]:
         """Permutations of all nodes that generate the symmetries, as far as they are found in the time."""

@@ -109,8 +109,8 @@ class Problem:
         self.rows, self.seed, self.looks_ahead = rows, seed, looks_ahead
         self.clock = Clock(np.inf) if clock is None else clock
         self.distinct, self.size = rows.weights.shape
-        self.table_rows = self.distinct + inside
-        """Rows that a table is made for in the end."""
+        self.table_rows, self.mixed = self.distinct + inside, inside > 0
+        """Rows that a table is made for in the end, and whether some are mixtures of others."""
         self.p: Floats = rows.probabilities()
         self.entries = int(np.count_nonzero(rows.weights))
         self.full = 2 * self.entries > rows.weights.size
@@ -151,8 +151,7 @@ class Problem:
     @property
     def sampled(self) -> bool:
         """Whether samples make the table, where columns are too many; of few rows or mixtures they place little."""
-        generic = 4 * self.distinct >= self.size and self.table_rows == self.distinct
-        return self.small_queries and not self.central and generic
+        return self.small_queries and not self.central and 4 * self.distinct >= self.size and not self.mixed
 
     @property
     def solvable(self) -> bool:

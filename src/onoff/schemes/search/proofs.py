@@ -126,9 +126,6 @@ def prove_duals(rows: Rows, board: Board, duals: Duals, is_over: Callable[[], bo
     return tree.sets
 
 
-# -- strategies --------------------------------------------------------------------------------------------
-
-
 class Supports:
     """The bound by the supports, for rows with zeros.
 
@@ -174,9 +171,6 @@ class Tree:
         if board.duals is not None:
             prove_duals(problem.rows, board, board.duals, is_over)
         yield
-
-
-# -- certificates ------------------------------------------------------------------------------------------
 
 
 def from_duals(rows: Rows, duals: Duals, most: float) -> SetCertificate:
@@ -235,9 +229,6 @@ def best(rows: Rows, certificates: Iterable[Certificate]) -> Certificate:
         except InvalidTable:
             continue
     return max(accepted, key=lambda one: one[:2])[2]
-
-
-# -- branch and bound --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
