@@ -106,7 +106,7 @@ def test_bad_input_is_named(tmp_path, capsys, name, content, arguments, complain
             "fitting.MOST_CONTEXTS",
             200_000,
             ["--types", "560"],
-            "560 types of only 540 people, while every tenth is held out",
+            "560 types of only 540 people, while others are held out",
             "ask for fewer types",
         ),
     ],
@@ -170,7 +170,11 @@ def test_types_are_chosen_on_people_held_out(people, tmp_path, capsys, name):
     found = json.loads(capsys.readouterr().out)
     tried = {(one["order"], one["types"]): one["held_out_bits"] for one in found["tried"]}
     assert min(tried.values()) < tried[1, 1] - 0.1
-    assert found["about"]["model"]["chosen"] == "fewest bits per request of 60 people held out"
+    assert found["about"]["model"]["chosen"].startswith("the cheapest whose audited leak is not above the least")
+    audited = [one for one in found["families"] if one["leak"] is not None]
+    assert {one["family"] for one in found["families"]} == {"chain", "types"} == {one["family"] for one in audited}
+    assert found["advice"] == found["about"]["advice"] in ("off", "warn")
+    assert found["own_history_bits"] is None  # nobody made enough requests
     assert len(found["weights"]) == found["about"]["model"]["types"] > 1
     model = as_a(RequestModel, load_model(tmp_path / name))
     assert model.types == len(found["weights"])
@@ -182,7 +186,9 @@ def test_the_table_of_what_was_tried_is_printed(people, capsys):
     assert run(["learn", str(people), "--types", "2"]) == 0
     out = capsys.readouterr().out
     assert "Bits per request of people held out" in out
-    assert "Learnt: 2 types of order" in out
+    assert "Learnt: 2 types, order" in out
+    assert "bits given away" in out
+    assert "Advice: " in out
 
 
 def test_order_and_types_are_as_asked(people, tmp_path, capsys):
@@ -197,9 +203,25 @@ def test_order_and_types_are_as_asked(people, tmp_path, capsys):
 
 
 def test_too_few_to_choose_by_is_said(tmp_path, capsys):
-    (tmp_path / "t.txt").write_text("a b a b\n" * 30)
+    (tmp_path / "t.txt").write_text("a b a b\n" * 10)
     assert run(["learn", str(tmp_path / "t.txt")]) == 0
-    assert "not enough data to choose a model: 30 people and 12 held-out requests" in capsys.readouterr().out
+    assert "too few to hold anybody out: 10 people, and 12 are needed" in capsys.readouterr().out
+
+
+def test_lines_that_look_like_one_persons_are_warned_of(tmp_path, capsys):
+    """Months of each person, one a line, beside one another; and the same lines shuffled."""
+    rng = np.random.default_rng(0)
+    lines = [" ".join(map(str, rng.choice([home, home + 1], size=12))) for home in range(0, 20, 2) for _ in range(12)]
+    (tmp_path / "months.txt").write_text("\n".join(lines))
+    (tmp_path / "people.txt").write_text("\n".join(rng.permutation(lines)))
+    for name, warned in (("months.txt", True), ("people.txt", False)):
+        assert run(["learn", str(tmp_path / name), "--order", "1", "--types", "2"]) == 0
+        assert ("they may be one person's" in capsys.readouterr().err) == warned
+
+
+def test_what_was_tried_is_drawn(people, tmp_path, capsys):
+    assert run(["learn", str(people), "--types", "2", "--plot", str(tmp_path / "f.svg")]) == 0
+    assert "messages of ten OFF requests" in (tmp_path / "f.svg").read_text()
 
 
 def test_a_file_that_is_not_there_is_named_before_its_format_is_guessed(tmp_path, capsys):

@@ -16,7 +16,7 @@ from onoff.model.fitting import RequestTokens
 def test_types_are_chosen_where_people_differ_and_not_where_they_do_not():
     found = choose(RequestTokens.of(two_kinds(600), 2))
     assert found.types > 1
-    bits = {(one["order"], one["types"]): one["held_out_bits"] for one in found.tried}
+    bits = {(one.order, one.types): one.bits for one in found.tried}
     assert bits[found.order, 2] <= min(bits.values()) + module.LEAST_GAIN < bits[found.order, 1]
     assert found.types == 2
     rng = np.random.default_rng(0)
@@ -37,17 +37,67 @@ def test_what_is_asked_for_is_done_and_scored():
     lines: list[Any] = []
     found = choose(RequestTokens.of(two_kinds(600), 2), 2, 3, progress=lines.append)
     assert (found.order, found.types, found.reason) == (2, 3, "as asked")
-    assert [(one["order"], one["types"]) for one in found.tried] == [(2, 3)]
-    assert lines == ["trying order 2, 3 types", "fitting order 2, 3 types to 600 people"]
+    assert [(one.order, one.types) for one in found.tried] == [(2, 3)]
+    assert lines == ["trying order 2, 3 types", "fitting 3 types of order 2 to 600 people"]
     assert choose(RequestTokens.of(two_kinds(600), 2), "auto", 2).types == 2
 
 
-def test_too_little_to_choose_by_gives_a_chain_and_says_so():
-    found = choose(RequestTokens.of(two_kinds(400), 2))
+def test_of_few_people_laws_are_shrunk_more_and_types_are_still_found():
+    found = choose(RequestTokens.of(np.random.default_rng(0).permutation(two_kinds(60)), 2))
+    assert found.types > 1
+    assert {one.shrink for one in found.tried} <= {1.0, 4.0}
+    assert all(0 < one.error < 0.2 for one in found.tried)
+    assert found.reason == "fewest bits per request of 15 people held out"
+
+
+def test_of_next_to_nobody_nobody_is_held_out():
+    found = choose(RequestTokens.of(two_kinds(11), 2))
     assert (found.order, found.types, found.tried) == (1, 1, ())
-    assert found.reason.startswith(
-        "not enough data to choose a model: 400 people and 480 held-out requests; 500 and 500"
+    assert found.reason == "too few to hold anybody out: 11 people, and 12 are needed"
+
+
+def residents(people):
+    """People who go between two places of their own out of six."""
+    rng = np.random.default_rng(0)
+    own = np.array([rng.choice(6, size=2, replace=False) for _ in range(people)])
+    return np.where(
+        rng.random((people, 24)) < 0.9, own[np.arange(people)[:, None], rng.integers(2, size=(people, 24))], 0
     )
+
+
+def test_anchors_are_found_where_people_have_places_of_their_own():
+    found = choose(RequestTokens.of(residents(120), 6))
+    assert found.family == "anchors"
+    assert found.types >= 30
+
+
+class Measured:
+    """An audit that says what it is told."""
+
+    def __init__(self, told):
+        self.told = told
+
+    def compare(self, models, knows, visits):
+        assert all(person < 60 for person, _ in visits)
+        return [self.told.get((model.order, model.types)) for model in models]
+
+    def knowing(self, model, constants, knows, visits):
+        return None
+
+
+def test_the_cheapest_is_taken_whose_leak_is_not_above_the_least_by_more_than_its_error(monkeypatch):
+    monkeypatch.setattr(module, "MOST_AUDITED", 99)
+
+    def told(bits, cost):
+        return {"bits": bits, "stderr": 0.02, "cost": cost, "naive_bits": 1.0}
+
+    tokens = RequestTokens.of(two_kinds(600), 2)
+    audit = Measured({(1, 1): told(0.5, 10.0), (1, 2): told(0.011, 20.0), (2, 1): told(0.0, 30.0)})
+    found = choose(tokens, audit=audit)
+    assert (found.order, found.types) == (1, 2)
+    assert found.audit == audit.told[1, 2]
+    audit.told[1, 2] = told(0.03, 20.0)
+    assert choose(tokens, audit=audit).order == 2
 
 
 def test_people_with_few_requests_are_left_out_where_the_others_suffice(monkeypatch):

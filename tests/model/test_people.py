@@ -103,7 +103,13 @@ def test_particles_are_kept_by_the_file_and_told_apart_by_the_digest(tmp_path):
     again = load_model(tmp_path / "own.npz")
     assert again.digest() == model.digest()
     assert isinstance(again, RequestModel)
-    assert again.about["own_law"] == {**CONSTANTS, "particles": 60, "server": "here", "history": HISTORY.digest()}
+    assert again.about["own_law"] == {
+        **CONSTANTS,
+        "alone": False,
+        "particles": 60,
+        "server": "here",
+        "history": HISTORY.digest(),
+    }
 
 
 def test_sparse_populations_and_those_with_impossible_requests():

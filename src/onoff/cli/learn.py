@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.console import Console
 
+from onoff import figures
+from onoff.audit.known import USUAL_CONSTANTS
+from onoff.audit.small import Small
 from onoff.cli.options import JournalFile, ServerOption, UpstreamFile, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table
-from onoff.client.consent import LEAST_REQUESTS, OpenRecord
+from onoff.client.consent import OpenRecord
 from onoff.errors import InvalidInput
+from onoff.lab.results.plots import family_name, leaks_figure
 from onoff.model.bounds import bounds
-from onoff.model.chain import DEFAULT_SMOOTHING, from_template
+from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain, from_template
 from onoff.model.choosing import Auto
+from onoff.model.contexts import RequestModel, load_model
 from onoff.model.files import check_json_name
 from onoff.model.learn import Learnt, learn
-from onoff.model.origin import OWN, about_of
+from onoff.model.origin import about_of, advice_of
+from onoff.model.people import constants_of
 from onoff.model.traces import Options, Trace, size_of
+from onoff.tables.show import check_picture
 from onoff.upstream.message_server import fetch_catalogue
 from onoff.upstream.sources import SourceList
 
-OWN_GAP = 1800.0
-"""Default of --gap: seconds without a request that end a visit."""
 UNMARKED = (
     "this trace does not say which requests were private. The model is public: private requests must not be what it "
     "is learnt from. Mark them in a column `private`, or leave them out of the trace."
+)
+ALIKE = (
+    "lines beside one another are more alike than others: they may be one person's. People are held out line by line, "
+    "so that what was audited then holds for people who are known already. Give a CSV with a column `user` instead."
 )
 INCLUDED = "private requests were learnt from as asked. The model tells about them; keep it from the server."
 
@@ -42,12 +52,16 @@ def learn_command(
     /,
     *,
     from_gateway: Annotated[
-        bool, Parameter(negative="", help="Learn from what was opened while OFF, where the gateway was to remember it.")
+        bool, Parameter(negative="", help="Prepare a model of other people for what you openly ask; see --around.")
     ] = False,
+    around: Annotated[
+        Path | None, Parameter(help="With --from-gateway: a model of other people, which yours is made around.")
+    ] = None,
     upstream: UpstreamFile = None,
     server: ServerOption = None,
     journal: JournalFile = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"], help="Write it here: .json or .npz.")] = None,
+    plot: Annotated[Path | None, Parameter(help="Draw leak against cost of what was tried here (.svg, .png).")] = None,
     order: Annotated[int | Auto, Parameter(help="How many of the last requests matter; 1 is a chain.")] = "auto",
     types: Annotated[int | Auto, Parameter(help="How many types of people there are.")] = "auto",
     seed: Annotated[int, Parameter(help="Of the first guess of the types.")] = 0,
@@ -72,23 +86,26 @@ def learn_command(
     onoff learn clicks.csv --gap 1800 -o model.json
     onoff learn msnbc990928.zip -o msnbc.npz
     onoff learn msnbc990928.zip --order 1 --types 1 -o chain.json
-    onoff learn --from-gateway --server http://127.0.0.1:8470 -o model.json
+    onoff learn clicks.csv --plot families.svg
+    onoff learn --from-gateway --around others.npz -o model.npz --server http://127.0.0.1:8470
     onoff learn rides.csv --upstream city.toml -o model.json
     ```
 
-    Order and types are chosen on every tenth person, held out, where there are enough of them; else a chain is
-    learnt. Requests marked as private are left out: the model is public.
+    Families of models (chains, types of people, anchors: where somebody lives) are learnt from most people and audited
+    on the others: the cheapest is taken whose leak is not above the least by more than its error. Requests marked as
+    private are left out: the model is public.
 
-    With --from-gateway there is no TRACE: the gateway's own record is read, which holds open requests only and is made
-    only where its page, or `onoff gateway --remember`, was told to.
+    A chain of one person's own requests gives more away than naive switching, so --from-gateway makes none: it puts
+    into a model of other people how sessions are to use what you openly asked. The gateway remembers that where its
+    page, or `onoff gateway --remember`, was told to.
 
     With --upstream the model has the sources of that list, in its order, also those that the trace does not have.
     """
-    if output is not None:
-        if output.suffix.lower() != ".npz":
-            check_json_name(output)
-        check_writable(output, inputs=[trace, sources, upstream])
-    record = None
+    if output is not None and output.suffix.lower() != ".npz":
+        check_json_name(output)
+    check_writable(output, plot, inputs=[trace, sources, upstream, around])
+    if plot is not None:
+        check_picture(plot)
     if sources is not None and upstream is not None:
         raise InvalidInput("both --sources and --upstream say which sources there are", hint="give one of them")
     named = None if sources is None else read_names(sources)
@@ -96,10 +113,10 @@ def learn_command(
         named = list(SourceList.load(upstream).names)
     if from_gateway:
         record = _open_record(trace, journal_path(journal, server, upstream), include_private)
-        format, trace, gap = "jsonl", record.path, gap or OWN_GAP
-        named = named or list(_server_names(server))
-    elif trace is None:
-        raise InvalidInput("no trace was given", hint="give the path of one, or --from-gateway --server URL")
+        _prepare_own_law(record, around, output, json)
+        return
+    if trace is None:
+        raise InvalidInput("no trace was given", hint="give the path of one")
     options = Options(
         format=format,
         gap=gap,
@@ -118,14 +135,17 @@ def learn_command(
                 structural_zeros=structural_zeros,
                 merge_rare=merge_rare,
                 seed=seed,
+                dense=output is not None and output.suffix.lower() != ".npz",
+                audit=Small(trace.name, seed, work.now),
                 progress=work,
                 phase=work.now,
             )
-            if record is not None and record.consent is not None:
-                found.report["trace"] |= {"whose": OWN, "since": record.consent["since"]}
             if output is not None:
                 work.now(f"writing {output.name}")
                 found.save(output)
+            if plot is not None:
+                work.now(f"drawing {plot.name}")
+                figures.save(leaks_figure(found.report["families"]), plot)
     finally:  # where nothing can be learnt, this is often why
         if opened.broken:
             print(f"onoff: lines that could not be read: {opened.broken}; line {opened.first_broken}", file=sys.stderr)
@@ -133,6 +153,8 @@ def learn_command(
         print(f"onoff: {INCLUDED}", file=sys.stderr)
     elif not opened.marked:
         print(f"onoff: {UNMARKED}", file=sys.stderr)
+    if found.report["trace"]["lines_alike"]:
+        print(f"onoff: {ALIKE}", file=sys.stderr)
     emit(found.as_dict() if json else None, json, lambda console: _show(console, found, output))
 
 
@@ -148,19 +170,54 @@ def _open_record(trace: Path | None, journal: Path, include_private: bool) -> Op
             "the gateway was not told to remember what is opened while OFF",
             hint="say so on its page, under `The model of your reading`, or start it with --remember",
         )
-    if record.requests < LEAST_REQUESTS:
-        raise InvalidInput(
-            f"{record.requests} open requests were remembered, and a model needs {LEAST_REQUESTS}",
-            hint="keep reading with the switch OFF; `onoff model --template sticky` makes a first guess",
-        )
     return record
 
 
-def _server_names(server: list[str] | None) -> tuple[str, ...]:
-    if not server:
-        raise InvalidInput("a model needs all sources", hint="give --server URL, or --sources FILE")
-    with progress(f"waiting for {server[0]}"):
-        return fetch_catalogue(server[0]).names
+def _prepare_own_law(record: OpenRecord, around: Path | None, output: Path | None, json: bool) -> None:
+    """Put constants of the own law into a model of other people. Nothing of the record enters: sessions keep theirs."""
+    if around is None or output is None:
+        raise InvalidInput(
+            "a chain of your own requests alone gives more away than naive switching",
+            hint="give a model of other people, as --around others.npz, and -o for where to write",
+        )
+    with progress(f"reading {around.name}") as work:
+        population = load_model(around)
+        found = constants_of(population)
+        constants = found or {**USUAL_CONSTANTS, "alone": True}
+        about = {**population.about, "own_law": {**population.about.get("own_law", {}), **constants}}
+        work.now(f"writing {output.name}")
+        if isinstance(population, MarkovChain) and output.suffix.lower() != ".npz":
+            population.save(output, remarks={"about": about})
+        else:
+            made = population if isinstance(population, RequestModel) else RequestModel.of(population)
+            RequestModel(**{**made.parts(), "about": about}).save(output)
+    advice = advice_of(about, "open")
+    data = {
+        "file": str(output),
+        "around": str(around),
+        "open_requests": record.requests,
+        "own_law": constants,
+        "constants_from": "usual" if found is None else "held-out people",
+        "advice": advice.word,
+        "says": advice.says,
+    }
+
+    def show(console: Console) -> None:
+        console.print(f"{output}: sessions of it begin with what you openly asked ({record.requests} requests so far).")
+        if found is None:
+            console.print("Its constants are usual ones: the model of other people holds none that were measured.")
+        console.print(f"Advice: {advice.word}. {advice.says}")
+
+    emit(data, json, show)
+
+
+def _line(one: Mapping[str, Any]) -> tuple[str, ...]:
+    """A candidate in the table of what was tried."""
+    bits = f"{one['held_out_bits']:.3f} ± {one['held_out_stderr']:.3f}"
+    if one["leak"] is None:
+        return family_name(one), bits, "", "not audited", ""
+    leak = f"{one['leak']:z.3f} ± {one['leak_stderr']:.3f}"
+    return family_name(one), bits, f"{one['cost']:.1f}", leak, f"{one['naive_bits']:z.3f}"
 
 
 def _size(path: Path) -> int | None:
@@ -178,16 +235,16 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
         f"{seen['transitions']} transitions; {seen['private_left_out']} private requests left out"
     )
     model = about["model"]
-    if model["tried"]:
-        lines = [(tried["order"], tried["types"], tried["held_out_bits"]) for tried in model["tried"]]
-        title = "Bits per request of people held out; less is better"
-        console.print(table(("order", "types", "held out"), lines, title=title))
+    if about["families"]:
+        title = "Bits per request of people held out; cost and leak of ten OFF requests after a private one"
+        heads = ("model", "held out", "messages", "bits given away", "naive")
+        console.print(table(heads, [_line(one) for one in about["families"]], title=title))
     elif fit is not None:
         orders = [(order, fit[f"order_{order}"]) for order in range(3) if f"order_{order}" in fit]
         lines = [(order, model["bits_fitted"], model["bits_held_out"]) for order, model in orders]
         title = f"Bits per request ({fit['scored']} held-out requests); less is better"
         console.print(table(("order", "fitted", "held out"), lines, title=title))
-    kind = "a chain" if found.richer is None else f"{model['types']} types of order {model['order']}"
+    kind = "a chain" if found.richer is None else family_name(model)
     console.print(f"Learnt: {kind} ({model['chosen']})")
     own = about.get("own_law")
     if own is not None:
@@ -205,6 +262,10 @@ def _show(console: Console, found: Learnt, output: Path | None) -> None:
         console.print(f"Rows with few observations: {shown}")
     if found.richer is None:
         console.print(ONLY_A_CHAIN)
+    for history, what in (("none", "Advice"), ("open", "Advice where your open requests are known to the session")):
+        if history == "none" or history in about.get("audits", {}):
+            advice = advice_of(about, history)  # type: ignore[arg-type]
+            console.print(f"{what}: {advice.word}. {advice.says}")
     at_most = cost["paper_at_most"]
     paper = "" if at_most is None else f", with the paper's scheme at most {at_most:.4f}"
     console.print(

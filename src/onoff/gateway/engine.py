@@ -195,7 +195,7 @@ class Engine:
         self.journal = default_journal(address) if journal is None else Path(journal)
         servers = "".join(f" --server {shlex.quote(each)}" for each in self.urls) if self.web is None else ""
         place = "" if journal is None and servers else f" --journal {shlex.quote(str(self.journal))}"
-        self.learn_command = f"onoff learn --from-gateway{servers}{place} -o model.json"
+        self.learn_command = f"onoff learn --from-gateway{servers}{place} --around others.npz -o model.npz"
         self.about: Mapping[str, Any] = getattr(model, "about", {}) if about is None else about
         self.on_missing: str = client_options.get("on_missing", "error")
         self.start = secrets.token_hex(4)

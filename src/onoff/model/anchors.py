@@ -75,21 +75,25 @@ class Anchored:
     people: Floats
     share: float = 0.0
 
-    def bits(self, tokens: RequestTokens) -> float:
-        """Bits per request that the requests of other people take."""
-        total = 0.0
+    @property
+    def types(self) -> int:
+        """How many types there are."""
+        return int((self.weights > 0).sum()) + len(self.people)
+
+    def logs(self, tokens: RequestTokens) -> Floats:
+        """The log likelihood of the requests of each of other people."""
+        found: list[Floats] = []
         n = self.population.shape[1]
         own = _person_laws(self.people, self.population) if len(self.people) else None
         for counts in _batches(tokens, n):
-            joint = (_likelihoods(counts, self._logs()) + _log(self.weights * (1 - self.share))).reshape(
-                len(counts), -1
-            )
+            joint = _likelihoods(counts, self._logs()) + _log(self.weights * (1 - self.share))
+            joint = joint.reshape(len(counts), -1)
             if own is not None:
                 theirs = counts.reshape(len(counts), -1) @ np.log(own.reshape(len(own), -1)).T
                 joint = np.hstack([joint, theirs + np.log(self.share / len(own))])
             most = joint.max(axis=1, keepdims=True)
-            total += float((most[:, 0] + np.log(np.exp(joint - most).sum(axis=1)))[counts.any(axis=(1, 2))].sum())
-        return -total / int(tokens.told.sum()) / float(np.log(2))
+            found.append(most[:, 0] + np.log(np.exp(joint - most).sum(axis=1)))
+        return np.concatenate(found)
 
     def _logs(self) -> Floats:
         return _log(_laws(self.population, self.mixing, self.homeward))

@@ -25,7 +25,7 @@ from onoff.system.files import atomic_write, read_limited
 CHAIN_KEYS = ("transition", "names", "initial")
 OTHER_SUFFIXES = (".csv", ".npy", ".npz")
 """What a file that is not JSON ends in."""
-REMARKS = ("counts", "about", "tried")
+REMARKS = ("counts", "about", "tried", "families", "own_history_bits", "advice")
 """Further keys that a file may hold; what they say is for people and other tools."""
 
 MODEL_KEYS = ("laws", "contexts", "weights", "order", "names", "about")

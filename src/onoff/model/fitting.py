@@ -190,6 +190,15 @@ class Features:
         return found
 
 
+def bits_per_request(logs: Floats, tokens: RequestTokens) -> tuple[float, float]:
+    """The bits per request that people take, from the log likelihood of each, and the standard error, by person."""
+    requests = tokens.requests
+    bits = -logs[: len(requests)] / np.log(2)
+    mean = float(bits.sum() / requests.sum())
+    spread = float(((bits - mean * requests) ** 2).sum())
+    return mean, float(np.sqrt(spread * len(requests) / max(1, len(requests) - 1)) / requests.sum())
+
+
 def numbered(
     sequences: Iterable[Iterable[Any]], names: Sequence[str] | None
 ) -> tuple[list[list[int]], list[str] | None, int]:
@@ -262,16 +271,22 @@ class Fitted:
             at = tree.parent[at]
         return found
 
-    def bits(self, tokens: RequestTokens) -> float:
-        """Bits per request that the requests of other people take."""
+    def logs(self, tokens: RequestTokens) -> Floats:
+        """The log likelihood of the requests of each of other people."""
+        return self._likely(tokens)[0]
+
+    def shares(self, tokens: RequestTokens) -> Floats:
+        """How likely each of other people is of each type."""
+        return self._likely(tokens)[1]
+
+    def _likely(self, tokens: RequestTokens) -> tuple[Floats, Floats]:
         people, context, source = tokens.in_contexts(self.tree)
         keys, which = np.unique(context * self.tree.n + source, return_inverse=True)
         from scipy.sparse import coo_matrix
 
         logs = np.log(self.law_of(*np.divmod(keys, self.tree.n)))
         counts = coo_matrix((np.ones(len(which)), (people, which)), shape=(int(people.max()) + 1, len(keys))).tocsr()
-        counts = counts[np.unique(people)]
-        return -float(_likelihood(counts @ logs.T, self.weights)[0].sum()) / len(people) / float(np.log(2))
+        return _likelihood(counts @ logs.T, self.weights)
 
     def arguments(self) -> dict[str, Any]:
         """Laws, contexts and weights as RequestModel takes them."""
@@ -295,10 +310,14 @@ def fit(
     types: int,
     *,
     seed: int = 0,
+    shrink: float = 1.0,
+    start: Floats | None = None,
     progress: Callable[[int, float], None] | None = None,
 ) -> Fitted:
     """The model of that order and number of types.
 
+    shrink: How many times more than usual laws are shrunk: for few people. start: How likely each person is of each
+    type, to begin with; drawn by `seed` unless given.
     progress: Called after every round of EM with its number and the bits per request.
 
     Raises
@@ -313,7 +332,7 @@ def fit(
         raise InvalidModel(f"{types} types of only {people} people", hint="ask for fewer types, or give more people")
     features = Features.of(tokens, tokens.tree(order))
     everyone = np.asarray(features.counts.sum(axis=0), dtype=np.float64).reshape(1, -1)
-    own, backoff = _population(features, everyone)
+    own, backoff = _population(features, everyone, shrink)
     if types == 1:
         return Fitted(features, own, backoff, np.ones(1))
     each = 8 * (ARRAYS_PER_TYPE * len(features.keys) + 3 * features.counts.shape[0])
@@ -324,15 +343,16 @@ def fit(
             hint=f"{MOST_FITTED_BYTES / 2**30:.0f} GB are used at most: --types {max(1, MOST_FITTED_BYTES // each)}, a "
             "smaller --order, or put rare sources together: --merge-rare",
         )
-    return _expect_and_maximise(features, own, backoff, types, np.random.default_rng(seed), progress)
+    return _expect_and_maximise(features, own, backoff, types, shrink, seed, start, progress)
 
 
-def _population(features: Features, counts: Floats) -> tuple[Floats, Floats]:
+def _population(features: Features, counts: Floats, shrink: float) -> tuple[Floats, Floats]:
     seen = features.with_longer(counts)
     totals = features.totals(seen)
-    own = seen / (totals + TO_PARENT)[:, features.contexts]
-    own[:, features.contexts == 0] += TO_PARENT / (features.tree.n * (totals[:, :1] + TO_PARENT))
-    backoff = TO_PARENT / (totals + TO_PARENT)
+    to_parent = shrink * TO_PARENT
+    own = seen / (totals + to_parent)[:, features.contexts]
+    own[:, features.contexts == 0] += to_parent / (features.tree.n * (totals[:, :1] + to_parent))
+    backoff = to_parent / (totals + to_parent)
     backoff[:, 0] = 0
     return own, backoff
 
@@ -342,13 +362,16 @@ def _expect_and_maximise(
     own: Floats,
     backoff: Floats,
     types: int,
-    rng: np.random.Generator,
+    shrink: float,
+    seed: int,
+    start: Floats | None,
     progress: Callable[[int, float], None] | None,
 ) -> Fitted:
     used = np.flatnonzero(np.diff(features.counts.tocsc().indptr))
     counts = features.counts[:, used].tocsr()
     by_feature = counts.T.tocsr()
-    shares = rng.dirichlet(np.full(types, 0.1), size=counts.shape[0])
+    random = np.random.default_rng(seed)
+    shares = random.dirichlet(np.full(types, 0.1), size=counts.shape[0]) if start is None else start
     requests, before = counts.sum(), np.inf
     for round_ in range(MOST_ROUNDS):
         weights = shares.mean(axis=0)
@@ -356,7 +379,7 @@ def _expect_and_maximise(
         shares, weights = shares[:, kept], weights[kept] / weights[kept].sum()
         expected = np.zeros((len(weights), len(features.keys)))
         expected[:, used] = (by_feature @ shares).T
-        fitted = _types(features, expected, own, backoff, weights)
+        fitted = _types(features, expected, own, backoff, weights, shrink)
         logs = np.log(_laws(features, fitted)[:, used])
         found, shares = _likelihood(counts @ logs.T, weights)
         bits = -float(found.sum()) / requests / np.log(2)
@@ -368,13 +391,16 @@ def _expect_and_maximise(
     return fitted
 
 
-def _types(features: Features, expected: Floats, own: Floats, backoff: Floats, weights: Floats) -> Fitted:
+def _types(
+    features: Features, expected: Floats, own: Floats, backoff: Floats, weights: Floats, shrink: float
+) -> Fitted:
+    to_parent, to_population = shrink * TO_PARENT, shrink * TO_POPULATION
     seen = features.with_longer(expected)
     totals = features.totals(seen)
     root = np.arange(totals.shape[1]) == 0
-    whole = totals + TO_POPULATION + np.where(root, 0, TO_PARENT)
-    parts = (seen + TO_POPULATION * own) / whole[:, features.contexts]
-    return Fitted(features, parts, np.where(root, 0, TO_PARENT + TO_POPULATION * backoff) / whole, weights)
+    whole = totals + to_population + np.where(root, 0, to_parent)
+    parts = (seen + to_population * own) / whole[:, features.contexts]
+    return Fitted(features, parts, np.where(root, 0, to_parent + to_population * backoff) / whole, weights)
 
 
 def _laws(features: Features, fitted: Fitted) -> Floats:

@@ -10,15 +10,16 @@ that were not used to fit them, each scored on the third request of a run and la
 
 Smoothing adds a constant to every count, so that no request is impossible. The report says how far that moves rows.
 
-A richer model (order above 1, types of people) is fitted to the requests of the same pass, which are kept for as many
-people as fit: see `Kept`, and `onoff.model.choosing` for how order and types are chosen.
+A richer model (order above 1, types of people, anchors) is fitted to the requests of the same pass, which are kept for
+as many people as fit: see `Kept`, and `onoff.model.choosing` for how the family is chosen. The constants of the own law
+(`onoff.model.people`) are chosen on people who are left out of the population.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain as chained
 from itertools import islice
@@ -30,13 +31,14 @@ import numpy as np
 from onoff.errors import InvalidInput, InvalidModel
 from onoff.model.bounds import bounds
 from onoff.model.chain import DEFAULT_SMOOTHING, MarkovChain
-from onoff.model.choosing import HELD_OUT, Auto, Chosen, about, choose
+from onoff.model.choosing import HELD_OUT, Auto, Chosen, SmallAudit, about, choose
 from onoff.model.contexts import Model, RequestModel
 from onoff.model.files import check_json_name, model_document
-from onoff.model.fitting import RequestTokens, fit
-from onoff.model.people import KNOWN, SCORED, choose_constants
+from onoff.model.fitting import RequestTokens
+from onoff.model.origin import advice_of
+from onoff.model.people import KNOWN, SCORED, average_chain, choose_constants
 from onoff.model.rows import Floats, Integers
-from onoff.model.traces import Run, Trace
+from onoff.model.traces import WHOLE_VISITS, Run, Trace
 from onoff.system.files import atomic_write
 
 BATCH = 20_000
@@ -55,6 +57,12 @@ MOST_KEPT = 12_000_000
 """Requests that are kept to fit a model to; beyond, those of every other person are dropped, repeatedly."""
 FEWEST_FOR_OWN, FEWEST_LONG, MOST_LONG = KNOWN[0] + SCORED, 10, 200
 """Requests of a person who is held out, and such people, from which constants of the own law are chosen; at most."""
+MOST_AS_JSON = 2**21
+"""Probabilities that JSON holds at most where laws are sparse."""
+LEAST_ALIKE, MOST_ALIKE, ALIKE_ERRORS = 5, 2_000, 5.0
+"""Requests of lines that are compared, how many lines, and by how many errors neighbours must be more alike."""
+MOST_TYPES_AROUND = 200
+"""Types of a population up to which an own law may be around them."""
 _SHIFT = 21  # bits for a source in the key of a pair or triple
 
 
@@ -149,8 +157,9 @@ class Learnt:
     def as_dict(self) -> dict[str, Any]:
         """A chain or model file with its counts; the report is under "about", what was tried under "tried"."""
         rest = {"counts": self.counts.tolist(), "about": self.report, "tried": self.report["model"]["tried"]}
+        rest |= {key: self.report[key] for key in ("families", "own_history_bits", "advice")}
         if self.richer is not None:
-            laws = self.richer.laws if isinstance(self.richer.laws, np.ndarray) else None
+            laws = self.richer.dense() if self._can_be_written_out else None
             return {**model_document({**self.richer.parts(), "laws": laws}), **rest}
         return {
             "transition": np.asarray(self.chain.transition).tolist(),
@@ -159,6 +168,11 @@ class Learnt:
             **rest,
         }
 
+    @property
+    def _can_be_written_out(self) -> bool:
+        richer = self.richer
+        return richer is None or not richer.is_sparse or richer.types * len(richer.contexts) * richer.n <= MOST_AS_JSON
+
     def save(self, path: Path) -> None:
         """Write the file atomically. Raises InvalidInput where its suffix is that of another format."""
         if path.suffix.lower() == ".npz":
@@ -166,7 +180,7 @@ class Learnt:
             RequestModel(**{**found.parts(), "about": self.report}).save(path)
             return
         check_json_name(path)
-        if self.richer is not None and self.richer.is_sparse:
+        if not self._can_be_written_out:
             raise InvalidModel(f"{path}: the model is sparse", hint="give a name that ends in .npz")
         try:
             with atomic_write(path) as file:
@@ -184,13 +198,17 @@ def learn(
     structural_zeros: bool = False,
     merge_rare: int = 0,
     seed: int = 0,
+    audit: SmallAudit | None = None,
+    dense: bool = False,
     progress: Callable[[int], None] | None = None,
     phase: Callable[[str], None] | None = None,
 ) -> Learnt:
     """The chain or model of a trace.
 
-    order, types: How many requests back, and how many types of people. 1 and 1 is the chain; "auto" chooses on every
-    tenth person, held out.
+    order, types: How many requests back, and how many types of people. 1 and 1 is the chain; "auto" chooses on people
+    held out, of all families.
+    audit: Judges candidates by what they give away; without one, held-out bits do.
+    dense: Whether the model must be one that JSON can hold.
     smoothing, structural_zeros: As for `MarkovChain.from_counts`; a richer model has its own smoothing and no
     structural zeros.
     progress, phase: Called with the bytes read so far; with a line about what is being fitted.
@@ -228,8 +246,9 @@ def learn(
             hint="a trace needs people with several requests",
         )
     chain = MarkovChain.from_counts(pairs, first, names, smoothing=smoothing, structural_zeros=structural_zeros)
-    chosen = None if kept is None else _chosen(trace, kept.tokens(renamed, len(names)), order, types, seed, phase)
-    own = None if chosen is None or kept is None else _own_law(kept.tokens(renamed, len(names)), chosen, names, seed)
+    chosen = None
+    if kept is not None:
+        chosen = _chosen(trace, kept.tokens(renamed, len(names)), order, types, seed, audit, dense, phase)
     report = {
         "trace": {
             "file": trace.path.name,
@@ -241,6 +260,7 @@ def learn(
             "private_marked": trace.marked,
             "broken_lines": trace.broken,
             "first_broken": trace.first_broken,
+            "lines_alike": _lines_alike(trace, kept.tokens(renamed, len(names))) if kept is not None else False,
             "merged_sources": len(trace.names) - len(names) + 1 if len(names) < len(trace.names) else 0,
         },
         "model": FIRST_ORDER if chosen is None or kept is None else {**about(chosen), "share_kept": 1 / kept.share},
@@ -249,10 +269,9 @@ def learn(
         "rows": _rows(pairs, single, names),
         "cost": _cost(chain),
     }
-    if own is not None:
-        report["own_law"] = own
+    report |= _audited(chosen, audit)
     richer = None
-    if chosen is not None and (chosen.order, chosen.types) != (1, 1):
+    if chosen is not None and chosen.family != "chain":
         richer = RequestModel(**{**chosen.fitted.arguments(), "names": names, "about": report})
     return Learnt(chain, pairs.astype(np.int64), report, richer)
 
@@ -266,27 +285,76 @@ def _chosen(
     order: int | Auto,
     types: int | Auto,
     seed: int,
+    audit: SmallAudit | None,
+    dense: bool,
     phase: Callable[[str], None] | None,
 ) -> Chosen:
     try:
-        return choose(tokens, order, types, seed=seed, progress=phase)
+        return choose(tokens, order, types, audit=audit, dense=dense, seed=seed, progress=phase)
     except InvalidModel as error:
         raise InvalidModel(f"{trace.path}: {error.message}", hint=error.hint) from None
 
 
-def _own_law(tokens: RequestTokens, chosen: Chosen, names: Sequence[str], seed: int) -> dict[str, float] | None:
-    """Constants of the own law by people held out from the population; None where too few were seen for long."""
-    held = np.arange(int(tokens.people.max()) + 1) % HELD_OUT == 0
-    out = tokens.of_people(held)
-    sources, whose = out.sources[out.told], out.people[out.told]  # others only say what came before, once more
-    order = np.argsort(whose, kind="stable")
-    ends = np.cumsum(np.bincount(whose)).tolist()
-    people = [some.tolist() for some in np.split(sources[order], ends) if len(some) >= FEWEST_FOR_OWN]
-    if len(people) < FEWEST_LONG:
+def _audited(chosen: Chosen | None, audit: SmallAudit | None) -> dict[str, Any]:
+    """What a report says of families, of the own law, and whether to switch OFF: by models of people not held out."""
+    found: dict[str, Any] = {"families": [], "own_history_bits": None}
+    if chosen is not None:
+        found["families"] = [one.as_dict() for one in chosen.tried]
+        audits = {} if chosen.audit is None else {"none": chosen.audit}
+        own = _own_law(chosen)
+        if own is not None and chosen.others is not None:
+            found["own_law"] = own
+            found["own_history_bits"] = own["population_bits"] - own["held_out_bits"]
+            others = chosen.others.model()
+            known = None
+            if audit is not None:
+                constants = {key: own[key] for key in ("cap", "weight", "trust")}
+                base = RequestModel.of(average_chain(others)) if own["alone"] else others
+                known = audit.knowing(base, constants, [others], chosen.held)
+            audits |= {} if known is None else {"open": known}
+        if audits:
+            found |= {"audits": audits, "measured": next(iter(audits.values()))}
+    return {**found, "advice": advice_of(found).word}
+
+
+def _lines_alike(trace: Trace, tokens: RequestTokens) -> bool:
+    """Whether neighbouring lines, each taken for a person, share more than lines that are far apart: one person's."""
+    if trace.format not in WHOLE_VISITS:
+        return False
+    long = tokens.of_people(
+        (tokens.requests >= LEAST_ALIKE) & (np.cumsum(tokens.requests >= LEAST_ALIKE) <= MOST_ALIKE)
+    )
+    lines = len(long.requests)
+    if lines < 2 * FEWEST_LONG:
+        return False
+    counts = np.zeros((lines, long.n))
+    np.add.at(counts, (long.people[long.told], long.sources[long.told]), 1)
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    beside = np.minimum(shares[1:], shares[:-1]).sum(axis=1)
+    apart = np.minimum(shares, np.roll(shares, lines // 2, axis=0)).sum(axis=1)[:-1]
+    more = beside - apart
+    return bool(more.mean() > max(0.05, ALIKE_ERRORS * more.std() / np.sqrt(len(more))))
+
+
+def _own_law(chosen: Chosen) -> dict[str, Any] | None:
+    """Constants of the own law by people held out from the population; None where too few were seen for long.
+
+    The law is around the types of the population, or alone, whichever takes fewer bits.
+    """
+    whole: dict[int, list[int]] = {}
+    for person, visit in chosen.held:
+        whole.setdefault(person, []).extend(visit)
+    people = [visit for visit in whole.values() if len(visit) >= FEWEST_FOR_OWN][:MOST_LONG]
+    if len(people) < FEWEST_LONG or chosen.others is None:
         return None
-    types = min(chosen.types, int((~held).sum()))
-    others = fit(tokens.of_people(~held), chosen.order, types, seed=seed)
-    return choose_constants(RequestModel(**{**others.arguments(), "names": names}), people[:MOST_LONG])
+    others = chosen.others.model()
+    found = []
+    if others.types <= MOST_TYPES_AROUND:
+        found.append({**(choose_constants(others, people) or {}), "alone": False})
+    if others.types > 1:
+        found.append({**(choose_constants(average_chain(others), people) or {}), "alone": True})
+    best = min(found, key=lambda one: float(one["held_out_bits"]))
+    return {**best, "population_bits": min(float(one["population_bits"]) for one in found)}
 
 
 def _count(trace: Trace, progress: Callable[[int], None] | None, kept: Kept | None) -> tuple[Counts, Counts]:

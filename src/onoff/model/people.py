@@ -12,8 +12,9 @@ is not known, though: `own_law` is a mixture of particles, each a law that this 
     k      weight * h / (h + 3): the more was seen, the more it counts
     b      trust: how many transitions f is worth
 
-Types of the population keep their laws and are weighted by the open requests; each has a particle at least. Particles
-are drawn once, from nothing private, and are an ordinary `RequestModel`: its file and its digest hold them.
+Types of the population keep their laws and are weighted by the open requests; each has a particle at least. Or the
+law is the person's alone: then P is the one chain that the population is in the mean (`average_chain`). Particles are
+drawn once, from nothing private, and are an ordinary `RequestModel`: its file and its digest hold them.
 
 What may enter (`OpenHistory`): an open request as a value only where it was plain *whatever its value*; see
 `Session(model, history=...)`. A model is made of a history only while nothing is hidden: afterwards sets tell about the
@@ -34,7 +35,7 @@ import numpy as np
 from onoff.errors import InvalidInput, InvalidModel
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel, check_model
-from onoff.model.rows import Floats, Integers
+from onoff.model.rows import Floats
 
 FEWEST_KNOWN = 20
 """Open requests of a person from which an audit counts them as known."""
@@ -47,6 +48,8 @@ LIKE_EVERYBODY = 1.0
 """Requests that the population is worth where it is guessed where a person goes."""
 LEAST_TYPE = 1e-12
 """The probability below which a type of the population is left out."""
+SETTLING = 64
+"""Steps after which people are where they usually are."""
 MOST_LAW_BYTES = 2 * 2**30
 """Memory that the particles may take."""
 
@@ -174,6 +177,7 @@ def own_law(
     weight: float,
     trust: float,
     entropy: Uniforms,
+    alone: bool = False,
     particles: int = PARTICLES,
 ) -> RequestModel:
     """The model of one person: the population, and what this person has openly asked for.
@@ -192,6 +196,8 @@ def own_law(
         b: transitions that "where the person goes at all" is worth.
     entropy
         Draws the particles: `onoff.session.session.SystemEntropy()`.
+    alone
+        Whether the population is taken as one chain, without its types.
     particles
         Laws that are drawn.
 
@@ -211,6 +217,7 @@ def own_law(
     check_model(population)
     _check(population, history, cap, weight, trust, particles)
     base = RequestModel.of(population) if isinstance(population, MarkovChain) else population
+    base = RequestModel.of(average_chain(base)) if alone and base.types > 1 else base
     chances = types_given(base, history)
     types = np.flatnonzero(chances > LEAST_TYPE)
     chances = chances[types] / chances[types].sum()
@@ -229,11 +236,11 @@ def own_law(
     last = np.array([context[-1] if context else -1 for context in base.contexts])
     own = np.where(last[:, None] >= 0, pairs[last] * scale, 0.0)
     known = weight * h / (h + HALF_KNOWN)
-    laws = np.repeat(_dense(base, types), of_each, axis=0)
+    laws = np.repeat(base.dense()[types], of_each, axis=0)
     laws *= 1 - known
     laws += known * (own + trust * goes[:, None, :]) / (own.sum(axis=1, keepdims=True) + trust)
     laws /= laws.sum(axis=2, keepdims=True)
-    constants = {"cap": cap, "weight": weight, "trust": trust, "particles": particles}
+    constants = {"cap": cap, "weight": weight, "trust": trust, "alone": alone, "particles": particles}
     about = {**base.about, "own_law": {**constants, "server": history.server, "history": history.digest()}}
     weights = np.repeat(chances / of_each, of_each)
     return RequestModel(laws, base.contexts, base.names, weights / weights.sum(), order=base.order, about=about)
@@ -254,6 +261,7 @@ def constants_of(model: Model) -> dict[str, Any] | None:
         return None
     try:
         constants: dict[str, Any] = {key: float(found[key]) for key in ("cap", "weight", "trust")}
+        constants["alone"] = found.get("alone", False) is True
         return {**constants, "particles": int(found.get("particles", PARTICLES))}
     except (KeyError, TypeError, ValueError):
         return None
@@ -307,7 +315,7 @@ def _scored(model: RequestModel, requests: list[int], known: int, usual: Floats)
     found: list[tuple[float, ...]] = []
     for t in range(known, len(requests)):
         last, x, context = requests[t - 1], requests[t], model.context_of(requests[:t])
-        p = sum(chance * model.law(z, context)[x] for z, chance in enumerate(chances.tolist()) if chance > LEAST_TYPE)
+        p = model.block(context)[x] @ chances
         found.append((float(p), pairs[last, x], pairs[last].sum(), single[x], usual[x], known))
     return found
 
@@ -332,20 +340,25 @@ def _check(population: Model, history: OpenHistory, cap: float, weight: float, t
         )
 
 
-def _dense(model: RequestModel, types: Integers) -> Floats:
-    """The laws of some types, shape (types, contexts, n)."""
-    if isinstance(model.laws, np.ndarray):
-        return np.asarray(model.laws[types])
-    return np.stack([[model.law(z, c) for c in range(len(model.contexts))] for z in types.tolist()])
+def average_chain(model: RequestModel) -> MarkovChain:
+    """The chain that people of all types follow in the mean: each type counts at a source as often as it is there."""
+    after = model.next(np.zeros(model.n, dtype=np.int64), np.arange(model.n))
+    laws = np.stack([model.block(c) for c in after.tolist()])
+    there = np.full((model.n, model.types), 1 / model.n)
+    for _ in range(SETTLING):
+        there = (there + np.einsum("lxz,lz->xz", laws, there)) / 2
+    there *= model.weights
+    transition = np.einsum("lxz,lz->lx", laws, there)
+    transition /= transition.sum(axis=1, keepdims=True)
+    return MarkovChain(transition, model.names, model.block(0) @ model.weights, about=model.about)
 
 
 def _usual(model: RequestModel) -> Floats:
     """How often people ask for each source, in the long run."""
     after = model.next(np.zeros(model.n, dtype=np.int64), np.arange(model.n))
-    laws = [weight * np.stack([model.law(z, c) for c in after.tolist()]) for z, weight in enumerate(model.weights)]
-    mean = np.sum(laws, axis=0)
+    mean = np.stack([model.block(c) @ model.weights for c in after.tolist()])
     law = np.full(model.n, 1 / model.n)
-    for _ in range(64):
+    for _ in range(SETTLING):
         law = (law + law @ mean) / 2  # half a step: so that it settles where the chain goes round in a circle
     return np.asarray(law / law.sum())
 
@@ -358,7 +371,7 @@ def types_given(model: RequestModel, history: OpenHistory) -> Floats:
     for x in history.asked:
         if x is not None:
             with np.errstate(divide="ignore"):
-                logs = logs + np.log([model.law(z, context)[x] for z in range(model.types)])
+                logs = logs + np.log(model.block(context)[x])
             context = model.next(context, x)
         else:
             context = 0

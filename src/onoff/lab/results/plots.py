@@ -45,6 +45,7 @@ def model_figures(model: RequestModel) -> dict[str, Figure]:
     tried = model.about.get("model", model.about).get("tried")
     if tried:
         found["tried"] = tried_figure(tried)
+        found["leaks"] = leaks_figure(tried)
     return found
 
 
@@ -78,7 +79,8 @@ def usage(model: RequestModel, type_: int) -> Floats:
 
 
 def tried_figure(tried: Sequence[Mapping[str, Any]]) -> Figure:
-    """Bits per held-out request against the number of types, one line for each order."""
+    """Bits per held-out request against the number of types, one line for each order; anchors are not among them."""
+    tried = [one for one in tried if one.get("family") != "anchors"]
     figure, (axes,) = new_figure(inches=(5.6, 3.6))
     styles = [LINES[name] for name in ("optimal", "paper", "lower", "race", "naive")]
     for order, style in zip(sorted({one["order"] for one in tried}), styles, strict=False):
@@ -88,6 +90,30 @@ def tried_figure(tried: Sequence[Mapping[str, Any]]) -> Figure:
     axes.set(xlabel="types of people", ylabel="bits per request, people held out")
     add_legend(axes, fontsize=8)
     return figure
+
+
+def leaks_figure(families: Sequence[Mapping[str, Any]]) -> Figure:
+    """What each audited candidate gives away against what it costs, and naive switching."""
+    figure, (axes,) = new_figure(inches=(5.6, 3.6))
+    audited = [one for one in families if one.get("leak") is not None]
+    for one, style in zip(audited, LINES.values(), strict=False):
+        axes.errorbar(
+            one["cost"],
+            one["leak"],
+            one["leak_stderr"],
+            **{**style.style(), "marker": style.marker or "o"},
+            label=family_name(one),
+        )
+    if audited:
+        axes.axhline(audited[0]["naive_bits"], color="0.6", linestyle=":", label="naive switching")
+        add_legend(axes, fontsize=8)
+    axes.set(xlabel="messages of ten OFF requests", ylabel="bits given away", ylim=(0, None), xlim=(0, None))
+    return figure
+
+
+def family_name(one: Mapping[str, Any]) -> str:
+    """A candidate for people."""
+    return "chain" if one["family"] == "chain" else f"{one['types']} {one['family']}, order {one['order']}"
 
 
 def figures_of(path: Path, *, message_bytes: int = 1024) -> dict[str, Figure]:
