@@ -157,7 +157,7 @@ def people(tmp_path):
     for person in range(600):
         path = [int(rng.integers(2))]
         for _ in range(11):
-            stays = rng.random() < (0.9 if person % 2 else 0.1)
+            stays = rng.random() < (0.9 if person // 10 % 2 else 0.1)  # of every tenth, too, half are of each type
             path.append(path[-1] if stays else 1 - path[-1])
         lines.append(" ".join("ab"[x] for x in path))
     (tmp_path / "people.txt").write_text("\n".join(lines))

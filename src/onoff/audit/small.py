@@ -29,13 +29,13 @@ from onoff.audit.known import choose_known_cases
 from onoff.audit.observer import Channel
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model, RequestModel
-from onoff.model.people import MOST_OPEN, OpenHistory, own_law, types_given
+from onoff.model.people import MOST_OPEN, OpenHistory, average_chain, own_law, types_given
 from onoff.model.rows import Floats
 from onoff.session import Session
 from onoff.session.filter import ModelFilter
 from onoff.session.seeded import SeededEntropy
 
-AFTER = 10
+JUDGED_AFTER = 10
 CASES, KNOWN_CASES = 120, 80
 """Private requests that are judged; where open requests are known, which takes longer."""
 FEWEST_JUDGED, FEWEST_READERS = 40, 10
@@ -52,20 +52,25 @@ class Small:
 
     def compare(
         self,
-        models: Sequence[RequestModel],
-        knows: Sequence[RequestModel],
+        models: Sequence[Mapping[str, Any]],
+        knows: Sequence[Mapping[str, Any]],
         visits: Iterable[tuple[int, Sequence[int]]],
     ) -> list[dict[str, Any] | None]:
-        """For each model what was measured, as a model's file holds it; None where there are too few readers."""
+        """For each model what was measured, as a model's file holds it; None where there are too few readers.
+
+        models: The arguments of each. knows: What the attackers know.
+        """
         rng = np.random.default_rng(self.seed)
-        cases = choose_cases(visits, AFTER, "private", rng, CASES)
+        cases = choose_cases(visits, JUDGED_AFTER, "private", rng, CASES)
         cases = sorted((cases[i] for i in rng.permutation(len(cases))[:CASES]), key=lambda case: case.asked)
         if _too_few(cases):
             return [None] * len(models)
-        attackers = {f"bayes {i}": _after_private(model) for i, model in enumerate(knows)}
-        naive = _judged(_naive(cases, models[0].n, "private"), attackers, models[0].n)
+        known = [RequestModel(**parts) for parts in knows]
+        attackers = {f"bayes {i}": _after_private(model) for i, model in enumerate(known)}
+        naive = _judged(_naive(cases, known[0].n, "private"), attackers, known[0].n)
         found: list[dict[str, Any] | None] = []
-        for model in models:
+        for parts in models:
+            model = RequestModel(**parts)
             self.say(f"auditing {model.types} types of order {model.order}")
             start = Session(model.as_chain() or model, "greedy")
             seen = send_cases(start, cases, "private", lambda: SeededEntropy(rng), lambda done: None)
@@ -74,30 +79,34 @@ class Small:
 
     def knowing(
         self,
-        model: Model,
+        model: Mapping[str, Any],
         constants: Mapping[str, Any],
-        knows: Sequence[RequestModel],
+        knows: Sequence[Mapping[str, Any]],
         visits: Iterable[tuple[int, Sequence[int]]],
     ) -> dict[str, Any] | None:
         """The same of sessions that know what each person openly asked, by the own law with these constants."""
         rng = np.random.default_rng(self.seed)
-        cases = choose_known_cases(visits, AFTER, rng, KNOWN_CASES)[:KNOWN_CASES]
+        cases = choose_known_cases(visits, JUDGED_AFTER, rng, KNOWN_CASES)[:KNOWN_CASES]
         if _too_few(cases):
             return None
+        population: Model = RequestModel(**model)
+        if constants["alone"]:
+            population = average_chain(RequestModel(**model))
+        n, drawn = population.n, {**constants, "alone": False}
         self.say(f"auditing the own law, {len(cases)} private requests of people whose open requests are known")
 
         def law(case: Case) -> RequestModel:
-            return own_law(model, _history(case, model.n), **constants, entropy=SeededEntropy(rng))
+            return own_law(population, _history(case, n), **drawn, entropy=SeededEntropy(rng))
 
         def begin(case: Case) -> Session:
-            return Session(law(case), "greedy", history=_history(case, model.n))
+            return Session(law(case), "greedy", history=_history(case, n))
 
         attackers: dict[str, Callable[[Case], ModelFilter]] = {"own law": lambda case: _knowing(law(case), case, None)}
-        for i, one in enumerate(knows):
+        for i, one in enumerate(RequestModel(**parts) for parts in knows):
             attackers[f"types {i}"] = partial(_knowing_types, one)
-        naive = _judged(_naive(cases, model.n, "nothing"), attackers, model.n)
-        seen = send_cases(Session(model), cases, "nothing", lambda: SeededEntropy(rng), lambda done: None, begin)
-        return self._summary(seen, attackers, naive, model.n, "nothing", "open")
+        naive = _judged(_naive(cases, n, "nothing"), attackers, n)
+        seen = send_cases(Session(population), cases, "nothing", lambda: SeededEntropy(rng), lambda done: None, begin)
+        return self._summary(seen, attackers, naive, n, "nothing", "open")
 
     def _summary(
         self,
@@ -119,7 +128,7 @@ class Small:
             "cases": len(ours.person),
             "small": True,
             "before": before,
-            "after": AFTER,
+            "after": JUDGED_AFTER,
             "bits": bits,
             "stderr": stderr,
             "top1": ours.top1(1),
@@ -130,7 +139,7 @@ class Small:
             "difference": less,
             "difference_stderr": spread,
             "cost": float(np.mean([sum(len(c.query) for c in channels[case.asked + 1 :]) for case, channels in seen])),
-            "everything": n * AFTER,
+            "everything": n * JUDGED_AFTER,
         }
 
 
@@ -202,20 +211,20 @@ def _posteriors(state: ModelFilter, channels: Sequence[Channel], n: int) -> Floa
 
 def _judged(seen: Sightings, attackers: Mapping[str, Callable[[Case], ModelFilter]], n: int) -> Judgement:
     """What is gained after all queries, as if they were one."""
-    asked = np.zeros((len(seen), AFTER, n), dtype=bool)
+    asked = np.zeros((len(seen), JUDGED_AFTER, n), dtype=bool)
     for i, (case, channels) in enumerate(seen):
         for j, channel in enumerate(channels[case.asked + 1 :]):
             asked[i, j, list(channel.query)] = True
     bayes: dict[str, Floats] = {}
     for name, believe in attackers.items():
         ends = np.array([_posteriors(believe(case), channels[case.asked + 1 :], n) for case, channels in seen])
-        bayes[name] = np.concatenate([ends[:, :1], np.repeat(ends[:, 1:], AFTER, axis=1)], axis=1)
+        bayes[name] = np.concatenate([ends[:, :1], np.repeat(ends[:, 1:], JUDGED_AFTER, axis=1)], axis=1)
     clues = Clues(
         np.array([case.person for case, _ in seen]), np.array([case.wanted for case, _ in seen]), bayes, asked
     )
     guessers = {name: one for name, one in attackers_of(bayes)[0].items() if name != "boosted"}
     prior = known_before(clues, guessers)
-    laws = {name: one(clues, AFTER, prior) for name, one in guessers.items()}
+    laws = {name: one(clues, JUDGED_AFTER, prior) for name, one in guessers.items()}
     together, told = stack(clues, list(laws.values()), prior), bits_of(prior, clues.wanted)
     right = np.stack([law.argmax(axis=1) == clues.wanted for law in (prior, together)], axis=1)
     alone = {name: float((bits_of(law, clues.wanted) - told).mean()) for name, law in laws.items()}

@@ -18,7 +18,7 @@ requests.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -26,7 +26,6 @@ import numpy as np
 
 from onoff.errors import InvalidModel
 from onoff.model.anchors import Anchored, fit_anchors
-from onoff.model.contexts import RequestModel
 from onoff.model.fitting import Fitted, RequestTokens, bits_per_request, fit, numbered
 from onoff.model.rows import Floats
 
@@ -66,18 +65,22 @@ class SmallAudit(Protocol):
     """What real readers, who are held out, give away through sessions of models."""
 
     def compare(
-        self, models: Sequence[RequestModel], knows: Sequence[RequestModel], visits: Visits
+        self, models: Sequence[Mapping[str, Any]], knows: Sequence[Mapping[str, Any]], visits: Visits
     ) -> list[dict[str, Any] | None]:
         """For each model what was measured, as a model's file holds it; None where there are too few readers.
 
-        knows: What the attackers know.
+        models: The arguments of each. knows: What the attackers know.
         """
         ...
 
     def knowing(
-        self, model: RequestModel, constants: dict[str, float], knows: Sequence[RequestModel], visits: Visits
+        self,
+        model: Mapping[str, Any],
+        constants: Mapping[str, Any],
+        knows: Sequence[Mapping[str, Any]],
+        visits: Visits,
     ) -> dict[str, Any] | None:
-        """The same of sessions that know what each person openly asked."""
+        """The same of sessions that know what each person openly asked, by the own law with these constants."""
         ...
 
 
@@ -98,9 +101,6 @@ class Candidate:
     def name(self) -> str:
         """For people."""
         return "chain" if self.family == "chain" else f"{self.types} {self.family} of order {self.order}"
-
-    def model(self) -> RequestModel:
-        return RequestModel(**self.fitted.arguments())
 
     def as_dict(self) -> dict[str, Any]:
         found = {"family": self.family, "order": self.order, "types": self.types}
@@ -278,9 +278,11 @@ def _audited(tried: list[Candidate], audit: SmallAudit, visits: Visits, say: Cal
     ranked = sorted(tried, key=lambda one: one.bits)
     firsts = [next(one for one in ranked if one.family == family) for family in dict.fromkeys(o.family for o in ranked)]
     chosen = [*firsts, *(one for one in ranked if one not in firsts)][: max(MOST_AUDITED, len(firsts))]
-    knows = [ranked[0].model()]
+    knows = [ranked[0].fitted.arguments()]
     say(f"auditing {', '.join(one.name for one in chosen)}")
-    for one, found in zip(chosen, audit.compare([one.model() for one in chosen], knows, visits), strict=True):
+    for one, found in zip(
+        chosen, audit.compare([one.fitted.arguments() for one in chosen], knows, visits), strict=True
+    ):
         one.audit = found
 
 

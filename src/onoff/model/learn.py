@@ -305,12 +305,11 @@ def _audited(chosen: Chosen | None, audit: SmallAudit | None) -> dict[str, Any]:
         if own is not None and chosen.others is not None:
             found["own_law"] = own
             found["own_history_bits"] = own["population_bits"] - own["held_out_bits"]
-            others = chosen.others.model()
             known = None
             if audit is not None:
-                constants = {key: own[key] for key in ("cap", "weight", "trust")}
-                base = RequestModel.of(average_chain(others)) if own["alone"] else others
-                known = audit.knowing(base, constants, [others], chosen.held)
+                constants = {key: own[key] for key in ("cap", "weight", "trust", "alone")}
+                others = chosen.others.fitted.arguments()
+                known = audit.knowing(others, constants, [others], chosen.held)
             audits |= {} if known is None else {"open": known}
         if audits:
             found |= {"audits": audits, "measured": next(iter(audits.values()))}
@@ -347,7 +346,7 @@ def _own_law(chosen: Chosen) -> dict[str, Any] | None:
     people = [visit for visit in whole.values() if len(visit) >= FEWEST_FOR_OWN][:MOST_LONG]
     if len(people) < FEWEST_LONG or chosen.others is None:
         return None
-    others = chosen.others.model()
+    others = RequestModel(**chosen.others.fitted.arguments())
     found = []
     if others.types <= MOST_TYPES_AROUND:
         found.append({**(choose_constants(others, people) or {}), "alone": False})
