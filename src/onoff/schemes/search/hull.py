@@ -28,7 +28,7 @@ from onoff.tables.table import QueryTable
 
 NEAR = 1e-9
 """How far from a mixture of others, in probability, a row may be and count as inside."""
-RANDOM_DIRECTIONS = 4000
+DIRECTIONS_TRIED = 4000
 """Random directions in which the farthest row is extreme."""
 MOST_DIMENSIONS = 40
 """Rank of the rows up to which mixtures are looked for: beyond, few rows of a thousand are inside."""
@@ -48,7 +48,7 @@ def extreme_rows(rows: Rows, is_over: Callable[[], bool]) -> tuple[Integers, Flo
         return everyone
     lifted, weights = np.column_stack([points, np.ones(rows.distinct)]).T.copy(), np.eye(rows.distinct)
     # Farthest in some direction: extreme for sure. Most others are mixtures of these alone, which is quick to see.
-    towards = np.random.default_rng(0).standard_normal((points.shape[1], RANDOM_DIRECTIONS))
+    towards = np.random.default_rng(0).standard_normal((points.shape[1], DIRECTIONS_TRIED))
     farthest = np.isin(everyone[0], np.argmax(points @ towards, axis=0))
     order = np.argsort(np.linalg.norm(points - points.mean(axis=0), axis=1))  # the middle first
     inside: list[int] = []
