@@ -81,13 +81,13 @@ class Reader(Client):
 
     def flush(self) -> None:
         """Truncate the log of the journal."""
-        self._runner.durable.flush()
+        self._runner.flush()
 
 
 def reading(folder: Path, chain: MarkovChain) -> Reader:
     """A client whose mirror is full."""
     reader = Reader("http://x.test", chain, folder / "reader", hooks=Hooks(background=False))
-    reader._runner._defer = lambda core, work: reader._runner.durable.defer(work)  # type: ignore[method-assign]
+    reader._runner._defer = lambda core, work: setattr(reader._runner, "deferred", work)  # type: ignore[method-assign]
     catalogue = Catalogue(chain.names, None)
     edition = Edition(catalogue.epoch, bytes(16), 1, bytes(32))
     messages = tuple((source, WireMessage(1, 1, "text/plain", bytes(4096))) for source in range(SOURCES))

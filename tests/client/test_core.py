@@ -17,8 +17,7 @@ from onoff.session import Session
 from onoff.session.session import LOST_PAST
 from onoff.upstream import Doubt
 from onoff.upstream.message_server import LARGEST_CATALOGUE, MessageServer
-from onoff.upstream.steps import SendRequest, Wait
-from onoff.upstream.transport import Failure, Reply, Request
+from onoff.upstream.transport import Failure, Reply, Request, Wait
 
 CHAIN = MarkovChain(P4, names=NAMES)
 URL = "http://server.test"
@@ -55,15 +54,14 @@ def carry_out(steps, world, instead=None, until=None):
 
 
 def answered(command, world):
-    if not isinstance(command, SendRequest):
+    if not isinstance(command, Request):
         return None
-    request = command.request
-    return world.answer(request.method, request.path, request.headers, request.body)
+    return world.answer(command.method, command.path, command.headers, command.body)
 
 
 def kind(command):
     """Where a request goes; of other commands the type."""
-    return command.request.path if isinstance(command, SendRequest) else type(command)
+    return command.path if isinstance(command, Request) else type(command)
 
 
 def kinds(commands):
@@ -91,7 +89,7 @@ def test_commands_of_requests_in_order():
     assert (stored.server, stored.chain, stored.origin) == (URL, CHAIN.digest(), "somewhere")
     assert (stored.step, stored.wanted, stored.private) == (0, 1, True)
     assert stored.note == message.sent.note == "there was no journal: everything was asked"
-    assert commands[3].request.body == stored.query == world.queries[0]
+    assert commands[3].body == stored.query == world.queries[0]
     assert core.record == replace(stored, pending=False)
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
 
@@ -112,7 +110,7 @@ def test_after_opening_the_server_is_asked_once_where_it_saw_us_last():
     assert (core.session.memory.last, core.session.memory.secret) == ((0, 1, 2, 3), 1)
     commands, message = carry_out(core.request(2, private=False), world)
     assert kinds(commands) == [Fetch, Ask, Build, StoreRecord, Tick, SendQuery]
-    assert commands[1].request.body == record.session
+    assert commands[1].body == record.session
     assert (message.sent.session, message.sent.step, message.sent.note) == (record.session.hex(), 1, None)
     assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
     core.opened(core.record, None)
@@ -125,7 +123,7 @@ def test_a_retry_stores_nothing_and_asks_only_once():
     core.opened(replace(record, pending=True), None)
     commands, message = carry_out(core.retry(), world)
     assert kinds(commands) == [Fetch, Ask, Tick, SendQuery]
-    assert commands[-1].request.body == record.query
+    assert commands[-1].body == record.query
     assert message == b"first of beta"
     assert core.record == record
     assert kinds(carry_out(core.request(2, private=True), world)[0]) == [StoreRecord, Tick, SendQuery]
@@ -149,17 +147,17 @@ def test_at_most_so_many_bytes_are_read():
     world, core = World(), machine()
     core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
-    assert commands[-1].request.limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
+    assert commands[-1].limit == 64 * 1024  # room for a refusal, where the answer itself is smaller
     world = World(frame_size=64 * 1024)
     core = machine()
     core.opened(None, Doubt.NEW)
     commands, _ = carry_out(core.request(0, private=True), world)
-    assert commands[-1].request.limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
+    assert commands[-1].limit == wire.answer_length(4, 64 * 1024) > 64 * 1024
     assert LARGEST_CATALOGUE == 64 * 1024**2
 
 
 def test_bytes_stay_out_of_repr():
-    assert "secret" not in repr(SendRequest(Request("POST", "/", (), b"secret", 1))) + repr(Reply(200, (), b"secret"))
+    assert "secret" not in repr(Request("POST", "/", (), b"secret", 1)) + repr(Reply(200, (), b"secret"))
 
 
 def test_log_lines_say_what_the_server_sees(caplog):
@@ -367,7 +365,7 @@ def test_a_server_that_is_busy_is_asked_again(status):
     commands, message = carry_out(core.request(1, private=False), world, {SendQuery: [refused(status)] * 3})
     assert [command for command in commands if isinstance(command, Wait)] == [Wait(0.5), Wait(1), Wait(2)]
     (stored,) = (command.record for command in commands if isinstance(command, StoreRecord))
-    assert [command.request.body for command in commands if kind(command) == SendQuery] == [stored.query] * 4
+    assert [command.body for command in commands if kind(command) == SendQuery] == [stored.query] * 4
     assert message == b"first of beta"
 
 

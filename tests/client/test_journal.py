@@ -17,9 +17,9 @@ from tests.support import others
 from onoff import wire
 from onoff.client import journal as databases
 from onoff.client import journal as journals
-from onoff.client.copies import Mirror
 from onoff.client.core import Record
 from onoff.client.journal import Journal, MemoryJournal, remove
+from onoff.client.stores import Mirror
 from onoff.errors import JournalBusy, JournalUnusable, JournalWriteFailed
 from onoff.upstream import Doubt
 

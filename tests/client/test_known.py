@@ -15,7 +15,8 @@ from tests.support.world import NAMES, P4, Direct, World
 import onoff
 from onoff import wire
 from onoff.client import Hooks, MemoryMirror, upstream_of
-from onoff.client.copies import Mirror, MirrorClient
+from onoff.client.copies import MirrorClient
+from onoff.client.stores import Mirror
 from onoff.errors import MirrorError, ServerUnreachable
 from onoff.lab.families import browsing
 from onoff.server import running

@@ -223,7 +223,7 @@ class Misfortunes(RuleBasedStateMachine):
 
     @invariant()
     def the_memory_is_what_is_stored(self):
-        opened = self.client._runner.durable._opened if hasattr(self, "client") else None
+        opened = self.client._runner.opened if hasattr(self, "client") else None
         if opened is None or opened[0].record is None or opened[0].doubt is not None:
             return
         core = opened[0]

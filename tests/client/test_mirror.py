@@ -10,8 +10,8 @@ from tests.support import others
 from tests.support.world import NAMES, Direct, World
 
 from onoff import wire
-from onoff.client import Journal, MemoryMirror, Mirror, MirrorClient
-from onoff.client.copies import delete_mirror
+from onoff.client import Hooks, Journal, MemoryMirror, Mirror, MirrorClient
+from onoff.client.stores import delete_mirror
 from onoff.errors import BadAnswer, MirrorEmpty, MirrorError, ServerUnreachable, UnknownSource
 from onoff.upstream.message_server import NoChanges
 from onoff.upstream.transport import Reply
@@ -25,8 +25,10 @@ def path(tmp_path):
 
 
 def client_of(world, mirror=None, fault=lambda request: None, **options):
-    settings = {"sleep": lambda seconds: None, "attempts": 2, **options}
-    return MirrorClient(URL, mirror, transport=Direct(world, fault), **settings)
+    hooks = Hooks(
+        sleep=lambda seconds: None, **{name: options.pop(name) for name in ("now", "clock") if name in options}
+    )
+    return MirrorClient(URL, mirror, transport=Direct(world, fault), hooks=hooks, **{"attempts": 2, **options})
 
 
 def paths(world):
@@ -223,7 +225,7 @@ def test_what_was_used_is_kept(path):
 def test_the_server_is_asked_how_much_changes():
     world = World()
     with client_of(world) as client:
-        assert client.changed_per_hour() == 3600
+        assert client.newest().changed_per_hour == 3600
     assert paths(world) == [wire.EDITION_PATH]
 
 

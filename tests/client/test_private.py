@@ -60,7 +60,7 @@ def test_the_name_of_the_wanted_source_stays_inside(tmp_path, monkeypatch, every
                 print(repr(thing), file=said)
             print(client.status(), client.pending, file=said)
     attempt(lambda: client.get(MARKER + "x", private=True))
-    monkeypatch.setattr(client._runner.durable.open()[1], "store", _full)
+    monkeypatch.setattr(client._runner.open()[1], "store", _full)
     attempt(lambda: client.get(MARKER, private=False))
     client.close()
 

@@ -88,8 +88,8 @@ def test_a_read_causes_no_traffic_and_is_durable_before_the_message_is_there(tmp
         client.refresh()
         asked = len(world.requests)
         order = []
-        mirror, store = client.mirror.mirror, client._runner.durable.open()[1].store
-        client._runner.durable.open()[1].store = lambda record: (order.append(record.wanted), store(record))  # type: ignore[func-returns-value]
+        mirror, store = client.mirror.mirror, client._runner.open()[1].store
+        client._runner.open()[1].store = lambda record: (order.append(record.wanted), store(record))  # type: ignore[func-returns-value]
         read = mirror.message
         mirror.message = lambda name: (order.append(name), read(name))[1]  # type: ignore[func-returns-value]
         message = client.read("gamma")

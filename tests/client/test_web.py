@@ -121,7 +121,7 @@ def test_the_request_is_durable_before_the_first_get(tmp_path, private):
         client.get("a", private=True)
 
         def look(headers, _):
-            record = client._runner.durable._opened[1].found
+            record = client._runner.opened[1].found
             with open(tmp_path / "journal-wal", "rb") as log:
                 seen.append((record.wanted, record.pending, log.read().count(record.session) > 0))
             return Answer(b"x")

@@ -11,7 +11,7 @@ from tests.support.waiting import PATIENCE, until
 from tests.support.world import NAMES, P4, Direct, World, listening
 
 from onoff import wire
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.errors import InvalidInput, OnOffError, ServerUnreachable, UnknownSource
 from onoff.gateway.engine import LONGEST_QUEUE, Busy, Changed, Engine
 from onoff.gateway.evidence import Assessment
@@ -295,7 +295,7 @@ def test_a_change_while_the_state_is_put_together_is_told_again(engine, monkeypa
 
 def test_a_step_that_is_weighed_while_it_is_shown_is_shown_whole(monkeypatch):
     """Weighing is another thread's: here it comes right in the middle."""
-    step, line = LoggedQuery(0.0, Sent("s", 0, (0,), 4, private=False), 0, left=True), LoggedQuery.line
+    step, line = LoggedQuery(0.0, ServerView("s", 0, (0,), 4, private=False), 0, left=True), LoggedQuery.line
 
     def weighed_meanwhile(self, level):
         self.assessment = Assessment(1.0, 1.0, 0.0, 0.5)

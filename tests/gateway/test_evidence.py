@@ -5,7 +5,7 @@ import pytest
 from tests.support.typed import present
 from tests.support.world import P4
 
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, Evidence
 from onoff.information import plain_request_leak
 from onoff.model.chain import MarkovChain
@@ -19,7 +19,7 @@ CHAIN = MarkovChain(P4)
 def follow(session, evidence, *requests):
     for step, (wanted, private) in enumerate(requests):
         query = session.request(wanted, private=private)
-        yield evidence.add(Sent("s", step, query.sources, 4, private), wanted)
+        yield evidence.add(ServerView("s", step, query.sources, 4, private), wanted)
 
 
 @pytest.mark.parametrize("scheme", ["single", "greedy", "optimal"])
@@ -50,8 +50,8 @@ def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
     monkeypatch.setattr("onoff.session.session.design", leaky)
     tables = TableCache(CHAIN, "single")
     evidence = Evidence(CHAIN, tables, None)
-    evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True), 0)
-    weighed = evidence.add(Sent("s", 1, (1,), 4, False), 1)
+    evidence.add(ServerView("s", 0, (0, 1, 2, 3), 4, True), 0)
+    weighed = evidence.add(ServerView("s", 1, (1,), 4, False), 1)
     assert weighed.bits == pytest.approx(plain_request_leak(CHAIN, np.full(4, 0.25)))
     np.testing.assert_allclose(present(evidence.posterior)["ours"], present(evidence.posterior)["naive"])
     assert max(present(evidence.posterior)["ours"]) > 0.5
@@ -70,15 +70,15 @@ def test_it_goes_on_after_a_restart_from_the_last_query():
     session.request(3, private=True)
     evidence = Evidence(CHAIN, session.tables, ("s", 0, (0, 1, 2, 3)))
     query = session.request(0, private=False)
-    weighed = evidence.add(Sent("s", 1, query.sources, 4, False), 0)
+    weighed = evidence.add(ServerView("s", 1, query.sources, 4, False), 0)
     assert 1 < present(weighed.expected) < 4
     assert evidence.posterior is None  # what was private is from before
 
 
 def test_asking_for_everything_in_doubt_tells_nothing():
     evidence = Evidence(CHAIN, TableCache(CHAIN, "single"), None)
-    evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True), 0)
-    weighed = evidence.add(Sent("t", 0, (0, 1, 2, 3), 4, False, "lost: everything was asked"), 2)
+    evidence.add(ServerView("s", 0, (0, 1, 2, 3), 4, True), 0)
+    weighed = evidence.add(ServerView("t", 0, (0, 1, 2, 3), 4, False, "lost: everything was asked"), 2)
     assert (weighed.expected, weighed.bits) == (4, 0)
     np.testing.assert_allclose(present(evidence.posterior)["ours"], 0.25, rtol=1e-12)
 
@@ -96,14 +96,14 @@ def test_too_many_sources_are_not_weighed():
     n = MOST_WEIGHED_SOURCES + 1
     chain = MarkovChain(np.full((n, n), 1 / n))
     evidence = Evidence(chain, TableCache(chain, "single"), None)
-    assert evidence.add(Sent("s", 0, tuple(range(n)), n, True), 0) == Assessment()
+    assert evidence.add(ServerView("s", 0, tuple(range(n)), n, True), 0) == Assessment()
 
 
 def test_with_zeros_only_what_was_asked_for_can_have_been_wanted():
     chain = MarkovChain([[0.5, 0.5, 0, 0], [0, 0.5, 0.5, 0], [0.25, 0.25, 0.25, 0.25], [0, 0, 0, 1]])
     evidence = Evidence(chain, TableCache(chain, "single"), None)
-    evidence.add(Sent("s", 0, (0, 1), 4, True), 1)
-    evidence.add(Sent("s", 1, (0, 1, 2, 3), 4, False, "impossible: everything was asked"), 3)
+    evidence.add(ServerView("s", 0, (0, 1), 4, True), 1)
+    evidence.add(ServerView("s", 1, (0, 1, 2, 3), 4, False, "impossible: everything was asked"), 3)
     assert present(evidence.posterior)["sources"] == [0, 1]
     np.testing.assert_allclose(present(evidence.posterior)["ours"], 0.5)
     np.testing.assert_allclose(present(evidence.posterior)["naive"], 0.5)  # of the impossible it knows nothing

@@ -10,10 +10,9 @@ from tests.support.gateway import gateway
 from tests.support.waiting import PATIENCE
 
 from onoff import wire
-from onoff.client import Message, Sent
+from onoff.client import Message, ServerView
 from onoff.gateway import render
-from onoff.gateway.app import message_headers
-from onoff.gateway.render import entries_of, milliseconds, moment_of
+from onoff.gateway.render import entries_of, message_headers, milliseconds, moment_of
 from onoff.model.chain import MarkovChain
 from onoff.server import running
 from onoff.server.feeds import Feed
@@ -102,7 +101,7 @@ def test_whatever_a_publisher_wrote_is_a_feed_without_a_link(entry, text):
 
 def test_a_time_beyond_the_calendar_is_left_at_its_beginning():
     late = wire.WireMessage(1, wire.TIME_LIMIT - 1, "text/plain", b"x")
-    sent = Sent("s", 0, (0,), 1, private=False)
+    sent = ServerView("s", 0, (0,), 1, private=False)
     message = Message.of("paper", late).after(sent, messages=1, received=1)
     assert moment_of(milliseconds(message)).year == 1970
     assert message_headers(message)["last-modified"] == "Thu, 01 Jan 1970 00:00:00 GMT"

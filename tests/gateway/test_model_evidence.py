@@ -9,7 +9,7 @@ from tests.support.typed import as_a, present
 from tests.support.waiting import PATIENCE
 from tests.support.world import NAMES, P4, World, listening
 
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.gateway.engine import Engine
 from onoff.gateway.evidence import MOST_WEIGHED_SOURCES, Assessment, ModelEvidence
 from onoff.model.contexts import RequestModel
@@ -31,7 +31,7 @@ def follow(session, evidence, *requests):
             sources, session.memory = (0, 1, 2, 3), session.memory.afresh(wanted)
         else:
             sources = session.request(wanted, private=private).sources
-        found.append(evidence.add(Sent("s", step, sources, 4, private, None if step else FIRST), wanted))
+        found.append(evidence.add(ServerView("s", step, sources, 4, private, None if step else FIRST), wanted))
     return found
 
 
@@ -70,33 +70,33 @@ def leaky(rows, scheme):
 def test_a_leaky_table_shows_in_bits_and_in_the_posterior(monkeypatch):
     monkeypatch.setattr("onoff.session.session.design", leaky)
     evidence = ModelEvidence(MODEL, TableCache(MODEL, "single"))
-    evidence.add(Sent("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
-    weighed = evidence.add(Sent("s", 1, (1,), 4, False), 1)
+    evidence.add(ServerView("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
+    weighed = evidence.add(ServerView("s", 1, (1,), 4, False), 1)
     assert present(weighed.bits) > 0.1
     np.testing.assert_allclose(present(evidence.posterior)["ours"], present(evidence.posterior)["naive"])
 
 
 def test_what_is_not_known_is_not_weighed():
     evidence = ModelEvidence(MODEL, TableCache(MODEL, "single"))
-    assert evidence.add(Sent("old", 7, (1,), 4, False), 1) == Assessment()  # nothing is known of this session
+    assert evidence.add(ServerView("old", 7, (1,), 4, False), 1) == Assessment()  # nothing is known of this session
     assert evidence.posterior is None
     raced = ModelEvidence(MODEL, TableCache(MODEL, "race"))
-    raced.add(Sent("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
-    assert raced.add(Sent("s", 1, (0, 1), 4, False), 1).expected is None
+    raced.add(ServerView("s", 0, (0, 1, 2, 3), 4, True, FIRST), 0)
+    assert raced.add(ServerView("s", 1, (0, 1), 4, False), 1).expected is None
     large = RequestModel(np.full((1, 1, MOST_WEIGHED_SOURCES + 1), 1 / (MOST_WEIGHED_SOURCES + 1)), [()])
-    assert ModelEvidence(large, TableCache(large, "race")).add(Sent("s", 0, (0,), 300, True), 0) == Assessment()
+    assert ModelEvidence(large, TableCache(large, "race")).add(ServerView("s", 0, (0,), 300, True), 0) == Assessment()
 
 
 def test_after_a_loss_it_weighs_from_the_next_private_request_on():
     evidence, everything = ModelEvidence(MODEL, TableCache(MODEL, "greedy")), (0, 1, 2, 3)
     session = Session(MODEL, tables=evidence._tables)
     session.memory = session.memory.forgotten(1, private=False)
-    evidence.add(Sent("s", 0, everything, 4, False, FIRST), 1)
-    assert evidence.add(Sent("s", 1, everything, 4, False, LOST_PAST), 2).bits == 0
+    evidence.add(ServerView("s", 0, everything, 4, False, FIRST), 1)
+    assert evidence.add(ServerView("s", 1, everything, 4, False, LOST_PAST), 2).bits == 0
     assert evidence.posterior is None
     session.request(3, private=True)
-    evidence.add(Sent("s", 2, everything, 4, True), 3)
-    weighed = evidence.add(Sent("s", 3, session.request(3, private=False).sources, 4, False), 3)
+    evidence.add(ServerView("s", 2, everything, 4, True), 3)
+    weighed = evidence.add(ServerView("s", 3, session.request(3, private=False).sources, 4, False), 3)
     assert weighed.expected == session.tables.of(ModelFilter.after_everything(MODEL, 3)).cost
     assert present(evidence.posterior)["sources"] == [0, 1, 2, 3]
 
@@ -104,11 +104,11 @@ def test_after_a_loss_it_weighs_from_the_next_private_request_on():
 @pytest.mark.parametrize("private", [True, False])
 def test_after_a_doubt_that_leaves_the_memory_it_does_not_weigh(private):
     evidence, everything = ModelEvidence(MODEL, TableCache(MODEL, "greedy")), (0, 1, 2, 3)
-    evidence.add(Sent("s", 0, everything, 4, True, FIRST), 1)
-    evidence.add(Sent("t", 0, everything, 4, private, f"{Doubt.FORGOTTEN}: everything was asked"), 2)
-    assert evidence.add(Sent("t", 1, (1, 2), 4, False), 2) == Assessment()
-    evidence.add(Sent("t", 2, everything, 4, True), 2)
-    assert evidence.add(Sent("t", 3, (1, 2), 4, False), 2) == Assessment()
+    evidence.add(ServerView("s", 0, everything, 4, True, FIRST), 1)
+    evidence.add(ServerView("t", 0, everything, 4, private, f"{Doubt.FORGOTTEN}: everything was asked"), 2)
+    assert evidence.add(ServerView("t", 1, (1, 2), 4, False), 2) == Assessment()
+    evidence.add(ServerView("t", 2, everything, 4, True), 2)
+    assert evidence.add(ServerView("t", 3, (1, 2), 4, False), 2) == Assessment()
     assert evidence.posterior is None
 
 

@@ -6,18 +6,18 @@ from dataclasses import asdict
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.gateway.engine import CountedTransport
 from onoff.gateway.evidence import Assessment
 from onoff.gateway.query_log import MOST_UNSETTLED, QueryLog, Totals
 from onoff.upstream.transport import Failure, Reply, Request
 from onoff.wire import CHANGES_PATH, QUERY_PATH, SUM_PATH
 
-READ = Sent("session", 0, (0, 1, 2, 3), 4, private=True, mirror=True)
+READ = ServerView("session", 0, (0, 1, 2, 3), 4, private=True, mirror=True)
 
 
-def query(number: int, *, private: bool = True) -> Sent:
-    return Sent("session", number, (0, 1), 4, private=private)
+def query(number: int, *, private: bool = True) -> ServerView:
+    return ServerView("session", number, (0, 1), 4, private=private)
 
 
 class Line:

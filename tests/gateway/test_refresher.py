@@ -97,9 +97,9 @@ def test_it_can_be_looked_at_while_its_thread_goes_on():
 def test_a_gateway_that_refreshes_when_a_source_is_opened_would_be_caught(local, monkeypatch):
     read = local.engine.read
 
-    def refresh_and_read(job):
-        local.engine.refresher.mirror.refresh()
-        return read(job)
+    def refresh_and_read(job, copies):
+        copies.refresh()
+        return read(job, copies)
 
     monkeypatch.setattr(local.engine, "read", refresh_and_read)
     assert read_all(local) != []
@@ -191,7 +191,7 @@ def test_a_refresh_that_ends_when_the_gateway_has_stopped_leaves_the_mirror_clos
     stopped.set()
     local.engine.deadlines.thread.join(PATIENCE)
     Mirror(local.engine.mirror_path).close()
-    assert keeper.problem.message == "this mirror is closed"
+    assert keeper.problem.message == "these copies are closed"
 
 
 def test_an_open_request_after_a_private_reading_hides_it(local):

@@ -14,7 +14,7 @@ from tests.support.world import NAMES, World, listening
 
 from onoff import wire
 from onoff.audit.logs import audit_log, parse_line
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.client.forecast import cost_of_set
 from onoff.errors import OnOffError
 from onoff.gateway.engine import Engine
@@ -266,7 +266,7 @@ def test_it_starts_without_a_model_while_no_server_is_there(tmp_path, two):
 
 def test_entries_are_shown_in_the_order_of_the_page_and_not_after_the_catalogue_changed():
     known = wire.Catalogue(("x", "b", "a"), None)
-    sent = Sent("", 0, (0, 1), 2, True, vectors=(b"\0\1\1", b"\0\0\1"))
+    sent = ServerView("", 0, (0, 1), 2, True, vectors=(b"\0\1\1", b"\0\0\1"))
     assert views_of(sent, ("a", "b"), known) == [[1, 1], [1, 0]]
     assert views_of(sent, ("a", "b"), wire.Catalogue(("a", "b"), None)) == []
     assert views_of(sent, ("a", "c"), known) == []
@@ -283,7 +283,7 @@ def test_servers_that_tell_each_other_know_where_their_views_differ():
 def test_a_private_step_costs_what_the_best_code_does_and_an_open_one_claims_no_bound():
     chain = MarkovChain([[0.5, 0.5], [0.5, 0.5]])
     assert chain.n == 2
-    on = assess(Sent("", 0, (0, 1), 2, True, vectors=(b"\1\1", b"\0\1")), 0, None)
+    on = assess(ServerView("", 0, (0, 1), 2, True, vectors=(b"\1\1", b"\0\1")), 0, None)
     assert (on.expected, on.lower, on.bits) == (1.5, 1.5, 0.0)
-    off = assess(Sent("", 1, (0,), 2, False, vectors=(b"\0\0", b"\1\0")), 0, None)
+    off = assess(ServerView("", 1, (0,), 2, False, vectors=(b"\0\0", b"\1\0")), 0, None)
     assert (off.expected, off.lower) == (1.0, 1.0)

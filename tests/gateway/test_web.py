@@ -192,9 +192,9 @@ def refreshes_for_readers(monkeypatch):
     """A gateway that refreshes where a reader finds no copy."""
     read = Engine.read
 
-    def eager(self, job):
+    def eager(self, job, copies):
         try:
-            return read(self, job)
+            return read(self, job, copies)
         except OnOffError:
             self.refresher.soon()
             raise

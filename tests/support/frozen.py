@@ -26,8 +26,8 @@ from tests.support.typed import as_a
 
 import onoff
 from onoff import wire
-from onoff.client.copies import Mirror
 from onoff.client.journal import Journal
+from onoff.client.stores import Mirror
 from onoff.server.sqlite import SQLiteStore
 from onoff.session.seeded import SeededEntropy
 from onoff.tables.files import read_table, write_table

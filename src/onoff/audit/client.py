@@ -34,7 +34,7 @@ from typing import Any, ClassVar, Literal, Self
 from onoff.audit.exact import ExactAudit, ScriptedEntropy, audit_exact
 from onoff.audit.logs import RECORDER_FRAME_SIZE, URL, Recorder, SeenExchange
 from onoff.audit.sampled import MakeRequest, NewUser
-from onoff.client import Client, Hooks, MemoryCopies, Sent, upstream_of
+from onoff.client import Client, Hooks, MemoryCopies, ServerView, upstream_of
 from onoff.client.client import randbelow
 from onoff.client.core import Record
 from onoff.errors import BadAnswer, MirrorEmpty, OnOffError, PrivacyBreach
@@ -237,7 +237,7 @@ class ClientRun:
         """What the client asks."""
         return upstream_of(URL, transports=[self.recorder], attempts=CLIENT_ATTEMPTS)
 
-    def observed(self, sent: Sent) -> None:
+    def observed(self, sent: ServerView) -> None:
         """Called when a request is durable, and nothing of it has left."""
 
     def _reopen(self, fault: Fault) -> None:
@@ -402,7 +402,7 @@ class MirrorRun(ClientRun):
 
     mirror = None
 
-    def observed(self, sent: Sent) -> None:
+    def observed(self, sent: ServerView) -> None:
         if sent.mirror and self.crashes:
             self.crash()
 

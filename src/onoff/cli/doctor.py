@@ -26,9 +26,10 @@ from onoff.cli.options import (
     size_text,
 )
 from onoff.cli.output import Json, Work, emit, progress
-from onoff.client.copies import Mirror, MirrorClient, WebSources, fetch_edition_of
+from onoff.client.copies import MirrorClient, WebSources, fetch_edition_of
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes, table_bytes, table_messages
 from onoff.client.journal import Journal
+from onoff.client.stores import Mirror
 from onoff.errors import (
     CatalogueMismatch,
     InvalidChain,
@@ -361,7 +362,7 @@ def _bytes(server: str, path: Path, chain: Model, table: QuerySource) -> str:
     in_use = _mirrored(path) == _in_use(path)
     with MirrorClient(server, path if path.exists() and not in_use else None) as client:
         try:
-            hour = f"an hour of ON: {size_text(client.changed_per_hour())}"
+            hour = f"an hour of ON: {size_text(client.newest().changed_per_hour)}"
         except NoChanges:
             hour = "an hour of ON: everything at every request, because the server does not tell what changed"
         if in_use:

@@ -46,9 +46,9 @@ from onoff.client import (
     WebSources,
     upstream_of,
 )
-from onoff.client.copies import delete_mirror
 from onoff.client.core import Record
 from onoff.client.journal import Journal, remove
+from onoff.client.stores import delete_mirror
 from onoff.errors import InvalidInput, JournalUnusable, MirrorError
 from onoff.session.budget import in_words
 from onoff.upstream.web import Web
@@ -113,7 +113,7 @@ def refresh_mirror(
     with progress(f"opening {path}") as work:
         client: MirrorClient | WebSources
         if upstream is None:
-            client = MirrorClient(address[0], path, waiting=told(work, address)["waiting"])
+            client = MirrorClient(address[0], path, hooks=Hooks(waiting=told(work, address)["waiting"]))
         else:
             web = Web.load(upstream, progress=count_requests(work))
             work.now(f"asking {web.address}")

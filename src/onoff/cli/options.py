@@ -14,8 +14,7 @@ from onoff.cli.output import Work
 from onoff.client import Attempt, BuildProgress, default_journal
 from onoff.errors import InvalidInput
 from onoff.system.files import read_limited
-from onoff.upstream.steps import ATTEMPTS
-from onoff.upstream.transport import check_url
+from onoff.upstream.transport import ATTEMPTS, check_url
 from onoff.upstream.web import Web
 
 if TYPE_CHECKING:

@@ -1,31 +1,28 @@
 """The user's side: exactly one query per request, across crashes, retries and restores.
 
-client      Client and AsyncClient: all of these together; Hooks: what may be watched or replaced
+It stands on `session`, which draws, and on `upstream`, which asks; it has no socket of its own. A change to `core` or
+`journal` may touch the promise that nothing is sent that is not stored, and nothing is drawn twice: the exact audit of
+the shipped client decides. No other file here may make anything leave but by steps that `runner` carries out, or by a
+refresh, which is not told what is wanted.
+
+client      Client and AsyncClient: all of these together
 core        the state machine: events in, commands out; the record of the last request, doubts
 journal     where the record is kept
-runner      carries out the steps of a core, one request at a time; builds the next table in advance
-copies      the latest message of every source on this machine: of a message server (the mirror), of web sites
+runner      carries out the steps of a core, one request at a time; Hooks: what may be watched or replaced
+copies      what is known of every source, and what brings it up to date
+stores      where copies are kept
 message     what a request gives back
 forecast    what requests will cost in bytes
 consent     what was opened while OFF, remembered by consent, to learn a model from
-unmodelled  a session without a model
 """
 
-from onoff.client.client import AsyncClient, Client, Hooks, default_journal, upstream_of
-from onoff.client.copies import (
-    CopiesFile,
-    MemoryCopies,
-    MemoryMirror,
-    Mirror,
-    MirrorClient,
-    Refresh,
-    SourceState,
-    WebSources,
-)
+from onoff.client.client import AsyncClient, Client, default_journal, upstream_of
+from onoff.client.copies import KeptCopies, MirrorClient, Refresh, SourceState, WebSources
 from onoff.client.forecast import Forecast
 from onoff.client.journal import Journal, MemoryJournal
-from onoff.client.message import Copy, Message, Sent
-from onoff.client.runner import Attempt, BuildProgress
+from onoff.client.message import Copy, Message, ServerView
+from onoff.client.runner import Attempt, BuildProgress, Hooks
+from onoff.client.stores import CopiesFile, MemoryCopies, MemoryMirror, Mirror
 from onoff.upstream import Doubt
 
 __all__ = [
@@ -39,6 +36,7 @@ __all__ = [
     "Forecast",
     "Hooks",
     "Journal",
+    "KeptCopies",
     "MemoryCopies",
     "MemoryJournal",
     "MemoryMirror",
@@ -46,7 +44,7 @@ __all__ = [
     "Mirror",
     "MirrorClient",
     "Refresh",
-    "Sent",
+    "ServerView",
     "SourceState",
     "WebSources",
     "default_journal",

@@ -10,48 +10,33 @@ import asyncio
 import hashlib
 import os
 import secrets
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Literal, cast
+from typing import Any, Concatenate, Final, Literal, ParamSpec, TypeVar, cast
 
-from onoff import wire
-from onoff.client.copies import MemoryCopies, MemoryMirror, MirrorClient, Refresh, SourceState, WebSources
-from onoff.client.core import Core, NamedSources
+from onoff.client.copies import KeptCopies, MirrorClient, Refresh, SourceState, WhereCopiesAre, with_copies
+from onoff.client.core import Core
 from onoff.client.forecast import Forecast, cost_of_set, expected_messages, forecast, sum_bytes
 from onoff.client.journal import Journal, JournalStore
-from onoff.client.message import Copy, Message, Sent
-from onoff.client.runner import (
-    TICK,
-    Attempt,
-    BuildProgress,
-    Driver,
-    DurableCore,
-    RequestRunner,
-    TableBuilder,
-    TickClock,
-)
-from onoff.client.unmodelled import AlwaysPrivate, NoModel
-from onoff.errors import InvalidInput, MirrorEmpty, ServerMissing, SourceFailed, UnknownSource
-from onoff.model.chain import NAME_THEM, default_names
+from onoff.client.message import Copy, Message, ServerView
+from onoff.client.runner import NO_HOOKS, Hooks, Runner
+from onoff.errors import InvalidInput, ServerMissing, SourceFailed, UnknownSource
+from onoff.model.chain import NAME_THEM, Names, Sources, default_names
 from onoff.model.contexts import Model, check_model, load_model
 from onoff.model.origin import Advice, advice_of
 from onoff.model.people import FEWEST_KNOWN, OpenHistory, constants_of, own_law_of
 from onoff.names import some_of
 from onoff.session import Session
-from onoff.session.session import Entropy, Hide, SystemEntropy, TableCache
-from onoff.session.topics import TopicLists
+from onoff.session.session import Entropy, SystemEntropy, TableCache
 from onoff.system.interrupts import forbid_core_dumps
 from onoff.system.plugins import load_plugin, plugins
 from onoff.tables.files import default_table_folder
 from onoff.upstream.message_server import MessageServer, NoChanges
-from onoff.upstream.steps import ATTEMPTS, BACKOFF, Steps
 from onoff.upstream.sum_servers import SumServers
-from onoff.upstream.transport import TIMEOUT, Http, Transport
+from onoff.upstream.transport import ATTEMPTS, BACKOFF, TIMEOUT, Steps, Transport
 from onoff.upstream.web import Web
 
 # --------------------------------------------------------------------------------------------------------------------
@@ -99,51 +84,13 @@ def upstream_of(
     return MessageServer(urls[0], attempts=attempts, backoff=backoff, timeout=timeout, proxy=proxy, transport=line)
 
 
-def transports(
-    urls: tuple[str, ...], transport: Transport | Sequence[Transport] | None, timeout: float
-) -> tuple[Transport, ...]:
-    """How each server is reached.
-
-    transport: One for each server, or one for a lone server; HTTP unless given.
-    """
-    if transport is None:
-        return tuple(Http(url, timeout=timeout) for url in urls)
-    return tuple(transport) if isinstance(transport, Sequence) else (transport,) * len(urls)
-
-
 def randbelow(entropy: Entropy) -> Callable[[int], int]:
     """Uniform draws below a bound: the operating system's, unless a test or an audit gives others."""
     return secrets.randbelow if isinstance(entropy, SystemEntropy) else lambda k: entropy.choose([1] * k)
 
 
-@dataclass(frozen=True)
-class Hooks:
-    """What a program may watch, and what tests and audits replace.
-
-    observe      called with every `Sent` before it leaves; progress: with every `BuildProgress` of a table; waiting:
-                 with every `Attempt` that begins
-    background   whether a thread flushes the journal and builds tables ahead of requests
-    tick         seconds between the moments at which queries leave; see `runner.TICK`
-    entropy      where randomness comes from; the operating system's unless given
-    new_session  16 fresh random bytes
-    clock, now   seconds; seconds since 1970; sleep: waits
-    """
-
-    observe: Callable[[Sent], None] | None = None
-    progress: Callable[[BuildProgress], None] | None = None
-    waiting: Callable[[Attempt], None] | None = None
-    background: bool = True
-    tick: float = TICK
-    entropy: Entropy | None = None
-    new_session: Callable[[], bytes] = lambda: secrets.token_bytes(wire.SESSION_BYTES)
-    clock: Callable[[], float] = time.monotonic
-    now: Callable[[], float] = time.time
-    sleep: Callable[[float], None] = time.sleep
-
-
-NO_HOOKS: Final = Hooks()
-
-
+HIDING: Final = ("hide", "person", "topics", "everything", "leak")
+"""Options of a client that are those of its session."""
 STAY_ON_MEND: Final = (
     "ask privately; learn a model from other people's requests (`onoff learn`) and audit it (`onoff audit traces "
     "--save`); or accept what it gives away (accept_leak=True, --accept-leak)"
@@ -164,27 +111,20 @@ class Client:
         known, and every request is private.
     journal
         The path of the journal (default: one per server in the user's state directory), or a JournalStore.
-    scheme, options
-        How queries are built; or, as the scheme, tables to share with other clients of the same model.
+    scheme
+        How queries are built; or tables to share with other clients of the same model.
     mirror
         Where copies are kept: a path (default: beside the journal), or a mirror. Of a message server False: none, and
         private requests ask for everything by a query.
     max_age
         Seconds for which copies that were brought up to date count as such.
-    hide, person
-        With a RequestModel: how many of the last private requests stay hidden; or "person", or "type", with the number
-        of the person's type. See `Session`.
-    topics
-        Hide the topics of private requests, not the sources; see `Session`. A private request is then a query for
-        about one source of each topic, not a refresh of all.
-    everything
-        Whether every private request asks for all sources, not only for those that can be wanted.
-    leak
-        Bits that the queries since a private request may tell about it, all at the first open request; 0: nothing.
     accept_leak
         Whether open requests are made although the `advice` is "stay-on".
     hooks
         What may be watched or replaced.
+    options
+        What is hidden, as for a `Session`: hide, person, topics, everything, leak; and options of the scheme. With
+        topics a private request is a query for about one source of each, not a refresh of all.
 
     >>> from onoff import MarkovChain
     >>> client = Client("http://127.0.0.1:8470", MarkovChain([[0.9, 0.1], [0.2, 0.8]]), journal="/nonexistent/journal")
@@ -199,13 +139,8 @@ class Client:
         journal: str | os.PathLike[str] | JournalStore | None = None,
         scheme: str | TableCache = "auto",
         *,
-        mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None = None,
+        mirror: WhereCopiesAre = None,
         max_age: float = 0.0,
-        hide: Hide = 1,
-        person: int | None = None,
-        topics: TopicLists | None = None,
-        everything: bool = False,
-        leak: float = 0.0,
         accept_leak: bool = False,
         hooks: Hooks = NO_HOOKS,
         **options: Any,
@@ -222,6 +157,7 @@ class Client:
         self.journal = default_journal(self.url) if journal is None else journal
         self.accept_leak = accept_leak
         self.about: Mapping[str, Any] = {} if self._model is None else self._model.about
+        how: dict[str, Any] = {name: options.pop(name) for name in HIDING if name in options} | {"entropy": random}
         tables = scheme if isinstance(scheme, TableCache) else None
         if isinstance(scheme, str) and self._model is not None:
             options.setdefault("store", default_table_folder() if journal is None else None)
@@ -229,78 +165,37 @@ class Client:
         elif options:
             raise InvalidInput("both tables and how to make them, or no model for them", hint="give one of the two")
         self.max_age = max_age
-        self._mirrors: tuple[MirrorClient, ...] = ()
-        self._web: WebSources | None = None
-        self._upstream: MessageServer | SumServers | WebSources
-        if isinstance(upstream, Web):
-            self._web = WebSources(upstream, _copies_of(mirror, self.journal), now=hooks.now, clock=hooks.clock)
-            self._upstream = self._web
-        else:
-            self._mirrors = () if mirror is False else self._new_mirrors(upstream, mirror, hooks)
-            self._upstream = upstream
-            if isinstance(upstream, MessageServer) and self._mirrors:
-                self._upstream = upstream.with_copies(self._mirrors[0])
-        place = self._upstream
-        self._tells_changes = True
-
-        self._topics = topics is not None
-        how: dict[str, Any] = {"hide": hide, "person": person, "topics": topics, "leak": leak, "everything": everything}
-        how["entropy"] = random
+        self._upstream, self._copies = with_copies(upstream, mirror, self.journal, hooks)
+        self._tells_changes, place = True, self._upstream
+        self._topics = how.get("topics") is not None
         if self._model is not None:
             Session(self._model, tables=tables, **how)  # refuses what cannot be, before anything is opened
-        elif topics is not None or leak or person is not None:
+        elif self._topics or how.get("leak") or how.get("person") is not None:
             raise InvalidInput("topics, a leak or a person without a model", hint="give a chain or a model")
 
         def new_core() -> Core:
             place.forget()
+            own = None
             if self._model is None or tables is None:
-                return Core(AlwaysPrivate(self.chain.names), place, origin=origin, new_session=hooks.new_session)
-            own = None if constants_of(self._model) is None else partial(_session_of, self._model, tables, how)
-            session = Session(self._model, tables=tables, **how)
+                session = Session(Names(self.chain.names))
+            else:
+                session = Session(self._model, tables=tables, **how)
+                if constants_of(self._model) is not None:
+                    own = partial(_session_of, self._model, tables, how)
             return Core(session, place, origin=origin, new_session=hooks.new_session, own=own)
 
-        self._runner = RequestRunner(
-            DurableCore(self._open_journal, new_core),
-            Driver(place.lines, TickClock(hooks.clock, hooks.sleep, hooks.tick), hooks.waiting),
-            TableBuilder(hooks.progress, hooks.clock),
-            observe=hooks.observe,
-            background=hooks.background,
-        )
+        self._runner = Runner(self._open_journal, new_core, place.lines, hooks)
         forbid_core_dumps()
-
-    def _new_mirrors(
-        self,
-        upstream: MessageServer | SumServers,
-        mirror: str | os.PathLike[str] | MemoryMirror | MemoryCopies | None,
-        hooks: Hooks,
-    ) -> tuple[MirrorClient, ...]:
-        """A mirror of each server; the first one where it was told."""
-        if isinstance(mirror, MemoryCopies):
-            raise InvalidInput("copies of web sites for a message server", hint="give a mirror, or the path of one")
-        return tuple(
-            MirrorClient(
-                retries.server,
-                _beside(self.journal, "mirror", place) if mirror is None or place else mirror,
-                attempts=retries.attempts,
-                backoff=retries.backoff,
-                waiting=hooks.waiting,
-                transport=line,
-                clock=hooks.clock,
-                now=hooks.now,
-                sleep=hooks.sleep,
-            )
-            for place, (retries, line) in enumerate(zip(upstream.retries, upstream.lines, strict=True))
-        )
 
     def __repr__(self) -> str:
         return "<Client: no model>" if self._model is None else f"<Client: {self._model.n} sources>"
 
     @cached_property
-    def chain(self) -> NamedSources:
+    def chain(self) -> Sources:
         """The model; without one, the names of the upstream, which is asked for them."""
         if self._model is not None:
             return self._model
-        return NoModel(self._runner.driver.run(self._upstream.offers()))
+        return Names(self._runner.driver.run(self._upstream.offers()))
 
     @property
     def servers(self) -> int:
@@ -338,10 +233,9 @@ class Client:
             raise InvalidInput("without a model every request is private", hint="give a chain or a model to switch OFF")
         if not private:
             self.check_advice()
-        if private and self._reads_copies and self._tells_changes:
+        if private and self._reads_copies:
             with self._runner.lock:
-                if self._web is not None:
-                    self._web.require(self.chain.names)
+                self._copies[0].ready(self.chain.names)
                 self._runner.run(lambda core: core.remember(wanted, pending=True))
                 return _given(self._read_mirror(wanted, self.max_age if max_age is None else max_age), stale_ok)
         return _given(self._ask_or_mirror(wanted, lambda core: core.request(wanted, private=private)), stale_ok)
@@ -388,7 +282,7 @@ class Client:
         Raises ServerUnreachable, BadAnswer, CatalogueMismatch, NoChanges (the server is of an older version), or
         MirrorError; the mirror is then as it was.
         """
-        copies = self._copies
+        copies = self.copies_of()
         refreshed = copies.refresh()
         copies.require(self.chain.names)
         return refreshed
@@ -400,13 +294,11 @@ class Client:
         hides it. Raises UnknownSource, JournalError, MirrorEmpty before the first refresh, or MirrorError.
         """
         wanted = self._index(source)
-        copies = self._copies
+        copies = self.copies_of()
         with self._runner.lock:
             self._runner.run(lambda core: core.remember(wanted, pending=True))
             with self._runner.answering() as core:
-                message = copies.copy_as(Message, self.chain.names[wanted])
-                if self._web is not None and not message.version:
-                    raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
+                message = copies.copy(self.chain.names[wanted], Message)
             return message.after(_sent(core), messages=0, received=0)
 
     def read_unmodelled(self, source: str) -> Message:
@@ -415,14 +307,14 @@ class Client:
         No traffic. The model says nothing of such a request, so it can be private only, and what was private before
         stays hidden as it was. Raises UnknownSource where the mirror does not have it either.
         """
-        copies = self._copies
+        copies = self.copies_of()
         with self._runner.lock:
-            message = copies.copy_as(Message, source)
-            if self._web is not None and not message.version:
-                raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
+            message = copies.copy(source, Message)
             self._runner.run(lambda core: core.remember_unmodelled())
             everything = tuple(range(self.chain.n))
-            return message.after(Sent("", -1, everything, self.chain.n, True, mirror=True), messages=0, received=0)
+            return message.after(
+                ServerView("", -1, everything, self.chain.n, True, mirror=True), messages=0, received=0
+            )
 
     def copy(self, source: str | int) -> Copy:
         """The message of `source` as the mirror has it. This is *not* a request: no traffic, and nothing is stored.
@@ -430,22 +322,22 @@ class Client:
         Only for programs that read every source in a fixed order, whatever the person wants. Raises UnknownSource,
         MirrorEmpty or MirrorError.
         """
-        return self._copies.copy(self.chain.names[self._index(source)])
+        return self.copies_of().copy(self.chain.names[self._index(source)])
 
     def sources(self) -> tuple[SourceState, ...]:
         """What the mirror knows of the chain's sources, in their order. No traffic, and not a request."""
-        known = {state.name: state for state in self._copies.sources()}
+        known = {state.name: state for state in self.copies_of().sources()}
         return tuple(known[name] for name in self.chain.names if name in known)
 
     @property
-    def mirror(self) -> MirrorClient | None:
-        """The mirror (of several servers: of the first), and what refreshes it; None where there is none."""
-        return self._mirrors[0] if self._mirrors else None
+    def copies(self) -> KeptCopies | None:
+        """The copies (of several servers: of the first), and what refreshes them; None where there are none."""
+        return self._copies[0] if self._copies else None
 
     @property
-    def web(self) -> WebSources | None:
-        """The sources of web sites and their copies; None where messages come from elsewhere."""
-        return self._web
+    def mirror(self) -> MirrorClient | None:
+        """The same of message servers; None where there is none."""
+        return self.copies if isinstance(self.copies, MirrorClient) else None
 
     def forecast(self) -> Forecast:
         """What requests will cost, in bytes. Asks the server how much changes in an hour, and nothing else."""
@@ -454,14 +346,12 @@ class Client:
             session = core.session.fork(SystemEntropy())
             doubtful = core.doubt is not None or core.record is None
         if not doubtful:
-            self._runner.builder.build(session.tables, session.memory)
-        known = session if not doubtful and isinstance(session, Session) else None
-        return forecast(self._need_mirror(), known, self.chain.names, self.servers)
+            self._runner.build(session.tables, session.memory)
+        return forecast(self._need_mirror(), None if doubtful else session, self.chain.names, self.servers)
 
     def _read_mirror(self, wanted: int, max_age: float, place: int = 0) -> Message:
         """Refresh and read, after `wanted` was stored. A server without `/v1/changes` is sent a query instead."""
-        copies = self._need_mirror(place) if self._web is None else self._web
-        name = self.chain.names[wanted]
+        copies, name = self.copies_of(place), self.chain.names[wanted]
         try:
             with self._runner.answering() as core:
                 refreshed = copies.refresh_if_older(max_age)
@@ -471,13 +361,11 @@ class Client:
         except NoChanges:
             self._tells_changes = False  # not tried again by this client
             return self._ask(lambda core: core.ask_everything(wanted))
-        if self._web is not None:
-            message.outcome = self._web.outcome(name) if refreshed is None else refreshed.outcomes[name]
+        message.outcome = copies.outcome(name, refreshed)
         if refreshed is None:
             return message.after(_sent(core), messages=0, received=0)
-        message.requests, opening = refreshed.requests, 0
-        message.asked = self.chain.names if self._web is None else self._web.web.names
-        if self.servers == 1 and self._model is not None:  # the server has just seen a refresh: it learns no time
+        message.requests, message.asked, opening = refreshed.requests, copies.names or (), 0
+        if self._model is not None:  # the server has just seen a refresh: it learns no time
             opening = self._runner.run(lambda core: core.open_session())
             copies.count_traffic(opening)
         messages = len(refreshed.changed) + bool(opening)
@@ -486,18 +374,20 @@ class Client:
     @property
     def _reads_copies(self) -> bool:
         """Whether private requests are answered from copies."""
-        if self._topics:
-            return False
-        return self._web is not None or (self.servers == 1 and bool(self._mirrors))
+        several = isinstance(self._upstream, SumServers)
+        return bool(self._copies) and self._tells_changes and not self._topics and not several
 
-    @property
-    def _copies(self) -> MirrorClient | WebSources:
-        return self._need_mirror() if self._web is None else self._web
-
-    def _need_mirror(self, place: int = 0) -> MirrorClient:
-        if not self._mirrors:
+    def copies_of(self, place: int = 0) -> KeptCopies:
+        """The copies of one of several servers. Raises InvalidInput where there are none."""
+        if not self._copies:
             raise InvalidInput("this client has no mirror", hint="make it without mirror=False")
-        return self._mirrors[place]
+        return self._copies[place]
+
+    def _need_mirror(self) -> MirrorClient:
+        found = self.copies_of()
+        if not isinstance(found, MirrorClient):
+            raise InvalidInput("this client has no mirror", hint="bytes are foreseen of message servers only")
+        return found
 
     # -- what is known without asking ----------------------------------------------------------------------
 
@@ -532,8 +422,7 @@ class Client:
     @property
     def spent(self) -> float:
         """Bits that queries since the last private request may have told about it; see `Session.spent`."""
-        session = self.core.session
-        return session.spent if isinstance(session, Session) else 0.0
+        return self.core.session.spent
 
     @property
     def pending(self) -> bool:
@@ -546,9 +435,7 @@ class Client:
         """The tables that queries are drawn from, by last query. They depend on nothing secret."""
         if self._model is None:
             raise InvalidInput("a client without a model has no tables", hint="give a chain or a model")
-        tables = self.core.session.tables
-        assert tables is not None
-        return tables
+        return self.core.session.tables
 
     def status(self) -> dict[str, Any]:
         """The state of the session as the server knows it: nothing of which source was wanted."""
@@ -568,12 +455,10 @@ class Client:
             if core.doubt is not None or core.record is None:
                 return cost_of_set(self.chain.n, max(self.servers, 1))
             session = core.session.fork(SystemEntropy())  # the state now, whatever is asked meanwhile
-        if not private and not wait and not self._runner.builder.ready(session.tables, session.memory):
+        if not private and not wait and not self._runner.ready(session.tables, session.memory):
             return None
         if not private:
-            self._runner.builder.build(session.tables, session.memory)
-        if not isinstance(session, Session):
-            return cost_of_set(self.chain.n, max(self.servers, 1))
+            self._runner.build(session.tables, session.memory)
         return expected_messages(session, max(self.servers, 1), private=private)
 
     def expected_bytes(self, *, private: bool, wait: bool = True) -> float | None:
@@ -596,10 +481,8 @@ class Client:
         """Flush and close the journal, and close the mirror. A second call does nothing."""
         self._runner.close()
         with self._runner.lock:
-            for mirror in self._mirrors:
-                mirror.close()
-            if self._web is not None:
-                self._web.close()
+            for copies in self._copies:
+                copies.close()
 
     def __enter__(self) -> Client:
         return self
@@ -628,7 +511,7 @@ class Client:
             except ServerMissing as error:
                 servers = self._upstream
                 allowed = isinstance(servers, SumServers) and servers.on_missing == "everything"
-                if not allowed or not error.answered or wanted is None or not self._mirrors:
+                if not allowed or not error.answered or wanted is None or not self._copies:
                     raise
                 private = self.core.record is None or self.core.record.private
                 self._runner.run(lambda core: core.remember(wanted, private=private, pending=True, again=True))
@@ -638,8 +521,8 @@ class Client:
         """A request that the server answers."""
         with self._runner.lock:
             message = self._runner.ask(steps)
-            for mirror in self._mirrors[:1]:
-                mirror.count_traffic(message.received)
+            for copies in self._copies[:1]:
+                copies.count_traffic(message.received)
             return message
 
     def _index(self, source: str | int) -> int:
@@ -650,25 +533,6 @@ class Client:
         if names == default_names(len(names)):
             raise UnknownSource(f"no such source: the chain does not name its {len(names)} sources", hint=NAME_THEM)
         raise UnknownSource("no such source", hint=f"there are {some_of(names)}; `onoff catalogue` lists the server's")
-
-
-def _beside(journal: str | os.PathLike[str] | JournalStore, end: str, place: int = 0) -> Path | None:
-    """The path of another file of a client; None where its journal is not a file."""
-    if not isinstance(journal, str | os.PathLike):
-        return None
-    return Path(f"{os.fspath(journal)}.{end}{f'-{place}' if place else ''}")
-
-
-def _copies_of(
-    copies: str | os.PathLike[str] | MemoryMirror | MemoryCopies | Literal[False] | None,
-    journal: str | os.PathLike[str] | JournalStore,
-) -> str | os.PathLike[str] | MemoryCopies | None:
-    """Where copies of web sites are kept."""
-    if copies is None:
-        return _beside(journal, "copies")
-    if isinstance(copies, MemoryMirror) or copies is False:
-        raise InvalidInput("a client of web sites needs copies", hint="give a path for them, or leave it out")
-    return copies
 
 
 def _given(message: Message, stale_ok: bool) -> Message:
@@ -691,19 +555,32 @@ def _session_of(
     return Session(model, tables=tables.for_model(model), history=history, **how)
 
 
-def _sent(core: Core) -> Sent:
+def _sent(core: Core) -> ServerView:
     assert core.record is not None
     return core.sent(core.record)
 
 
 # --------------------------------------------------------------------------------------------------------------------
 # AsyncClient: the client for asyncio. The same methods as `Client`, each run in a thread.
-#
-# Requests queue as they do in `Client`. Cancelling the wait does not cancel the request: it counts as sent.
+
+_P = ParamSpec("_P")
+_Given = TypeVar("_Given")
+
+
+def _in_thread(
+    method: Callable[Concatenate[Client, _P], _Given],
+) -> Callable[Concatenate[AsyncClient, _P], Coroutine[Any, Any, _Given]]:
+    @wraps(method)
+    async def awaited(self: AsyncClient, /, *arguments: _P.args, **options: _P.kwargs) -> _Given:
+        return await asyncio.to_thread(method, self.client, *arguments, **options)
+
+    return awaited
 
 
 class AsyncClient:
-    """`Client`, with the same arguments.
+    """`Client`, with the same arguments and the same methods, each awaited.
+
+    Requests queue as they do in `Client`. Cancelling the wait does not cancel the request: it counts as sent.
 
     >>> from onoff import MarkovChain
     >>> chain = MarkovChain([[0.9, 0.1], [0.2, 0.8]])
@@ -714,70 +591,24 @@ class AsyncClient:
     """
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        self._client = Client(*arguments, **options)
+        self.client = Client(*arguments, **options)
 
     def __repr__(self) -> str:
-        return f"<Async{repr(self._client)[1:]}"
+        return f"<Async{repr(self.client)[1:]}"
 
-    async def get(
-        self, source: str | int, *, private: bool, max_age: float | None = None, stale_ok: bool = False
-    ) -> Message:
-        """See `Client.get`.
-
-        Parameters
-        ----------
-        source, private, max_age, stale_ok
-            As for `Client.get`.
-        """
-        return await asyncio.to_thread(self._client.get, source, private=private, max_age=max_age, stale_ok=stale_ok)
-
-    async def refresh(self) -> Refresh:
-        """See `Client.refresh`."""
-        return await asyncio.to_thread(self._client.refresh)
-
-    async def read(self, source: str | int) -> Message:
-        """See `Client.read`."""
-        return await asyncio.to_thread(self._client.read, source)
-
-    async def copy(self, source: str | int) -> Copy:
-        """See `Client.copy`."""
-        return await asyncio.to_thread(self._client.copy, source)
-
-    async def sources(self) -> tuple[SourceState, ...]:
-        """See `Client.sources`."""
-        return await asyncio.to_thread(self._client.sources)
-
-    async def forecast(self) -> Forecast:
-        """See `Client.forecast`."""
-        return await asyncio.to_thread(self._client.forecast)
-
-    async def retry(self) -> Message:
-        """See `Client.retry`."""
-        return await asyncio.to_thread(self._client.retry)
-
-    async def status(self) -> dict[str, Any]:
-        """See `Client.status`."""
-        return await asyncio.to_thread(self._client.status)
-
-    async def expected_cost(self, *, private: bool, wait: bool = True) -> float | None:
-        """See `Client.expected_cost`."""
-        return await asyncio.to_thread(self._client.expected_cost, private=private, wait=wait)
-
-    async def announce(self, source: str | int, *, after: int) -> None:
-        """See `Client.announce`."""
-        await asyncio.to_thread(self._client.announce, source, after=after)
-
-    async def remember(self) -> None:
-        """See `Client.remember`."""
-        await asyncio.to_thread(self._client.remember)
-
-    async def forget(self) -> None:
-        """See `Client.forget`."""
-        await asyncio.to_thread(self._client.forget)
-
-    async def close(self) -> None:
-        """See `Client.close`."""
-        await asyncio.to_thread(self._client.close)
+    get = _in_thread(Client.get)
+    retry = _in_thread(Client.retry)
+    refresh = _in_thread(Client.refresh)
+    read = _in_thread(Client.read)
+    copy = _in_thread(Client.copy)
+    sources = _in_thread(Client.sources)
+    forecast = _in_thread(Client.forecast)
+    status = _in_thread(Client.status)
+    expected_cost = _in_thread(Client.expected_cost)
+    announce = _in_thread(Client.announce)
+    remember = _in_thread(Client.remember)
+    forget = _in_thread(Client.forget)
+    close = _in_thread(Client.close)
 
     async def __aenter__(self) -> AsyncClient:
         return self

@@ -33,15 +33,7 @@ GivenBy = Literal["page", "command line"]
 
 
 class OpenRecord:
-    """What was opened while OFF, beside a journal. Threads may share it.
-
-    Parameters
-    ----------
-    journal
-        The journal beside it.
-    clock
-        The time of requests, in seconds since 1970.
-    """
+    """What was opened while OFF, beside a journal. Threads may share it. `clock`: seconds since 1970."""
 
     def __init__(self, journal: Path, clock: Callable[[], float] = time.time) -> None:
         self.path = journal.with_name(f"{journal.name}.open.jsonl")

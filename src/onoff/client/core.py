@@ -7,7 +7,7 @@
              checked    whether the upstream confirmed, since the journal was opened, that our last step is its last
 
 A request is a generator that yields commands, is sent the event each leads to, and returns the message. Commands are
-`SendRequest` and `Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens
+`Request` and `Wait` of the upstream, and `Build`, `StoreRecord` and `Tick` of its own. Invariants, whatever happens
 between two events:
 
 1. Nothing is sent that is not stored. What is stored counts as sent, so it is never drawn again.
@@ -35,19 +35,20 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol
+from typing import Final
 
 from onoff import wire
-from onoff.client.message import Message, Sent
+from onoff.client.message import Message, ServerView
 from onoff.errors import BadAnswer, InvalidInput, InvalidWire, OnOffError, ServerUnreachable
+from onoff.model.chain import Sources
 from onoff.model.people import OpenHistory
-from onoff.session import Query, Session
+from onoff.session import Session
 from onoff.session.budget import renewed
-from onoff.session.session import Entropy, Memory, TableCache
+from onoff.session.session import Memory
 from onoff.upstream import AnsweredSet, Conflict, Doubt, Outgoing, Retrieval, Upstream
-from onoff.upstream.steps import Steps
+from onoff.upstream.transport import Steps
 
 log = logging.getLogger("onoff.client")
 
@@ -123,41 +124,6 @@ class Tick:
     """Wait for the next tick, which hides how long the draw took."""
 
 
-class NamedSources(Protocol):
-    """What a core needs of a model: the names of its sources, and which model it is."""
-
-    @property
-    def names(self) -> tuple[str, ...]: ...
-
-    @property
-    def n(self) -> int: ...
-
-    def index(self, source: str | int) -> int: ...
-
-    def digest(self) -> str: ...
-
-
-class Drawing(Protocol):
-    """What a core needs of a session: `Session` has it, and so has `AlwaysPrivate`, which has no model."""
-
-    memory: Memory
-
-    @property
-    def model(self) -> NamedSources: ...
-
-    @property
-    def tables(self) -> TableCache | None: ...
-
-    def propose(self, source: int, *, private: bool) -> tuple[Query, Memory]: ...
-
-    @property
-    def state(self) -> Hashable: ...
-
-    def expected_cost(self, *, private: bool) -> float: ...
-
-    def fork(self, entropy: Entropy) -> Drawing: ...
-
-
 class Core:
     """One user's requests to one upstream.
 
@@ -170,16 +136,16 @@ class Core:
 
     def __init__(
         self,
-        session: Drawing,
+        session: Session,
         upstream: Upstream | Retrieval,
         *,
         origin: str,
         new_session: Callable[[], bytes],
-        own: Callable[[OpenHistory, bytes], Drawing] | None = None,
+        own: Callable[[OpenHistory, bytes], Session] | None = None,
     ) -> None:
         self.session = self._of_everybody = session
         self.upstream = upstream
-        self.chain: NamedSources = session.model
+        self.chain: Sources = session.model
         self.server = upstream.address
         self.origin = origin
         self.record: Record | None = None
@@ -188,6 +154,7 @@ class Core:
         self._new_session = new_session
         self._own = own
         self._digest = self.chain.digest()
+        self._last_set: tuple[bytes, tuple[int, ...]] = (b"", ())
 
     def opened(self, found: Record | None, doubt: Doubt | None) -> None:
         """The journal was opened: what it holds, and whether that can be relied on."""
@@ -238,8 +205,6 @@ class Core:
         """Hide from now on that `wanted` will be asked for after so many more requests; stored before it counts."""
         if self.record is None or self.doubt is not None:
             raise InvalidInput("the first request announces nothing", hint="make a request first, and then announce")
-        if not isinstance(self.session, Session):
-            raise InvalidInput("without a model nothing is announced", hint="give a chain")
         memory = self.session.announcing(wanted, after)
         record = replace(self.record, memory=memory.stored())
         yield StoreRecord(record, request=False)
@@ -262,10 +227,12 @@ class Core:
             raise OnOffError(f"the last request cannot be repeated: {self.doubt}", hint="make a new request")
         return record
 
-    def sent(self, record: Record) -> Sent:
+    def sent(self, record: Record) -> ServerView:
         """What the server sees of a record."""
-        asked = wire.decode_bitmap(record.asked, self.chain.n)
-        sent = Sent(record.session.hex(), record.step, asked, self.chain.n, record.private, record.note, record.mirror)
+        asked = self._set_of(record)
+        sent = ServerView(
+            record.session.hex(), record.step, asked, self.chain.n, record.private, record.note, record.mirror
+        )
         if record.mirror or not isinstance(self.upstream, Retrieval):
             return sent
         return replace(sent, vectors=self.upstream.vectors(self._outgoing(record)))
@@ -409,6 +376,7 @@ class Core:
         again: bool = False,
     ) -> Record:
         asked = wire.encode_bitmap(sources, self.chain.n)
+        self._last_set = asked, sources
         query, others = self._encode(session, step, self._names(sources), wanted)
         history = self._history_after(sources, wanted, private=private, again=again)
         record = Record(self.server, self._digest, self.origin, session, step, query, asked, wanted, private, note)
@@ -557,8 +525,14 @@ class Core:
 
     def _outgoing(self, record: Record) -> Outgoing:
         """A record without what is wanted."""
-        asked = self._names(wire.decode_bitmap(record.asked, self.chain.n))
+        asked = self._names(self._set_of(record))
         return Outgoing(record.session, record.step, asked, record.query, record.others, read=record.mirror)
+
+    def _set_of(self, record: Record) -> tuple[int, ...]:
+        """The set of a record, decoded once, or not at all where it was drawn here."""
+        if self._last_set[0] != record.asked:
+            self._last_set = record.asked, wire.decode_bitmap(record.asked, self.chain.n)
+        return self._last_set[1]
 
     def _names(self, sources: tuple[int, ...]) -> tuple[str, ...]:
         return tuple(self.chain.names[source] for source in sources)

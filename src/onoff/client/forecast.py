@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from onoff import wire
-from onoff.client.copies import MemoryMirror, MirrorClient
+from onoff.client.copies import MirrorClient
+from onoff.client.stores import MemoryMirror
 from onoff.session import Session
 from onoff.tables.table import QuerySource, QueryTable
 from onoff.wire import FRAME_OVERHEAD

@@ -28,8 +28,8 @@ import os
 import platform
 import sqlite3
 import stat
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -98,16 +98,9 @@ class Damaged(Exception):
 class PrivateDatabase:
     """The SQLite file at `path`, locked until it is closed.
 
-    Parameters
-    ----------
-    path
-        Where it is, or will be.
-    application_id
-        The number in its header that identifies the program.
-    migrations
-        Step i takes a file of schema i to schema i + 1, in one transaction.
-    errors
-        What to raise.
+    application_id  the number in its header that identifies the program
+    migrations      step i takes a file of schema i to schema i + 1, in one transaction
+    errors          what to raise
     """
 
     def __init__(self, path: Path, *, application_id: int, migrations: Sequence[Migration], errors: FileErrors) -> None:
@@ -129,9 +122,32 @@ class PrivateDatabase:
         with self.closing_on_error():
             self._configure(application_id, migrations)
 
-    def closing_on_error(self) -> _Closing:
+    @contextmanager
+    def closing_on_error(self) -> Iterator[None]:
         """While the file is being opened: close it on any error, and say what an error of SQLite means."""
-        return _Closing(self)
+        try:
+            yield
+        except BaseException as error:
+            self.close()
+            if isinstance(error, sqlite3.Error):
+                raise self.translate(error) from None
+            if isinstance(error, UnicodeError):  # sqlite3 cannot decode its own error message
+                raise Damaged("its schema is not text") from None
+            raise
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A block that writes, all or nothing. Raises what a failed write means."""
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            yield self.connection
+            self.connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            with suppress(sqlite3.Error):
+                self.connection.execute("ROLLBACK")
+            raise self.write_failed(error) from None
+        with suppress(OnOffError):  # what is in the log counts
+            self.checkpoint()
 
     def checkpoint(self) -> None:
         """Fold the log into the file and empty it."""
@@ -219,25 +235,6 @@ class PrivateDatabase:
                 return Damaged(str(error), ours=self._ours or _has_mark(self.path, self._application_id))
             case _:
                 return self.write_failed(error)
-
-
-class _Closing:
-    """See `PrivateDatabase.closing_on_error`."""
-
-    def __init__(self, database: PrivateDatabase) -> None:
-        self._database = database
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if error is None:
-            return
-        self._database.close()
-        if isinstance(error, sqlite3.Error):
-            raise self._database.translate(error) from None
-        if isinstance(error, UnicodeError):  # sqlite3 cannot decode its own error message
-            raise Damaged("its schema is not text") from None
 
 
 def _has_mark(path: Path, application_id: int) -> bool:

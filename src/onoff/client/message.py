@@ -10,7 +10,7 @@ from onoff.upstream import NEW, AnsweredSet, MemberOutcome
 
 
 @dataclass(frozen=True, slots=True)
-class Sent:
+class ServerView:
     """What the server sees of one request, and nothing that it does not see.
 
     step     its number in the session       sources  the set asked for, as numbers of the chain, ascending
@@ -95,7 +95,7 @@ class Message(Copy):
     ('the latest', True, <Message: 10 bytes>)
     """
 
-    sent: Sent
+    sent: ServerView
     messages: float
     received: int
     asked: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class Message(Copy):
     outcome: MemberOutcome = NEW
 
     @classmethod
-    def answering(cls, name: str, answer: AnsweredSet, sent: Sent, asked: tuple[str, ...]) -> Self:
+    def answering(cls, name: str, answer: AnsweredSet, sent: ServerView, asked: tuple[str, ...]) -> Self:
         """The message of `name` among the answer to a set.
 
         Parameters
@@ -121,7 +121,7 @@ class Message(Copy):
         message.asked, message.requests = asked, answer.requests
         return message.after(sent, messages=sent.cost - answer.known, received=answer.received)
 
-    def after(self, sent: Sent, *, messages: float, received: int) -> Self:
+    def after(self, sent: ServerView, *, messages: float, received: int) -> Self:
         """This message, as the answer to a request with this cost.
 
         Parameters

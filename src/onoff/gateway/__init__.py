@@ -10,5 +10,6 @@ something is sent; one to the others what a page shows.
     switch     ON or OFF, the timer and the schedule, kept beside the journal
     query_log  what the server was asked; `evidence` is what it can conclude
     state      all that the page shows, and its revision
+    metrics    what an operator may watch
     run        the process; `service` installs it by systemd, launchd or the Task Scheduler
 """

@@ -33,7 +33,6 @@ import hashlib
 import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
-from email.utils import format_datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, TypeVar
 from urllib.parse import quote
@@ -62,7 +61,7 @@ from onoff.errors import (
 )
 from onoff.gateway import render
 from onoff.gateway.engine import Busy, Changed, Engine, Superseded
-from onoff.gateway.guard import MESSAGE_POLICY, PREFIX_KEY, RAW_KEY, SITE_PATH, Guard, guarded
+from onoff.gateway.guard import PREFIX_KEY, RAW_KEY, SITE_PATH, Guard, guarded
 from onoff.gateway.metrics import ailments, obstacles
 from onoff.gateway.render import EntryStore
 from onoff.gateway.state import reading, snapshot
@@ -176,41 +175,15 @@ def validated(request: Request, response: Response, validators: dict[str, str]) 
     return response
 
 
-def message_headers(message: Copy) -> dict[str, str]:
-    """Headers with mode, cost and time of a message, and a policy under which it loads nothing."""
-    headers = {
-        "content-security-policy": MESSAGE_POLICY,
-        "x-message-version": str(message.version),
-        "x-age": f"{message.age:.0f}",
-    }
-    if isinstance(message, Message):
-        sent = message.sent
-        headers |= {
-            "x-privacy-mode": "on" if sent.private else "off",
-            "x-cost-messages": f"{message.messages:g}",
-            "x-cost-bytes": str(message.received),
-            "x-sources": str(sent.n),
-            "x-step": str(sent.step),
-            "x-mirror": "yes" if sent.mirror else "no",
-        }
-        if sent.note is not None:
-            headers["x-note"] = str(sent.note)
-    if message.version:
-        published = render.moment_of(render.milliseconds(message))
-        headers["x-message-time"] = published.isoformat(timespec="milliseconds")
-        headers["last-modified"] = format_datetime(published, usegmt=True)
-    return headers
-
-
 def message_response(message: Message, entries: EntryStore | None) -> Response:
     """A message as a download, or in a form that a browser may show, which its entries hold."""
     if not message.version:
-        return Response(status_code=204, headers=message_headers(message))  # nothing was published yet
+        return Response(status_code=204, headers=render.message_headers(message))  # nothing was published yet
     if entries is None:
         body, headers = render.for_program(message)
     else:
         body, headers = render.for_browser(message, entries.latest(message))
-    return Response(body, headers={**headers, **message_headers(message)})
+    return Response(body, headers={**headers, **render.message_headers(message)})
 
 
 def privacy_dict(position: Position, now: float) -> dict[str, Any]:
@@ -328,7 +301,7 @@ class ForApps:
         self.engine.board.changed()
         listed = await asyncio.to_thread(self.engine.entries.latest, found)
         body = {"source": found.source, "entries": [entry.as_dict() for entry in listed]}
-        return JSONResponse(body, headers=message_headers(found))
+        return JSONResponse(body, headers=render.message_headers(found))
 
     async def page(self, request: Request) -> Response:
         """What the site has at an address of its own; nothing leaves for one that is not in the list."""
@@ -364,7 +337,7 @@ class ForApps:
         address = f"{feeds_address(request)}/{quote(name)}"
         entries = await asyncio.to_thread(self.engine.entries.latest, found)
         body = await asyncio.to_thread(render.atom, found, entries, address)
-        return feed_response(request, body, render.ATOM_TYPE, message_headers(found))
+        return feed_response(request, body, render.ATOM_TYPE, render.message_headers(found))
 
     async def all_feeds(self, request: Request) -> Response:
         def build_feed() -> bytes:

@@ -46,15 +46,16 @@ from onoff.client import (
     Client,
     Copy,
     Hooks,
+    KeptCopies,
     Message,
     MirrorClient,
-    Sent,
+    Refresh,
+    ServerView,
     SourceState,
     WebSources,
     default_journal,
     upstream_of,
 )
-from onoff.client.client import transports
 from onoff.client.consent import GivenBy, OpenRecord
 from onoff.errors import InvalidInput, MirrorEmpty, OnOffError, SourceFailed, UnknownSource
 from onoff.gateway.evidence import Assessment, Evidence, ModelEvidence, assess, evidence_for, evidence_of_a_person
@@ -68,7 +69,7 @@ from onoff.model.contexts import Model
 from onoff.model.origin import Advice
 from onoff.upstream import MemberOutcome
 from onoff.upstream.message_server import NoChanges
-from onoff.upstream.transport import TIMEOUT, Failure, Origin, Reply, Request, Transport, check_url
+from onoff.upstream.transport import TIMEOUT, Failure, Http, Origin, Reply, Request, Transport, check_url
 from onoff.upstream.web import Web
 
 _logger = logging.getLogger("onoff.gateway")
@@ -144,30 +145,14 @@ class CountedTransport:
 
 
 class Engine:
-    """What the gateway does, without HTTP.
+    """What the gateway does, without HTTP, for one message server, several with the same messages, or web sites.
 
-    Parameters
-    ----------
-    url
-        The address of the message server, or the addresses of several that hold the same messages; or web sites.
-    model
-        How requests follow one another; its names are the sources. None: no model. One server: everything is read from
-        the mirror. Several: every request is private.
-    journal
-        Where the session is kept; the switch and the mirror are kept beside it.
-    log
-        The log of what the server saw; in memory unless given.
-    heartbeat
-        Seconds between two checks that the server answers.
-    refresh
-        Seconds between two refreshes of the mirror. None: no mirror, as with a server without `/v1/changes`; of web
-        sites, as their list says.
-    about
-        Where the model comes from, for the page; by default what the model itself says.
-    clock
-        The time by which timers run, in seconds since 1970.
-    transport, timeout, client_options
-        Passed to the client.
+    model      its names are the sources; without one all is read from the mirror, or of several servers, private
+    journal    where the session is kept; the switch and the copies are beside it
+    heartbeat  seconds between two checks that a server answers
+    refresh    seconds between two refreshes; None: no mirror, or of web sites, as their list says
+    about      where the model comes from, for the page; by default what the model itself says
+    clock      the time by which timers run, in seconds since 1970
     """
 
     def __init__(
@@ -220,7 +205,7 @@ class Engine:
         self._keys: OrderedDict[str, Job] = OrderedDict()
         self._last: Job | None = None
         self._job: Job | None = None
-        self._fresh: list[tuple[Sent, LoggedQuery | None]] = []  # stored for the job under way
+        self._fresh: list[tuple[ServerView, LoggedQuery | None]] = []  # stored for the job under way
         self._closed = False
         self.waiting = 0
 
@@ -228,7 +213,7 @@ class Engine:
         """Of web sites: what refreshes took, and what open requests did."""
         self.lines = tuple(
             CountedTransport(line, lambda left: self.log.answered(left=left))
-            for line in (transports(self.urls, transport, timeout) if self.web is None else ())
+            for line in (_lines(self.urls, transport, timeout) if self.web is None else ())
         )
         by_mirror_alone = model is None and not self.several
         self.client = None if by_mirror_alone else self._new_client(refresh, client_options)
@@ -289,36 +274,32 @@ class Engine:
         return evidence_for(self._evident, self.client.tables, before, hide)
 
     def _new_refresher(self, interval: float | None) -> Refresher | None:
-        if self.web is not None:
-            return self._new_web_refresher(interval or self.web.sources.every or INTERVAL)
-        if self.client is None:
-            mirror = MirrorClient(self.urls[0], self.mirror_path, transport=self.lines[0])
-            refresh = mirror.refresh
-        elif self.client.mirror is not None and interval is not None:
-            refresh, mirror = self.client.refresh, self.client.mirror
-        else:
+        copies = self._own_copies() if self.client is None else self.client.copies
+        if copies is None or (self.web is None and interval is None):
             return None
-
-        assert isinstance(self.heartbeat, Heartbeat)
-        mirror.arrived = self.entries.arrived
-        mirror.sources()  # opens the file, so that a second gateway fails here
-        before = partial(self.heartbeat.check, 0)
-        timed = self.metrics.timed("refresh")(refresh)
-        return Refresher(timed, mirror, interval or INTERVAL, self._mirror_serves, before, self.deadlines, self.board)
-
-    def _new_web_refresher(self, interval: float) -> Refresher:
-        """Everything by the clock while ON, spread over the interval where the site's budget asks for it."""
-        assert self.web is not None
-        assert self.sites is not None
-        found = None if self.client is None else self.client.web
-        copies = WebSources(self.web, self.copies_path) if found is None else found
-        if self.model is not None:
-            copies.require(self.model.names)
-        copies.noticed, copies.answered = self._noticed, partial(self._answered, copies)
+        interval = interval or (None if self.web is None else self.web.sources.every) or INTERVAL
+        refresh: Callable[[], Refresh] = copies.refresh if self.client is None else self.client.refresh
+        before: Callable[[], None] | None = None  # before a refresh of web sites nothing is looked at
         copies.arrived = self.entries.arrived
+        if isinstance(copies, WebSources):
+            assert self.sites is not None
+            if self.model is not None:
+                copies.require(self.model.names)
+            copies.noticed, copies.answered = self._noticed, partial(self._answered, copies)
+            # Everything by the clock, spread over the interval where the budget of the site asks for it.
+            refresh = partial(copies.refresh, max(interval, copies.web.sources.patience))
+        else:
+            assert isinstance(self.heartbeat, Heartbeat)
+            before = partial(self.heartbeat.check, 0)
         copies.sources()  # opens the file, so that a second gateway fails here
-        refresh = self.metrics.timed("refresh")(partial(copies.refresh, max(interval, self.web.sources.patience)))
-        return Refresher(refresh, copies, interval, self._mirror_serves, _nothing, self.deadlines, self.board)
+        timed = self.metrics.timed("refresh")(refresh)
+        return Refresher(timed, copies, interval, self._mirror_serves, before, self.deadlines, self.board)
+
+    def _own_copies(self) -> KeptCopies:
+        """The copies where there is no client."""
+        if self.web is not None:
+            return WebSources(self.web, self.copies_path)
+        return MirrorClient(self.urls[0], self.mirror_path, transport=self.lines[0])
 
     def _mirror_serves(self) -> bool:
         """Whether clicks are served from the mirror."""
@@ -588,40 +569,33 @@ class Engine:
         if by_mirror and self.refresher is not None and self.refresher.supported:
             try:
                 self.refresher.wait_for_first()
+                return self.read(job, self.refresher.mirror)
             except NoChanges:
                 if self.client is None:
                     raise
-            else:
-                return self._read_or_fail(job)
         assert self.client is not None
         with self.metrics.timed("query"):
             if job.again:
                 return self.client.retry()
             return self.client.get(self.names[job.wanted], private=job.private or self.always_private)
 
-    def _read_or_fail(self, job: Job) -> Message:
-        """The message as the mirror has it; raises SourceFailed where a site has never given it."""
+    def read(self, job: Job, copies: KeptCopies) -> Message:
+        """The message as it is known: no traffic. Raises SourceFailed where a site has never given it."""
         try:
-            return self.read(job)
+            if self.client is not None and job.wanted >= len(self.names):
+                return self.client.read_unmodelled(self._unmodelled[job.wanted - len(self.names)])
+            if self.client is not None:
+                return self.client.read(job.wanted)
+            message = copies.copy(self.names[job.wanted], Message)
+            return message.after(
+                ServerView("", -1, (), len(self.names), job.private, mirror=True), messages=0, received=0
+            )
         except MirrorEmpty:
-            if self.web is None or self.refresher is None or not isinstance(self.refresher.mirror, WebSources):
+            if not isinstance(copies, WebSources):
                 raise
-            last = self.refresher.mirror.outcomes.get(self.all_names[job.wanted], MemberOutcome("failed"))
+            last = copies.outcomes.get(self.all_names[job.wanted], MemberOutcome("failed"))
         why = last.reason or "the site has not given it yet"
         raise SourceFailed(why, hint="everything is asked for again by the schedule", status=last.status)
-
-    def read(self, job: Job) -> Message:
-        """The message as the mirror has it: no traffic."""
-        assert self.refresher is not None
-        if self.client is not None and job.wanted >= len(self.names):
-            return self.client.read_unmodelled(self._unmodelled[job.wanted - len(self.names)])
-        if self.client is not None:
-            return self.client.read(job.wanted)
-        names = self.names
-        message = self.refresher.mirror.copy_as(Message, names[job.wanted])
-        if self.web is not None and not message.version:
-            raise MirrorEmpty("nothing was fetched yet", hint="refresh first")
-        return message.after(Sent("", -1, (), len(names), job.private, mirror=True), messages=0, received=0)
 
     def remember(self, job: Job, outcome: Message | OnOffError) -> None:
         """Record what was opened while OFF, with consent; of private requests only that there was one."""
@@ -644,16 +618,16 @@ class Engine:
             if self.client is not None and self.model is not None:
                 self.client.remember()
 
-    def _stored(self, sent: Sent) -> None:
+    def _stored(self, sent: ServerView) -> None:
         """The client has stored a query, or that the mirror is read, for the job under way."""
         assert self._job is not None
         self._job.stored = True
-        self._survive(self._note, sent, self._job.wanted)
+        try:  # nothing that is noted about a request may cost its answer
+            self._fresh.append((sent, self.log.append(self.now(), sent, self._job.wanted)))
+        except Exception as error:
+            self.board.bug(error)
 
-    def _note(self, sent: Sent, wanted: int) -> None:
-        self._fresh.append((sent, self.log.append(self.now(), sent, wanted)))
-
-    def _assess(self, sent: Sent, wanted: int) -> Assessment:
+    def _assess(self, sent: ServerView, wanted: int) -> Assessment:
         """What a query told the server; what is read from the mirror moves what it can believe as well."""
         try:
             core = None if self.client is None or self.model is None else self.client.core
@@ -712,5 +686,10 @@ def _addresses(url: str | Sequence[str] | Web) -> tuple[str, ...]:
     return tuple(check_url(each).rstrip("/") for each in ([url] if isinstance(url, str) else url))
 
 
-def _nothing() -> None:
-    """Before a refresh of web sites nothing is looked at."""
+def _lines(
+    urls: Sequence[str], transport: Transport | Sequence[Transport] | None, timeout: float
+) -> Sequence[Transport]:
+    """How each server is reached: by a transport for each, or one for a lone server; HTTP unless given."""
+    if transport is None:
+        return [Http(url, timeout=timeout) for url in urls]
+    return transport if isinstance(transport, Sequence) else [transport] * len(urls)

@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 
 from onoff import wire
-from onoff.client import Sent
-from onoff.client.core import HARMLESS, Drawing
+from onoff.client import ServerView
+from onoff.client.core import HARMLESS
 from onoff.client.forecast import cost_of_set
 from onoff.errors import InvalidInput
 from onoff.information import (
@@ -77,7 +77,7 @@ class Evidence:
         self._plain_posterior: Floats | None = None
         self.posterior: dict[str, Any] | None = None
 
-    def add(self, sent: Sent, wanted: int) -> Assessment:
+    def add(self, sent: ServerView, wanted: int) -> Assessment:
         """Weigh the next step."""
         if self.chain.n > MOST_WEIGHED_SOURCES:
             return Assessment()
@@ -93,7 +93,7 @@ class Evidence:
         lower = bounds(source.rows).lower if source.lower_bound is None else source.lower_bound
         return Assessment(source.cost, float(lower), table_leak(source), naive)
 
-    def _drawn_from(self, sent: Sent) -> QuerySource | None:
+    def _drawn_from(self, sent: ServerView) -> QuerySource | None:
         """The table of the query; None for what does not depend on the past: everything possible, or nothing hidden."""
         if self._last is None or sent.private or sent.note is not None:
             return None
@@ -105,7 +105,7 @@ class Evidence:
 
     # -- the posterior -------------------------------------------------------------------------------------
 
-    def _follow(self, sent: Sent, wanted: int, source: QuerySource | None) -> None:
+    def _follow(self, sent: ServerView, wanted: int, source: QuerySource | None) -> None:
         if sent.private:
             self._support, self._private_step, self._plain_posterior = sent.sources, sent.step, None
             asked = [1 / len(sent.sources) if x in sent.sources else 0.0 for x in range(self.chain.n)]
@@ -128,7 +128,7 @@ class Evidence:
             "naive": self._plain_posterior.tolist(),
         }
 
-    def _after(self, belief: Belief, sent: Sent, source: QuerySource | None) -> Belief | None:
+    def _after(self, belief: Belief, sent: ServerView, source: QuerySource | None) -> Belief | None:
         """The belief once `sent` was seen; None where there are no masses to compute it from, as with a race."""
         if isinstance(source, QueryTable) and self._last is not None:
             chances = query_chances(source, sent.sources, self._last[2])
@@ -159,11 +159,11 @@ class ModelEvidence:
         self._belief: Floats | None = None
         self.posterior: dict[str, Any] | None = None
 
-    def begin(self, memory: ModelFilter, first: Sent) -> None:
+    def begin(self, memory: ModelFilter, first: ServerView) -> None:
         """Begin with what is known before the first step."""
         self._memory, self._last = memory, (first.session, first.step)
 
-    def add(self, sent: Sent, wanted: int) -> Assessment:
+    def add(self, sent: ServerView, wanted: int) -> Assessment:
         """Weigh the next step."""
         if self._model.n > MOST_WEIGHED_SOURCES or wanted >= self._model.n:
             return Assessment()  # what is read outside the model leaves its filter as it was
@@ -192,7 +192,7 @@ class ModelEvidence:
         self._follow(known, chances, wanted)
         return found
 
-    def _afresh_or_private(self, sent: Sent, wanted: int, known: ModelFilter | None) -> Assessment:
+    def _afresh_or_private(self, sent: ServerView, wanted: int, known: ModelFilter | None) -> Assessment:
         """Everything possible was asked: it tells nothing of what is hidden."""
         lost = self._blind if sent.note is None else not sent.note.startswith(tuple(HARMLESS))
         if sent.note is None and known is not None:
@@ -233,9 +233,9 @@ class ModelEvidence:
         }
 
 
-def evidence_of_a_person(session: Drawing, history: OpenHistory, first: Sent, hide: int) -> ModelEvidence:
+def evidence_of_a_person(session: Session, history: OpenHistory, first: ServerView, hide: int) -> ModelEvidence:
     """Evidence for the model of a person, from the first private request on, before which all was open."""
-    if not isinstance(session, Session) or not isinstance(session.model, RequestModel):
+    if not isinstance(session.model, RequestModel):
         raise InvalidInput("the model of a person has particles", hint="see `onoff.own_law`")
     found = ModelEvidence(session.model, session.tables, hide)
     found.begin(ModelFilter.start(session.model, hide, session.model.context_of(history.last)), first)
@@ -249,7 +249,7 @@ def evidence_for(
     return Evidence(model, tables, last) if isinstance(model, MarkovChain) else ModelEvidence(model, tables, hide)
 
 
-def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> list[list[int]]:
+def views_of(sent: ServerView, names: Sequence[str], catalogue: wire.Catalogue) -> list[list[int]]:
     """What each server saw: its vector's entry for each of `names`; nothing if the catalogue is another one by now."""
     if any(len(vector) != catalogue.n for vector in sent.vectors) or any(name not in catalogue.index for name in names):
         return []
@@ -257,7 +257,7 @@ def views_of(sent: Sent, names: Sequence[str], catalogue: wire.Catalogue) -> lis
     return [[vector[at] for at in order] for vector in sent.vectors]
 
 
-def assess(sent: Sent, wanted: int, evidence: Evidence | ModelEvidence | None) -> Assessment:
+def assess(sent: ServerView, wanted: int, evidence: Evidence | ModelEvidence | None) -> Assessment:
     """Weigh the next query; without evidence there is no model, and every set is everything.
 
     Of several servers each sees a vector (`wire.sums`), uniform on its class whatever is wanted, and none the set that

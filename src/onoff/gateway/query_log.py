@@ -35,7 +35,7 @@ from typing import Any, Final, Literal, get_args
 
 import numpy as np
 
-from onoff.client import Sent
+from onoff.client import ServerView
 from onoff.errors import InvalidInput
 from onoff.gateway.evidence import Assessment
 from onoff.system.files import open_private
@@ -51,7 +51,7 @@ MOST_DRAWN_SOURCES: Final = 64
 """Sources that the page draws one by one; of more, it draws bands."""
 BANDS: Final = 24
 
-Views = Callable[[Sent], list[list[int]]]
+Views = Callable[[ServerView], list[list[int]]]
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class LoggedQuery:
     """
 
     time: float
-    sent: Sent
+    sent: ServerView
     wanted: int | None
     after_reading: bool = False
     left: bool | None = None
@@ -186,7 +186,7 @@ class QueryLog:
 
     # -- written once --------------------------------------------------------------------------------------
 
-    def append(self, time: float, sent: Sent, wanted: int) -> LoggedQuery | None:
+    def append(self, time: float, sent: ServerView, wanted: int) -> LoggedQuery | None:
         """The client has stored a query, for `wanted`, which is secret; None for what was read from the mirror."""
         if sent.mirror:
             self.reading = True

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from onoff import wire
-from onoff.client import MirrorClient, Refresh, WebSources
+from onoff.client import KeptCopies, MirrorClient, Refresh
 from onoff.errors import BadAnswer, OnOffError, ServerUnreachable
 from onoff.gateway.state import Board
 from onoff.system.logs import Condition
@@ -23,8 +23,7 @@ from onoff.upstream import MemberOutcome
 from onoff.upstream.budget import OverBudget
 from onoff.upstream.message_server import NoChanges, fetch_catalogue, require_sources
 from onoff.upstream.sources import Source
-from onoff.upstream.steps import NOT_A_SERVER
-from onoff.upstream.transport import Http, Origin, Reply, Request, Transport
+from onoff.upstream.transport import NOT_A_SERVER, Http, Origin, Reply, Request, Transport
 
 _logger = logging.getLogger("onoff.gateway")
 
@@ -225,10 +224,10 @@ class Refresher:
     def __init__(
         self,
         refresh: Callable[[], Refresh],
-        mirror: MirrorClient | WebSources,
+        mirror: KeptCopies,
         interval: float,
         private: Callable[[], bool],
-        before: Callable[[], None],
+        before: Callable[[], None] | None,
         deadlines: Deadlines,
         board: Board,
     ) -> None:
@@ -345,7 +344,8 @@ class Refresher:
             self._next = Future()
         problem: OnOffError | None = None
         try:
-            self._before()
+            if self._before is not None:
+                self._before()
             self._refresh()
             self.made += 1
             if isinstance(self.mirror, MirrorClient):  # a site is not filling up

@@ -29,11 +29,13 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.utils import format_datetime
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
 from xml.etree import ElementTree as ET
 
-from onoff.client import Copy
+from onoff.client import Copy, Message
+from onoff.gateway.guard import MESSAGE_POLICY
 from onoff.server.feed_reader import BadFeed, FeedReader
 from onoff.wire import ANY_TYPE, DEFAULT_LIMIT, ENTRY_TYPE, TIME_LIMIT, WireMessage
 from onoff.wire import html as wire_html
@@ -137,6 +139,32 @@ def moment_of(milliseconds: int) -> datetime:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
         return datetime.fromtimestamp(0, UTC)
+
+
+def message_headers(message: Copy) -> dict[str, str]:
+    """Headers with mode, cost and time of a message, and a policy under which it loads nothing."""
+    headers = {
+        "content-security-policy": MESSAGE_POLICY,
+        "x-message-version": str(message.version),
+        "x-age": f"{message.age:.0f}",
+    }
+    if isinstance(message, Message):
+        sent = message.sent
+        headers |= {
+            "x-privacy-mode": "on" if sent.private else "off",
+            "x-cost-messages": f"{message.messages:g}",
+            "x-cost-bytes": str(message.received),
+            "x-sources": str(sent.n),
+            "x-step": str(sent.step),
+            "x-mirror": "yes" if sent.mirror else "no",
+        }
+        if sent.note is not None:
+            headers["x-note"] = str(sent.note)
+    if message.version:
+        published = moment_of(milliseconds(message))
+        headers["x-message-time"] = published.isoformat(timespec="milliseconds")
+        headers["last-modified"] = format_datetime(published, usegmt=True)
+    return headers
 
 
 def for_browser(message: Copy, entries: Sequence[ReadableEntry]) -> tuple[bytes, dict[str, str]]:

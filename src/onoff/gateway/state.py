@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from onoff.audit.measured import measured_of, zero_in_words
-from onoff.client import MirrorClient, Sent, SourceState, WebSources
+from onoff.client import MirrorClient, ServerView, SourceState, WebSources
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes
 from onoff.errors import OnOffError
 from onoff.gateway.evidence import views_of
@@ -144,7 +144,7 @@ def snapshot(engine: Engine) -> dict[str, Any]:
     names, refresher, building = engine.names, engine.refresher, engine.building
     servers = engine.servers_as_list()
 
-    def views(sent: Sent) -> list[list[int]]:
+    def views(sent: ServerView) -> list[list[int]]:
         """What each server saw of a step."""
         catalogue = engine.heartbeat.catalogue
         return [] if catalogue is None else views_of(sent, names, catalogue)
@@ -250,7 +250,7 @@ def _site(engine: Engine) -> dict[str, Any] | None:
     before the first, as many requests as there are sources, each with the bytes of open requests on average.
     """
     refresher = engine.refresher
-    if refresher is None or isinstance(refresher.mirror, MirrorClient):
+    if refresher is None or not isinstance(refresher.mirror, WebSources):
         return None
     on, off = engine.traffic["on"], engine.traffic["off"]
     rounds = 1 + math.floor(max(0.0, engine.now() - engine.started) / refresher.interval)

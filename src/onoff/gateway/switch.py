@@ -149,14 +149,8 @@ class SwitchTokens:
 class Switch:
     """The switch that is kept at `path`. Threads may share it.
 
-    Parameters
-    ----------
-    path
-        Its file.
-    clock
-        The time in seconds since 1970.
-    changed
-        Called after every change of the position, from the thread that makes or finds it.
+    clock    the time in seconds since 1970
+    changed  called after every change of the position, from the thread that makes or finds it
     """
 
     def __init__(

@@ -71,6 +71,16 @@ class Sources(ABC):
         return int(source)
 
 
+class Names(Sources):
+    """Sources of which nothing is known but their names: how requests follow one another is not."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__(len(names), tuple(names))
+
+    def digest(self) -> str:
+        return hashlib.sha256("\n".join(self.names).encode()).hexdigest()
+
+
 def check_model_name(name: Any, what: str) -> None:
     """Raise InvalidChain, about `what`, for a name that a source cannot have."""
     problem = name_problem(name)

@@ -304,6 +304,39 @@ class LastQueries:
         return None
 
 
+@dataclass(frozen=True)
+class NothingKnown:
+    """The memory where there is no model: blind for good, so that everything is asked, ON and OFF."""
+
+    rows: Rows = field(default_factory=lambda: Rows.from_integers(np.array([[UNIT]]), 1), repr=False, compare=False)
+
+    secret_row = 0
+    key = None
+    lasting = False
+    rounding = 0
+    blind = True
+
+    def after(
+        self, query: tuple[int, ...], wanted: int, *, private: bool, table: Drawn | TopicsDrawn | None
+    ) -> NothingKnown:
+        return self
+
+    def afresh(self, wanted: int) -> NothingKnown:
+        return self
+
+    def again(self, wanted: int) -> NothingKnown:
+        return self
+
+    def forgotten(self, wanted: int, *, private: bool) -> NothingKnown:
+        return self
+
+    def stored(self) -> bytes:
+        return b""
+
+    def restored(self, asked: tuple[int, ...], wanted: int, stored: bytes) -> NothingKnown:
+        return self
+
+
 # --------------------------------------------------------------------------------------------------------------------
 # The paper's own memory: the last private request, and a Bayes filter, for first-order chains.
 #

@@ -34,7 +34,7 @@ import numpy as np
 
 from onoff.errors import InvalidInput, UnknownScheme, nearest
 from onoff.model.certificate import LeakLimit
-from onoff.model.chain import MarkovChain
+from onoff.model.chain import MarkovChain, Names, Sources
 from onoff.model.contexts import Model, RequestModel, check_model
 from onoff.model.notebook import html_table
 from onoff.model.people import OpenHistory
@@ -43,7 +43,7 @@ from onoff.schemes import LEAK, design, find_scheme
 from onoff.schemes.race import Drawn, Race
 from onoff.session.budget import Budgeted, odometer_bits, without_budget
 from onoff.session.filter import ModelFilter, TypeFilter
-from onoff.session.memories import Announced, BayesFilter, LastQueries, LastQuery
+from onoff.session.memories import Announced, BayesFilter, LastQueries, LastQuery, NothingKnown
 from onoff.session.topics import TopicLists, TopicRows, Topics, TopicsDrawn
 from onoff.system.interrupts import is_shutting_down
 from onoff.tables.files import load_table, save_table, table_path
@@ -151,12 +151,18 @@ Hide = int | Literal["person", "type"]
 
 
 def start(
-    name: str | None, model: Model, hide: Hide = 1, topics: Topics | None = None, person: int | None = None
+    name: str | None,
+    model: Model | Names,
+    hide: Hide = 1,
+    topics: Topics | None = None,
+    person: int | None = None,
 ) -> Memory:
     """The memory of that name (default: the one that suits model and `hide`), before the first request.
 
     Raises UnknownScheme or InvalidInput.
     """
+    if isinstance(model, Names):
+        return NothingKnown()
     if name is not None and name not in MEMORIES:
         raise UnknownScheme(f"no memory called {name!r}", hint=nearest(name, MEMORIES))
     if person is not None and not 0 <= person < getattr(model, "types", 1):
@@ -232,7 +238,7 @@ class TableCache:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Names,
         scheme: str,
         *,
         limit_bytes: int = LIMIT_BYTES,
@@ -418,7 +424,7 @@ class Session:
     Parameters
     ----------
     model
-        How requests follow one another.
+        How requests follow one another; `Names` where that is not known: then everything is asked, always.
     scheme
         How queries are built, with its `options`.
     memory
@@ -456,7 +462,7 @@ class Session:
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Names,
         scheme: str = "auto",
         memory: Literal["last-query", "bayes-filter"] | Memory | None = None,
         *,
@@ -660,7 +666,7 @@ def history_after(history: OpenHistory, before: Memory, query: Query, wanted: in
     return history.after(wanted if plain else None, private=private or query.note is not None)
 
 
-def _check_history(model: Model, history: OpenHistory, *, starting: bool) -> None:
+def _check_history(model: Sources, history: OpenHistory, *, starting: bool) -> None:
     """Raise InvalidInput unless the model knows what the history tells, of this server."""
     made = getattr(model, "about", {}).get("own_law", {})
     if history.n != model.n or made.get("server", history.server) != history.server:

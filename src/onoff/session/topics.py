@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onoff.errors import InvalidInput
-from onoff.model.contexts import Model
+from onoff.model.chain import Sources
 from onoff.model.rows import UNIT, Integers, Rows
 from onoff.tables.table import QueryTable
 
@@ -49,7 +49,7 @@ class Topics:
     of: tuple[int, ...]
 
     @classmethod
-    def from_lists(cls, given: TopicLists, model: Model) -> Topics:
+    def from_lists(cls, given: TopicLists, model: Sources) -> Topics:
         """The cells of the lists. Raises InvalidInput or UnknownSource where they are not topics."""
         lists = [given] if isinstance(given, Mapping) else list(given)
         labels: list[list[str]] = [[] for _ in range(model.n)]

@@ -6,7 +6,7 @@ not know which upstream it has. What changes here may change what leaves the mac
 
     web             ordinary sites, by GETs; counts no steps      sources    which addresses: TOML, OPML, a list
     message_server  `onoff serve`, by one POST for a set          budget     how many requests a site allows
-    sum_servers     several of these, by vectors and sums         transport  how bytes travel; steps: in which order
+    sum_servers     several of these, by vectors and sums         transport  how bytes travel, and are sent again
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
-    from onoff.upstream.steps import Steps
-    from onoff.upstream.transport import Origin, Transport
+    from onoff.upstream.transport import Origin, Steps, Transport
     from onoff.wire import Catalogue, WireMessage
 
 

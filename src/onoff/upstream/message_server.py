@@ -22,8 +22,20 @@ from onoff.errors import BadAnswer, CatalogueMismatch, InvalidInput, InvalidWire
 from onoff.model.chain import NAME_THEM, default_names
 from onoff.names import some_of
 from onoff.upstream import AnsweredSet, Conflict, Doubt, KnownMessages, Outgoing
-from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps
-from onoff.upstream.transport import TIMEOUT, Http, Reply, Request, Transport, check_url
+from onoff.upstream.transport import (
+    ATTEMPTS,
+    BACKOFF,
+    NOT_A_SERVER,
+    SMALL_ANSWER,
+    TIMEOUT,
+    Http,
+    Reply,
+    Request,
+    Retries,
+    Steps,
+    Transport,
+    check_url,
+)
 from onoff.wire import UNPACKED_PIECE, Catalogue, ChangesDecoder, Edition, EditionReport, Unpacker
 
 LARGEST_CATALOGUE: Final = 64 * 2**20
@@ -182,7 +194,7 @@ class MessageServer:
                 raise self._conflict(reply)
             if reply.status != 200:
                 raise BadAnswer(f"the server refused the query: HTTP {reply.status}", hint=_hint_of(reply))
-            if reply.header("content-type") != wire.ANSWER_TYPE or (reply.encoded and known.frame_size is not None):
+            if not reply.has_type(wire.ANSWER_TYPE, encoded=known.frame_size is None):
                 raise InvalidWire("an answer of another kind", hint=NOT_A_SERVER)
             body = _whole(reply, limit)
             messages: Mapping[int, wire.WireMessage]
@@ -373,7 +385,7 @@ def _read_changes(
 ) -> tuple[Edition, bool, tuple[tuple[int, wire.WireMessage], ...], int] | None:
     """Edition, whether everything came, messages and bytes; None where the server has another catalogue."""
     _check_status(server, reply)
-    if reply.header("content-type") != wire.CHANGES_TYPE:
+    if not reply.has_type(wire.CHANGES_TYPE, encoded=True):
         raise InvalidWire("changes of another kind", hint=NOT_A_SERVER)
     decoder = ChangesDecoder(catalogue, have)
     messages: list[tuple[int, wire.WireMessage]] = []

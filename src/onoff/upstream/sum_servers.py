@@ -45,8 +45,21 @@ from onoff.upstream.message_server import (
     seen_request,
     step_doubt,
 )
-from onoff.upstream.steps import ATTEMPTS, BACKOFF, NOT_A_SERVER, SMALL_ANSWER, Retries, Steps, Wait
-from onoff.upstream.transport import TIMEOUT, Http, Reply, Request, Transport, check_url
+from onoff.upstream.transport import (
+    ATTEMPTS,
+    BACKOFF,
+    NOT_A_SERVER,
+    SMALL_ANSWER,
+    TIMEOUT,
+    Http,
+    Reply,
+    Request,
+    Retries,
+    Steps,
+    Transport,
+    Wait,
+    check_url,
+)
 from onoff.wire import Catalogue, FrameDigests
 
 EDITIONS: Final = 5

@@ -6,24 +6,33 @@ state machine is h11's, which does no I/O, so everything that leaves is written 
 
     Http(url)         every exchange has a connection of its own: a late answer cannot be taken for another one
     Connection(...)   requests to one host, one after the other, on a connection that nothing else uses
+    Retries           in which order the same bytes are sent again
+
+What is asked of a server is a generator of steps, without any I/O: it yields a `Request` and is sent the Reply or
+Failure that this led to, or `Wait`, and returns its result; a client adds commands of its own. Whoever runs the steps
+has the sockets and the clock, so everything that decides what leaves can be driven by a test, event by event.
 """
 
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import socket
 import ssl
 import time
+from collections.abc import Callable, Generator
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 import h11
 
-from onoff.errors import InvalidInput
+from onoff.errors import BadAnswer, InvalidInput, InvalidWire, ServerUnreachable
+
+log = logging.getLogger("onoff.client")
 
 CHUNK: Final = 64 * 1024
 TIMEOUT: Final = 30.0
@@ -31,17 +40,24 @@ TIMEOUT: Final = 30.0
 PORTS: Final = {"http": 80, "https": 443}
 LONGEST_HEAD: Final = 64 * 1024
 """Bytes of the head of an answer at most."""
+ATTEMPTS: Final = 4
+BACKOFF: Final = 0.2
+TRY_LATER: Final = frozenset({408, 425, 429})
+SMALL_ANSWER: Final = 64 * 1024
+"""Refusals are at most this long."""
+NOT_A_SERVER: Final = "is this a message server?"
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send, all of it. At most `limit` bytes of body are read in return."""
+    """What to send, all of it, to which server of an upstream. At most `limit` bytes of body are read in return."""
 
     method: str
     path: str
     headers: tuple[tuple[str, str], ...]
     body: bytes = field(repr=False)
     limit: int
+    server: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +73,10 @@ class Reply:
         values = [value for key, value in self.headers if key == name]
         return values[0] if len(values) == 1 else None
 
-    def has_type(self, media_type: str) -> bool:
-        """Whether the body is of this media type, and not encoded."""
-        return self.header("content-type") == media_type and not self.encoded
-
-    @property
-    def encoded(self) -> bool:
-        return any(key == "content-encoding" for key, _ in self.headers)
+    def has_type(self, media_type: str, *, encoded: bool = False) -> bool:
+        """Whether the body is of this media type, and not encoded unless it may be."""
+        plain = encoded or all(key != "content-encoding" for key, _ in self.headers)
+        return plain and self.header("content-type") == media_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +91,61 @@ class Transport(Protocol):
     """How requests reach a server. Gives a Failure, and never raises, where no whole answer came back."""
 
     def exchange(self, request: Request) -> Reply | Failure: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Sleep."""
+
+    seconds: float
+
+
+Event = Reply | Failure | None
+Result = TypeVar("Result")
+Steps = Generator[object, Event, Result]
+"""A request, or part of one: yields commands, is sent the event of each, returns its result."""
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How often a request is sent to one server.
+
+    server    its address, for messages
+    attempts  how often the same bytes are sent before the server is given up
+    backoff   seconds before the second attempt; doubled before every further one
+    place     which of the servers of its upstream it is
+    """
+
+    server: str
+    attempts: int = ATTEMPTS
+    backoff: float = BACKOFF
+    place: int = 0
+
+    def exchange(self, request: Request, check: Callable[[Reply], Result]) -> Steps[Result]:
+        """The checked reply to a request, which is repeated as it is.
+
+        `check` makes a result of a reply; it raises InvalidWire for a damaged one, which is asked for again, or
+        anything else for one that is final. Raises ServerUnreachable where no attempt had an answer, BadAnswer where
+        the last one was damaged.
+        """
+        request = replace(request, server=self.place)
+        problem: ServerUnreachable | BadAnswer | None = None
+        for attempt in range(self.attempts):
+            if attempt:
+                log.info("attempt %d failed", attempt)
+                yield Wait(self.backoff * 2 ** (attempt - 1))
+            event = yield request
+            if not isinstance(event, Reply):
+                reason = "nothing came back" if event is None else event.reason
+                problem = ServerUnreachable(f"{self.server}: {reason}", hint="is the server running?")
+            elif event.status >= 500 or event.status in TRY_LATER:
+                problem = ServerUnreachable(f"{self.server}: HTTP {event.status}", hint="try again later")
+            else:
+                try:
+                    return check(event)
+                except InvalidWire as error:
+                    problem = BadAnswer(f"{self.server}: {error.message}", hint="nothing of the answer was used")
+        raise problem or ServerUnreachable(f"{self.server}: no attempt was allowed", hint="allow at least one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +296,7 @@ class Http:
 
     def exchange(self, request: Request) -> Reply | Failure:
         """The answer to a request, on a connection of its own."""
-        whole = Request(request.method, self.prefix + request.path, request.headers, request.body, request.limit)
+        whole = replace(request, path=self.prefix + request.path)
         with closing(Connection(self.origin, proxy=self.proxy)) as connection:
             return connection.exchange(whole, Deadline(self.timeout))
 

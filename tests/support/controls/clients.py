@@ -12,8 +12,7 @@ from onoff.client.core import HARMLESS, Core, StoreRecord, Tick
 from onoff.session.memories import LastQuery
 from onoff.upstream import Conflict
 from onoff.upstream.message_server import MessageServer, indices_of
-from onoff.upstream.steps import SendRequest
-from onoff.upstream.transport import Failure
+from onoff.upstream.transport import Failure, Request
 
 
 @contextmanager
@@ -24,7 +23,7 @@ def as_client(core):
 
 
 def is_query(command):
-    return isinstance(command, SendRequest) and command.request.path == wire.QUERY_PATH
+    return isinstance(command, Request) and command.path == wire.QUERY_PATH
 
 
 class RedrawsOnRetry(Core):
@@ -42,7 +41,7 @@ class RedrawsOnRetry(Core):
                 again = self._compose(session, step, query.sources, wanted, private, query.note, memory)
                 yield StoreRecord(again)
                 self.record = again
-                yield replace(command, request=replace(command.request, body=again.query))
+                yield replace(command, body=again.query)
             return event
 
         return relayed(super().request(wanted, private=private), event=redraw)
@@ -85,7 +84,7 @@ class ClosesEarly(Core):
 
         def shorten(command):
             limit = (position + 1) * present(known.frame_size)
-            return replace(command, request=replace(command.request, limit=limit)) if is_query(command) else command
+            return replace(command, limit=limit) if is_query(command) else command
 
         return relayed(super()._deliver(record), command=shorten)
 

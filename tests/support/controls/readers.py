@@ -33,7 +33,7 @@ class ShowsFirst(Client):
 
     def read(self, source):
         message = present(self.mirror).copy_as(Message, self.chain.names[source])
-        observe, self._runner._observe = self._runner._observe, None
+        observe, self._runner.observe = self._runner.observe, None
         try:
             record = self.core.record
             if record is not None and observe is not None:
@@ -42,7 +42,7 @@ class ShowsFirst(Client):
                 observe(replace(self.core.sent(record), mirror=True))
             super().read(source)
         finally:
-            self._runner._observe = observe
+            self._runner.observe = observe
         return message
 
 
@@ -70,7 +70,7 @@ class FetchesAlone(Client):
     """A source that changed since the refresh is fetched alone when it is opened."""
 
     def read(self, source):
-        mirror, transport = present(self.mirror).mirror, as_a(Recorder, self._runner.driver._transports[0])
+        mirror, transport = present(self.mirror).mirror, as_a(Recorder, self._runner.driver.lines[0])
         catalogue = present(mirror.catalogue)
         if transport.versions[source] != mirror.entries[self.chain.names[source]].version:
             query = wire.WireQuery(catalogue.epoch, b"another session.", 0, (source,), n=catalogue.n)

@@ -9,9 +9,8 @@ from tests.support.controls.relayed import relayed
 from onoff import wire
 from onoff.errors import InvalidWire
 from onoff.upstream.message_server import indices_of
-from onoff.upstream.steps import SendRequest
 from onoff.upstream.sum_servers import SumServers
-from onoff.upstream.transport import Failure, Reply
+from onoff.upstream.transport import Failure, Reply, Request
 
 
 @contextmanager
@@ -78,7 +77,7 @@ def _padded(answers, vectors, wanted):
 
 
 def is_sum(command):
-    return isinstance(command, SendRequest) and command.request.path == wire.SUM_PATH
+    return isinstance(command, Request) and command.path == wire.SUM_PATH
 
 
 class DrawsOnce(SumServers):
