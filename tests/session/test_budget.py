@@ -179,6 +179,19 @@ def test_a_session_restored_with_its_budget_full_is_caught(monkeypatch):
     caught(client.chain, client, (ON, OFF, OFF))
 
 
+@pytest.mark.slow(reason="the client is run once for each world")
+def test_a_budget_that_is_spent_twice_after_a_crash_is_caught(monkeypatch):
+    """A twin that stores a query without what it spends: after the crash its next one spends the same again."""
+    right = Budgeted.stored
+
+    def uncounted(self):
+        return right(replace(self, odometers=tuple(UNIT for _ in self.odometers)))
+
+    monkeypatch.setattr(Budgeted, "stored", uncounted)
+    client = BudgetClient(chain_of(3), "optimal", (Fault.CRASH_AFTER,))
+    caught(client.chain, client, (ON, OFF, OFF))
+
+
 # -- the odometer ------------------------------------------------------------------------------------------
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from onoff.audit import exact
 from onoff.audit.exact import audit_exact, audit_patterns
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
 from onoff.model.chain import MarkovChain
@@ -171,6 +172,14 @@ def test_the_filter_hides_no_older_topics():
     assert sum(step.all_bits for step in steps) > 1e-4
     both = Session(model, "optimal", topics={"health": [0]}, hide=2)
     assert sum(step.all_bits for step in audit_exact(model, "", (ON, ON, OFF), session=lambda: both).steps) < 1e-12
+
+
+def test_older_topics_that_are_called_hidden_are_caught(monkeypatch):
+    """A filter that hides the last topic only, audited as if it hid all of them."""
+    monkeypatch.setattr(exact, "_promised", lambda session: None)
+    model = two_types()
+    session = Session(model, "optimal", topics={"health": [0]})
+    assert not audit_exact(model, "optimal", (ON, ON, OFF), session=lambda: session).private
 
 
 def test_a_kernel_that_leaves_out_the_other_topics_is_caught(monkeypatch):

@@ -48,6 +48,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from decimal import ROUND_FLOOR, Decimal, localcontext
 from fractions import Fraction
+from functools import cache
 from operator import mul
 from typing import Any, ClassVar, TypeAlias
 
@@ -206,7 +207,12 @@ def units_of_bits(bits: float, name: str) -> int:
         raise InvalidInput(f"{name} = {bits}: not a number of bits from 0 up", hint=f"as {name}=0.5 for half a bit")
     if 0 < bits < LEAST_BITS:
         raise InvalidInput(f"{name} = {bits}: less than rounding tells", hint=f"0, or at least {LEAST_BITS:.1g} bits")
-    bits = min(bits, MOST_BITS)
+    return _power_of_two(float(min(bits, MOST_BITS)))
+
+
+@cache
+def _power_of_two(bits: float) -> int:
+    """Kept: a session needs it after every private request."""
     if bits == int(bits):
         return UNIT << int(bits)
     with localcontext() as context:  # 60 digits: an error of 1e-55 cannot pass a whole number unless it is met exactly

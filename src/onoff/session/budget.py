@@ -26,6 +26,7 @@ import json
 import math
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from onoff.errors import InvalidInput
@@ -77,7 +78,7 @@ class Budgeted:
         """The budget, in units."""
         return units_of_bits(self.bits, "leak")
 
-    @property
+    @cached_property
     def limit(self) -> LeakLimit | None:
         """What the next table may tell; None: nothing."""
         hidden = self.inner.hide if isinstance(self.inner, ModelFilter) else 1
