@@ -83,7 +83,11 @@ CASES = [  # the command, and what takes long in it
     ("sweep spec.toml", "onoff.cli.simulate.read_spec"),
     ("sweep spec.toml", "onoff.cli.simulate.sweep"),
 ]
-SOON_DONE = {"completion": "prints a script", "state": "reads the one small file of a journal, or deletes it"}
+SOON_DONE = {
+    "completion": "prints a script",
+    "config": "reads one small file",
+    "state": "reads the one small file of a journal, or deletes it",
+}
 
 
 class Heard(io.StringIO):

@@ -26,6 +26,7 @@ from onoff.cli.config import fill_in, show_config
 from onoff.cli.output import Json
 from onoff.errors import OnOffError
 from onoff.system.interrupts import end_promptly, was_interrupted
+from onoff.system.logs import warn_on_stderr
 from onoff.system.plugins import plugins
 
 USAGE_ERROR = 2
@@ -102,6 +103,7 @@ def config_command(*, json: Json = False) -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code."""
     _open_streams()
+    warn_on_stderr()
     end_promptly(INTERRUPTED, _say_interrupted)
     # BLAS may raise the processor's "invalid" flag for finite numbers (numpy issue 24067): it tells a user nothing.
     warnings.filterwarnings("ignore", "invalid value encountered in matmul", RuntimeWarning)

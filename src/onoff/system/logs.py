@@ -12,6 +12,7 @@ _TIME: Final = "%Y-%m-%dT%H:%M:%S%z"
 
 
 LogFormat = Literal["text", "json"]
+_PLAIN: Final = logging.lastResort or logging.NullHandler()
 
 
 class _JsonFormatter(logging.Formatter):
@@ -23,8 +24,14 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(told, ensure_ascii=False)
 
 
+def warn_on_stderr() -> None:
+    """What goes wrong is said on stderr as it is, as by any program: a library that is imported says nothing."""
+    logging.getLogger("onoff").addHandler(_PLAIN)
+
+
 def log_to_stderr(part: str, form: LogFormat = "text") -> None:
     """Log all that a part of onoff, such as onoff.server, has to say, and of everything else what went wrong."""
+    logging.getLogger("onoff").removeHandler(_PLAIN)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if form == "json" else logging.Formatter(_LINE, _TIME))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
