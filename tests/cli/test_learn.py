@@ -143,7 +143,7 @@ def test_a_name_under_which_the_chain_could_not_be_read_again_is_refused_before_
     (tmp_path / "t.txt").write_text("a b a\n")
     for name in ("c.csv", "c.npy"):
         assert run(["learn", str(tmp_path / "t.txt"), "-o", str(tmp_path / name)]) == 3
-        assert "the name says another format" in capsys.readouterr().err
+        assert "the suffix belongs to another format" in capsys.readouterr().err
     with pytest.raises(InvalidChain, match="another format"):
         learn(Trace(tmp_path / "t.txt")).save(tmp_path / "c.csv")
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]

@@ -41,7 +41,7 @@ def test_what_is_read_is_never_written_over(command, work, read, folder, monkeyp
     monkeypatch.setattr(work, lambda *_, **__: pytest.fail("it began to work"))
     before = others.all_of(folder)
     assert run(command.replace("OUT", f"../{folder.name}/{read}").split()) == 3
-    assert f"{read}: is read, and would be written over" in capsys.readouterr().err
+    assert f"{read}: this input file would be overwritten" in capsys.readouterr().err
     assert others.all_of(folder) == before
 
 

@@ -220,7 +220,7 @@ class TestFiles:
             ("c.json", b"{}", 'no "transition"'),
             ("c.json", b'{"transition": 3}', "not a list"),
             ("c.json", b'{"transition": [[1]], "name": ["a"]}', "unknown key 'name'.*did you mean 'names'"),
-            ("c.json", b'{"transition": [[1]], "transition": [[1]]}', "stands twice"),
+            ("c.json", b'{"transition": [[1]], "transition": [[1]]}', "occurs twice"),
             ("c.json", b'{"transition": [[NaN]]}', "row 0, column 0: nan"),
             ("c.json", b'{"transition": [[1], [1]]}', "2 rows and 1 columns"),
             ("c.json", b'{"transition": [["1/3"]]}', "row 0, column 0: '1/3' is not a number"),

@@ -165,7 +165,7 @@ def test_an_address_is_asked_for_as_browsers_do(site):
     assert fetched(site.url.replace("//", "//me:a%40b@")) == b"root"
     assert site.seen[-1][1]["authorization"] == f"Basic {base64.b64encode(b'me:a@b').decode()}"
     assert "authorization" not in site.seen[-2][1]
-    assert fetched("http://[") == "it leads to what is not an address"
+    assert fetched("http://[") == "it redirects to something that is not an address"
 
 
 def test_a_feed_that_never_ends_its_answer_is_given_up(monkeypatch):

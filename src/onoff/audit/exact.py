@@ -96,7 +96,7 @@ class EnumeratingEntropy:
         return index
 
     def uniforms(self, count: int) -> Floats:
-        raise InvalidInput("floats cannot be enumerated", hint="audit a scheme that has a table")
+        raise InvalidInput("a scheme without a table cannot be audited exactly", hint="audit a scheme that has a table")
 
     @property
     def probability(self) -> Fraction:

@@ -121,7 +121,10 @@ def design_command(
     options: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if len(budgets) > 1:
         if show_table or save is not None:
-            raise InvalidInput("a curve has no table to show or save", hint="give --leak one number of bits")
+            raise InvalidInput(
+                "a range of --leak makes a curve, which has no table to show or save",
+                hint="give --leak one number of bits",
+            )
         return _curve(chain, scheme, budgets, options, picture, json)
     if leak is not None:
         options["leak"] = budgets[0]

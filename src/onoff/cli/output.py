@@ -72,7 +72,7 @@ def check_writable(*paths: Path | None, inputs: Iterable[Path | None] = ()) -> N
         if path is None:
             continue
         if path.resolve() in read:
-            raise InvalidInput(f"{path}: is read, and would be written over", hint="give another path to write to")
+            raise InvalidInput(f"{path}: this input file would be overwritten", hint="give another path to write to")
         folder = path.parent
         if path.is_dir():
             raise InvalidInput(f"{path}: a directory", hint="give the path of a file")

@@ -222,7 +222,10 @@ def _metrics_access(metrics: str, token_file: Path | None) -> MetricsAccess:
     if token_file is None:
         return MetricsAccess(anyone=metrics == "anyone")
     if metrics == "anyone":
-        raise InvalidInput("counts for anyone and by a token", hint="give --metrics anyone or --metrics-token-file")
+        raise InvalidInput(
+            "--metrics anyone and --metrics-token-file contradict each other",
+            hint="give --metrics anyone or --metrics-token-file",
+        )
     try:
         token = read_limited(token_file).decode().strip()
     except (OSError, UnicodeDecodeError) as error:

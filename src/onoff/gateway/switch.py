@@ -189,7 +189,7 @@ class Switch:
         """Turn it, for good, for some seconds, or until a time. Raises InvalidInput, JournalWriteFailed."""
         now = self._clock()
         if seconds is not None and until is not None:
-            raise InvalidInput("both a duration and a time", hint="give seconds or until")
+            raise InvalidInput("both a duration and an end time were given", hint="give seconds or until")
         end = now + seconds if seconds is not None else until
         if end is not None and not (math.isfinite(end) and now < end <= now + LONGEST_TIMER):
             raise InvalidInput("a timer must end in the future, within a year", hint="give seconds, or a later time")

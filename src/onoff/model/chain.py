@@ -313,7 +313,9 @@ class MarkovChain(Sources):
         path = Path(path)
         if not isinstance(self.transition, np.ndarray):
             if path.suffix.lower() != ".npz":
-                raise InvalidChain(f"{path}: the name says another format", hint="a sparse chain is saved as .npz")
+                raise InvalidChain(
+                    f"{path}: the suffix belongs to another format", hint="a sparse chain is saved as .npz"
+                )
             P = self.transition
             parts = {"data": P.data, "indices": P.indices, "indptr": P.indptr, "shape": P.shape, "format": "csr"}
             with atomic_write(path) as file:

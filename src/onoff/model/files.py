@@ -71,7 +71,7 @@ def write_model(path: Path, parts: dict[str, Any]) -> None:
     sparse = "laws" not in parts
     if path.suffix.lower() not in (".npz", ".json") or (sparse and path.suffix.lower() == ".json"):
         raise InvalidModel(
-            f"{path}: the name says another format",
+            f"{path}: the suffix belongs to another format",
             hint="a sparse model is saved as .npz" if sparse else "a model is saved as .npz or .json",
         )
     try:
@@ -101,7 +101,7 @@ def model_document(parts: dict[str, Any]) -> dict[str, Any]:
 def check_json_name(path: Path) -> None:
     """Raise InvalidChain for a suffix under which JSON would be read as another format."""
     if path.suffix.lower() in OTHER_SUFFIXES:
-        raise InvalidChain(f"{path}: the name says another format", hint="a chain is saved as .json")
+        raise InvalidChain(f"{path}: the suffix belongs to another format", hint="a chain is saved as .json")
 
 
 def _read_json(content: bytes) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for key, value in pairs:
         if key in found:
-            raise InvalidChain(f"the key {key!r} stands twice", hint="leave one out")
+            raise InvalidChain(f"the key {key!r} occurs twice", hint="leave one out")
         found[key] = value
     return found
 

@@ -176,10 +176,10 @@ def _fetch(url: str, headers: tuple[tuple[str, str], ...]) -> tuple[bytes, dict[
         elif reply.status != 200:
             raise BadFeed(f"it answers with status {reply.status}")
         elif found.get("content-encoding", "identity") != "identity":
-            raise BadFeed("it is compressed though asked not to be")
+            raise BadFeed("it is compressed, although an uncompressed answer was asked for")
         else:
             return reply.body, found
-    raise BadFeed("it leads on and on")
+    raise BadFeed("it redirects too many times")
 
 
 def _split_address(url: str) -> tuple[Origin, str, tuple[tuple[str, str], ...]]:
@@ -188,10 +188,10 @@ def _split_address(url: str) -> tuple[Origin, str, tuple[tuple[str, str], ...]]:
         parts = urlsplit(url)
         host = (parts.hostname or "").encode("idna").decode()
         if parts.scheme not in PORTS or not host:
-            raise BadFeed("it leads to an address that is not http")
+            raise BadFeed("it redirects to an address that is not http")
         origin = Origin(parts.scheme, host, parts.port or PORTS[parts.scheme])
     except ValueError:
-        raise BadFeed("it leads to what is not an address") from None
+        raise BadFeed("it redirects to something that is not an address") from None
     target = quote((parts.path or "/") + (f"?{parts.query}" if parts.query else ""), safe=_KEPT)
     login = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}".encode()
     basic = (("authorization", f"Basic {base64.b64encode(login).decode()}"),) if parts.username is not None else ()
@@ -203,10 +203,10 @@ def _open_address(origin: Origin) -> str:
     try:
         found = socket.getaddrinfo(origin.host, origin.port, type=socket.SOCK_STREAM)
     except OSError:
-        raise BadFeed("the host that it leads to is unknown") from None
+        raise BadFeed("it redirects to an unknown host") from None
     addresses = [str(info[4][0]) for info in found]
     if not all(map(is_open, addresses)):
-        raise BadFeed("it leads from the open internet to an address that is not")
+        raise BadFeed("it redirects from the internet to a private address")
     return addresses[0]
 
 

@@ -15,7 +15,7 @@ let drawnFor = "";
 
 export function siteSentence(state, name) {
   if (name === "on" || state.model === null) return `Hidden. The site is asked for all ${plural(state.n, "source")}, by the clock; it cannot tell which one you want.`;
-  return "Asking for a few, the one you want among them. What was private stays hidden.";
+  return "The site sees a few sources, with the one you want among them, but not what you read while ON.";
 }
 
 const every = (seconds) => (seconds < 120 ? `${amount(seconds)} s` : `${amount(Math.round(seconds / 6) / 10)} min`);
@@ -78,7 +78,7 @@ export function showSite(state, names, placedSources) {
 function showBeliefs(state, names) {
   const { posterior, totals } = state;
   $("map-beliefs").hidden = posterior === null;
-  const said = posterior !== null ? `How likely each place is to the site for what you read last while ON, after all that was asked since. ${state.model?.zero ?? ""}`.trim()
+  const said = posterior !== null ? `How likely the site considers each place as what you read last while ON, after all requests since. ${state.model?.zero ?? ""}`.trim()
     : totals.unweighed > 0 ? "These sets are drawn without a table, so what the site can conclude is not worked out here."
       : "Open something with privacy ON, then something with privacy OFF: then it shows how likely the site considers each place.";
   $("map-beliefs-text").replaceChildren(...prose(said));
