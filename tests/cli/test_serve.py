@@ -249,7 +249,7 @@ def get_status(url, path, **headers):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--metrics", "anyone", "--metrics-token-file", "{}/token"], "anyone and by a token"),
+        (["--metrics", "anyone", "--metrics-token-file", "{}/token"], "contradict each other"),
         (["--metrics-token-file", "{}/none"], "cannot read"),
         (["--metrics-token-file", "{}/short"], "too short"),
         (["--follow", "http://h", "--source", "a"], "leader's sources"),

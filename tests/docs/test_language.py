@@ -6,7 +6,7 @@ import pytest
 from tests.support.pages import ROOT
 
 READ = (
-    *(path for path in ROOT.glob("*.md") if path.name != "README.md"),
+    *ROOT.glob("*.md"),
     *(path for path in (ROOT / "docs").rglob("*.md") if "_build" not in path.parts),
     *(ROOT / "src").rglob("*.py"),
     *(ROOT / "src").rglob("*.js"),

@@ -189,7 +189,7 @@ def test_a_redirect_from_the_open_internet_does_not_lead_inside(site, monkeypatc
             "/feed?a=b": (200, {}, b"feed"),
         }
         for path in ["/in", "/by-name", "/in-two-steps"]:
-            assert "open internet" in fetched(outside.url + path)
+            assert "from the internet" in fetched(outside.url + path)
         assert inside.seen == []
         assert fetched(outside.url + "/here") == b"feed"
         assert outside.seen[-1][1]["host"] == outside.url.removeprefix("http://")
@@ -197,7 +197,7 @@ def test_a_redirect_from_the_open_internet_does_not_lead_inside(site, monkeypatc
         inside.pages["/moved"] = (302, {"location": "/secret"}, b"")
         inside.pages["/out"] = (302, {"location": f"{outside.url}/in"}, b"")
         assert fetched(inside.url + "/moved") == b"secret"
-        assert "open internet" in fetched(inside.url + "/out")
+        assert "from the internet" in fetched(inside.url + "/out")
 
 
 @pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f:cb07:6820:80da:af6b:8b2c"])
