@@ -50,10 +50,12 @@ def choose_known_cases(
     return cases
 
 
-def own_constants(path: Path) -> dict[str, float] | None:
-    """The constants of the own law that the file of a model holds."""
+def own_constants(path: Path) -> tuple[dict[str, float] | None, bool]:
+    """The constants of the own law that the file of a model holds, and whether the law is the person's alone."""
     found = about_of(path).get("own_law")
-    return {key: float(found[key]) for key in ("cap", "weight", "trust")} if found else None
+    if not found:
+        return None, False
+    return {key: float(found[key]) for key in ("cap", "weight", "trust")}, found.get("alone") is True
 
 
 def starts_of(

@@ -25,7 +25,7 @@ from onoff.cli.options import Html, LeakOption
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
 from onoff.model.contexts import Model, RequestModel, load_model
-from onoff.model.people import FEWEST_KNOWN, choose_constants
+from onoff.model.people import FEWEST_KNOWN, average_chain, choose_constants
 from onoff.model.traces import Options, Trace, size_of
 from onoff.schemes import find_scheme
 from onoff.session import Session
@@ -137,17 +137,18 @@ def traces_command(
             known = {path.name: RequestModel.load(path) for path in attacker}
         begin = None
         if history == "open":
-            constants = choose_constants(loaded, learnt) if attacker is None else None
-            own = own_constants(model)
+            own, alone = own_constants(model)
+            base = average_chain(loaded) if alone and isinstance(loaded, RequestModel) else loaded
+            constants = choose_constants(base, learnt) if attacker is None else None
             constants = constants or own or USUAL_CONSTANTS
             known = {
                 **{name: knows_the_type(one) for name, one in known.items()},
-                "own law": knows_the_person(loaded, constants, seed),
+                "own law": knows_the_person(base, constants, seed),
             }
             begin = (
                 None
                 if own is None
-                else starts_of(loaded, own, rng, scheme, hide=hide, leak=leak, **table_options(scheme))
+                else starts_of(base, own, rng, scheme, hide=hide, leak=leak, **table_options(scheme))
             )
         start = Session(loaded, scheme, memory, hide=hide, leak=leak, **table_options(scheme))  # type: ignore[arg-type]
         done.now("readers", min(users, len(cases)))

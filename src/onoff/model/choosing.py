@@ -2,7 +2,7 @@
 
 Some people are held out: every tenth, or every fourth where there are few. Models of all families are fitted to the
 others, each is scored by the bits per request that the people held out take, and the most promising are audited on
-them. What is chosen is then fitted to everyone.
+them. What is chosen is then fitted to everyone, or to the first 40,000.
 
     chain, types         1, 2 or 3 requests back, and several numbers of types of people (`fitting`)
     anchors              all pairs of a home and a work, alone and with people as types (`anchors`)
@@ -49,10 +49,11 @@ FEWEST_ANCHORED = 8
 """Requests a person from which anchors are tried: where somebody lives shows over several."""
 MOST_ANCHORED_AS_JSON = 32
 """Sources up to which all anchors are written out as JSON; of more, a file of them ends in .npz."""
-MOST_AUDITED = 4
-"""Candidates that are audited: the best of each family, then those with the fewest bits."""
-MOST_TRIED = 8_000
-"""People that candidates are fitted to; the chosen one is fitted to all."""
+MOST_AUDITED, FAR_BEHIND = 4, 0.15
+"""Candidates that are audited: the best of each family, if it takes at most so many bits more than the best of all, the
+chain, and then those with the fewest bits."""
+MOST_TRIED, MOST_FITTED = 8_000, 40_000
+"""People that candidates are fitted to, and the chosen one."""
 MOST_SCORED, MOST_ANCHORED = 2_000, 2_000
 """People held out that score candidates, and people that anchors are tried on."""
 MOST_ORDER = 4
@@ -171,8 +172,8 @@ def choose(
         _audited(tried, audit, visits, say)
     best = _best(tried)
     reason = "as asked" if "auto" not in (order, types) else _reason(best, int(scored.sum()))
-    say(f"fitting {best.name} to {people} people")
-    final = _refitted(best, mine, seed)
+    say(f"fitting {best.name} to {min(people, MOST_FITTED)} people")
+    final = _refitted(best, mine.of_people(np.arange(people) < MOST_FITTED), seed)
     size = len(final.weights) if isinstance(final, Fitted) else final.types
     return Chosen(
         final, best.family, best.order, size, tuple(tried), people, left_out, reason, best.audit, visits, best
@@ -274,10 +275,12 @@ def _family(order: int, types: int) -> str:
 
 
 def _audited(tried: list[Candidate], audit: SmallAudit, visits: Visits, say: Callable[[str], None]) -> None:
-    """Audit the best of each family, and then those with the fewest bits."""
+    """Audit the chain, the best of each family that is not far behind, and then those with the fewest bits."""
     ranked = sorted(tried, key=lambda one: one.bits)
     firsts = [next(one for one in ranked if one.family == family) for family in dict.fromkeys(o.family for o in ranked)]
-    chosen = [*firsts, *(one for one in ranked if one not in firsts)][: max(MOST_AUDITED, len(firsts))]
+    firsts = [one for one in firsts if one.family == "chain" or one.bits <= ranked[0].bits + FAR_BEHIND]
+    near = [one for one in ranked if one.bits <= ranked[0].bits + FAR_BEHIND and one not in firsts]
+    chosen = [*firsts, *near][: max(MOST_AUDITED, len(firsts))]
     knows = [ranked[0].fitted.arguments()]
     say(f"auditing {', '.join(one.name for one in chosen)}")
     for one, found in zip(
