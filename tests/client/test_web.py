@@ -1,5 +1,6 @@
 """Client over web sites: durable before the first GET, all of a set or nothing, copies that outlive a process."""
 
+import contextlib
 import json
 import os
 import stat
@@ -11,6 +12,7 @@ from tests.support.website import Answer, website
 import onoff
 from onoff.client import CopiesFile, Hooks, Journal, MemoryCopies, MemoryJournal
 from onoff.client.copies import WebSources
+from onoff.client.stores import LARGEST_LOG
 from onoff.errors import CatalogueMismatch, InvalidInput, MirrorBusy, MirrorEmpty, MirrorError, SourceFailed
 from onoff.upstream import WebCopy
 from onoff.upstream.budget import Budget, OverBudget
@@ -255,6 +257,18 @@ def test_copies_and_their_validators_outlive_the_process_and_are_for_their_owner
             assert client.get("a", private=True).outcome.status == 304
             with pytest.raises(MirrorBusy):
                 CopiesFile(file)
+
+
+def test_the_log_of_the_copies_is_folded_into_their_file_before_it_is_large(tmp_path):
+    log = tmp_path / "copies-wal"
+    with contextlib.closing(CopiesFile(tmp_path / "copies")) as copies:
+        sizes = []
+        for version in range(12):
+            copies.keep({"a": WebCopy(bytes([version]) * 2**20, "text/plain", None, None, 1.0, 1.0, None)})
+            sizes.append(log.stat().st_size)
+        assert 2**20 < max(sizes) < LARGEST_LOG + 2**21
+        assert sizes.count(0) >= 2  # folded
+        assert present(copies.get("a")).body == bytes([11]) * 2**20
 
 
 def test_what_was_wanted_leaves_no_trace_in_the_copies(tmp_path):

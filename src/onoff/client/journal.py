@@ -136,8 +136,8 @@ class PrivateDatabase:
             raise
 
     @contextmanager
-    def writing(self) -> Iterator[sqlite3.Connection]:
-        """A block that writes, all or nothing. Raises what a failed write means."""
+    def writing(self, largest_log: int = 0) -> Iterator[sqlite3.Connection]:
+        """A block that writes, all or nothing; a longer log is then folded in. Raises what a failed write means."""
         try:
             self.connection.execute("BEGIN IMMEDIATE")
             yield self.connection
@@ -146,8 +146,9 @@ class PrivateDatabase:
             with suppress(sqlite3.Error):
                 self.connection.execute("ROLLBACK")
             raise self.write_failed(error) from None
-        with suppress(OnOffError):  # what is in the log counts
-            self.checkpoint()
+        with suppress(OnOffError, OSError):  # what is in the log counts
+            if self.path.with_name(self.path.name + "-wal").stat().st_size > largest_log:
+                self.checkpoint()
 
     def checkpoint(self) -> None:
         """Fold the log into the file and empty it."""

@@ -469,11 +469,13 @@ class CopiesFile(MemoryCopies):
         self._database.close()
 
     def _write(self, work: Sequence[tuple[str, Sequence[tuple[Any, ...]]]]) -> None:
-        with self._lock, self._database.writing() as connection:
+        with self._lock, self._database.writing(LARGEST_LOG) as connection:
             for statement, rows in work:
                 connection.executemany(statement, rows)
 
 
+LARGEST_LOG: Final = 2**22
+"""Bytes of the log of copies from which on it is folded into the file: to fold it waits for the disk, twice."""
 COPY_COLUMNS: Final = "body, media_type, etag, modified, fetched, fresh_until, place"
 LONGEST_BUDGET: Final = 366 * 86400.0
 """Seconds after which no budget asks for the time of a request any more."""
