@@ -46,7 +46,7 @@ from onoff.errors import (
     UnknownSource,
 )
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 logging.getLogger("onoff").addHandler(logging.NullHandler())  # what is said is for whoever uses it to show
 
