@@ -1,5 +1,6 @@
 """Session: what is asked while ON and OFF, first requests, impossible ones, and who may draw."""
 
+import hashlib
 from fractions import Fraction
 
 import pytest
@@ -7,7 +8,7 @@ import pytest
 import onoff
 from onoff.audit.exact import ScriptedEntropy, enumerate_branches
 from onoff.errors import InvalidInput, UnknownScheme, UnknownSource
-from onoff.model.chain import MarkovChain
+from onoff.model.chain import MarkovChain, Names
 from onoff.model.rows import UNIT
 from onoff.session.memories import BayesFilter, LastQuery
 from onoff.session.session import IMPOSSIBLE, MEMORIES, Query, Session, TableCache
@@ -255,3 +256,16 @@ def test_a_dict_for_a_chain_is_a_type_error_that_says_what_to_write(take):
 def test_a_matrix_for_a_model_is_a_type_error_that_says_what_to_write():
     with pytest.raises(TypeError, match=r"not a chain or model, but a list; .* onoff.MarkovChain\(matrix\)"):
         onoff.Session(CONTENT["transition"])
+
+
+def test_a_session_without_a_model_asks_for_everything_always():
+    names = Names(("alpha", "beta", "gamma"))
+    session = Session(names)
+    for source, private in ((0, True), ("beta", False), (2, False), (2, True)):
+        query = session.request(source, private=private)
+        assert query.everything
+        assert (query.note is None) == private
+        assert session.expected_cost(private=private) == 3
+    assert session.memory.restored((0, 1, 2), 0, session.memory.stored()) == session.memory
+    # as journals of clients without a model have held it since version 0.1
+    assert names.digest() == hashlib.sha256(b"alpha\nbeta\ngamma").hexdigest()
