@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from onoff.audit.attacker import advantage_bounds, at_least, at_most, attack
+from onoff.audit.sampled import advantage_bounds, at_least, at_most, attack
 
 pytestmark = pytest.mark.statistical
 

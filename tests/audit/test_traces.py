@@ -13,15 +13,25 @@ import pytest
 from tests.audit.test_observer import SESSIONS, chain_of, model_of
 from tests.support.typed import as_a
 
+from onoff.audit import cases as audited_cases
 from onoff.audit import guesses, traces
-from onoff.audit.cases import Case, PrivateStarts, choose_cases
-from onoff.audit.counted import empirical_bounds, exact_gains
-from onoff.audit.known import choose_known_cases, knows_the_person, starts_of
-from onoff.audit.traces import audit_traces
+from onoff.audit.cases import (
+    Case,
+    PrivateStarts,
+    choose_cases,
+    choose_known_cases,
+    choose_pattern_cases,
+    empirical_bounds,
+    exact_gains,
+    knows_the_person,
+    starts_of,
+)
+from onoff.audit.traces import audit_pattern, audit_traces
 from onoff.errors import InvalidInput
 from onoff.information import mutual_information, table_chances
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
+from onoff.model.patterns import parse
 from onoff.session import Session
 from onoff.session.seeded import SeededEntropy
 from onoff.tables.table import QueryTable
@@ -62,7 +72,7 @@ def chain_learnt(visits):
 def audit(session, visits, attackers, before="private", users=600, **more):
     rng = np.random.default_rng(3)
     cases = choose_cases(enumerate(visits), AFTER, before, rng)
-    return audit_traces(session, cases, attackers, before, users=users, entropy=lambda: SeededEntropy(rng), **more)
+    return audit_traces(session, cases, attackers, users=users, entropy=lambda: SeededEntropy(rng), **more)
 
 
 @pytest.mark.parametrize("before", ["private", pytest.param("open", marks=pytest.mark.deep), "nothing"])
@@ -85,9 +95,8 @@ def of_the_true_model(people):
 
     @cache
     def found(before):
-        users, older = (600, 600) if before == "private" else (300, 0)
         visits = visits_of(people, 800)
-        return audit(Session(people, "greedy"), visits, {"bayes": people}, before, users, older_users=older)
+        return audit(Session(people, "greedy"), visits, {"bayes": people}, before, 600 if before == "private" else 300)
 
     return found
 
@@ -109,7 +118,7 @@ def test_a_session_goes_on_where_others_have_been_private(name):
     starts, rng = PrivateStarts(start), np.random.default_rng(2)
     for _ in range(6):
         path = rng.integers(0, N, size=5).tolist()
-        session, channels = starts.before(Case((*path, 0), 4, 0), SeededEntropy(rng))
+        session, channels = starts.before(Case((*path, 0), (True,) * 6, 4, 0), SeededEntropy(rng))
         own = start.fork(SeededEntropy(rng))
         for t, x in enumerate(path):
             own.request(x, private=True)
@@ -120,25 +129,111 @@ def test_a_session_goes_on_where_others_have_been_private(name):
         assert session.memory.key == own.memory.key
 
 
-def test_older_private_requests_are_judged_too(people, of_the_true_model):
-    """A filter that hides one request lets the one before it show; one that hides two does not, exactly."""
-    one = of_the_true_model("private").older
-    two = audit(
-        Session(people, "greedy", hide=2), visits_of(people, 400), {"bayes": people}, users=250, older_users=250
+def each_of(people, hide, pattern, count, session=None):
+    rng = np.random.default_rng(3)
+    cases = choose_pattern_cases(enumerate(visits_of(people, count)), parse(pattern), count)
+    start = Session(people, "greedy", hide=hide) if session is None else session
+    return audit_pattern(start, cases, {"bayes": people}, entropy=lambda: SeededEntropy(rng))
+
+
+def test_every_private_request_of_a_pattern_is_judged(people):
+    """A filter that hides one request lets the one before it show; one that hides two does not."""
+    shown, last = each_of(people, 1, "ON ON OFF*4", 600)
+    assert shown.bits > 4 * shown.stderr > 0
+    assert last.bits < 4 * last.stderr + 0.01
+    for step in each_of(people, 2, "ON ON OFF*4", 200):
+        assert step.bits < 4 * step.stderr + 0.01
+        assert abs(step.control_bits) < 4 * step.control_stderr + 0.01
+
+
+def test_what_is_asked_between_two_private_requests_is_judged_too(people):
+    """A chain leaves much of each; the last one is judged by the three requests after it alone."""
+    wrong = each_of(
+        people, 1, "ON OFF*2 ON OFF*3", 700, Session(chain_learnt(visits_of(people, 2000, seed=2)), "greedy")
     )
-    assert one[-1].bits > 4 * one[-1].stderr > 0
-    assert [step.attackers["bayes"] for step in two.older] == pytest.approx([0] * AFTER, abs=1e-9)
-    assert all(step.bits < 4 * step.stderr + 0.01 for step in two.older)
-    assert [step.attackers["bayes"] for step in two.steps] == pytest.approx([0] * AFTER, abs=1e-9)
-    assert two.older_users == 250
+    assert [step.request for step in wrong] == [1, 2]
+    assert all(step.bits > 3 * step.stderr for step in wrong)
+    assert all(step.difference < 0 for step in wrong)
+    with pytest.raises(InvalidInput, match="begins with OFF"):
+        choose_pattern_cases([], parse("OFF ON"), 3)
+
+
+def test_one_source_is_asked_about(people):
+    """As an area under the curve: a chain tells much more than was known before, and less than naive switching."""
+    found = audit(
+        Session(chain_learnt(visits_of(people, 2000, seed=2)), "greedy"),
+        visits_of(people, 800),
+        {"bayes": people},
+        sensitive=["source-2"],
+    )
+    (one,) = found.sensitive
+    assert 0.4 < one.before < 0.7  # what is usual at that place of a visit is known
+    assert one.before + 4 * one.stderr < one.after < one.naive
+    with pytest.raises(InvalidInput, match="too few"):
+        audit(Session(people, "greedy"), [[0] * 8] * 250, {"bayes": people}, sensitive=["source-2"], users=250)
+
+
+def test_members_are_told_where_the_model_holds_them(people):
+    """A model of which every person is a type knows its people; one of the whole population does not."""
+    members, others = visits_of(people, 150, length=12), visits_of(people, 150, length=12, seed=9)
+    shapes = people.contexts
+    laws = []
+    for visit in members:
+        counts = np.full((len(shapes), N), 0.1)
+        for t, x in enumerate(visit):
+            counts[people.context_of(visit[:t]), x] += 1
+        laws.append(counts / counts.sum(axis=1, keepdims=True))
+    by_heart = RequestModel(np.array(laws), shapes)
+    told, untold = (traces.membership_of(model, people, members, others) for model in (by_heart, people))
+    assert told.area - 4 * told.stderr > 0.6
+    assert untold.area == 0.5
+    assert traces.bits_for(people, [0, 1]) == pytest.approx(
+        -np.log2(
+            sum(w * people.law(z, 0)[0] * people.law(z, people.next(0, 0))[1] for z, w in enumerate(people.weights))
+        )
+    )
+
+
+def test_where_earlier_sets_are_known_a_session_that_is_carried_on_gives_nothing_away(people, monkeypatch):
+    monkeypatch.setattr(audited_cases, "SETS_KNOWN", 5)
+    rng, visits = np.random.default_rng(5), visits_of(people, 220, length=8)
+    cases = choose_known_cases(enumerate(visits), 2, rng, 220, sets=True)
+    assert all(case.switch == (True, *[False] * 4, True, False, False) for case in cases)
+    options = {"users": 220, "history": "sets", "entropy": lambda: SeededEntropy(rng)}
+    found = audit_traces(Session(people, "greedy"), cases, {"bayes": people}, **options)
+    assert [step.attackers["bayes"] for step in found.steps] == pytest.approx([0] * 2, abs=1e-9)
+    assert found.history == "sets"
+    assert found.below_naive
+    afresh = audit_traces(
+        Session(people, "greedy"),
+        cases,
+        {"bayes": people},
+        **options,
+        begin=lambda case: StartsAfresh(people, "greedy"),
+    )
+    assert afresh.steps[-1].bits > 3 * afresh.steps[-1].stderr
+
+
+class StartsAfresh(Session):
+    """Forgets at the second private request what the sets before it have told: a broken twin."""
+
+    asked_for = 0
+
+    def request(self, source, *, private):
+        if private and self.asked_for:
+            self.memory = Session(self.model, "greedy").memory
+        self.asked_for += 1
+        return super().request(source, private=private)
 
 
 def test_by_counting_one_and_two_queries_are_judged_exactly(people):
     """Both halves of the readers alike: the attacker's gain is the mutual information, up to its one unit of prior."""
     session = Session(chain_of(N, 1), "greedy")
     visits = visits_of(people, 4000, length=5)
-    cases = [Case(tuple(visit), 0, half) for visit in visits for half in range(2)]  # every reader in both halves
-    found = exact_gains(session, cases, "nothing")
+    cases = [
+        Case(tuple(visit), (True, *[False] * 4), 0, half) for visit in visits for half in range(2)
+    ]  # every reader in both halves
+    found = exact_gains(session, cases)
     user = session.fork(SeededEntropy(np.random.default_rng(0)))
     user.request(0, private=True)
     table = as_a(QueryTable, user.tables.of(user.memory))
@@ -163,25 +258,26 @@ def test_by_counting_one_and_two_queries_are_judged_exactly(people):
 
 def test_by_counting_a_filter_of_the_true_model_gives_nothing_away(people):
     cases = choose_cases(enumerate(visits_of(people, 6000)), AFTER, "private", np.random.default_rng(0))
-    right = exact_gains(Session(people, "greedy"), cases, "private")
-    wrong = exact_gains(Session(chain_of(N, 1), "greedy"), cases, "private")
+    right = exact_gains(Session(people, "greedy"), cases)
+    wrong = exact_gains(Session(chain_of(N, 1), "greedy"), cases)
     assert max(right) < 0.002
     assert min(wrong) > 0.01
-    assert exact_gains(Session(people, "greedy"), cases, "open") == []
-    assert exact_gains(Session(people, "greedy", hide=2), cases, "private") == []
+    openly = choose_cases(enumerate(visits_of(people, 100)), AFTER, "open", np.random.default_rng(0))
+    assert exact_gains(Session(people, "greedy"), openly) == []
+    assert exact_gains(Session(people, "greedy", hide=2), cases) == []
 
 
 def test_the_empirical_bound_is_the_sum_of_counted_maxima():
     """Both halves alike: 3 of 4 from source 0 stay, all from source 1 stay; then all go to the other source."""
     kinds = [(0, 0, 1)] * 3 + [(0, 1, 1)] + [(1, 1, 0)] * 4
-    cases = [Case(kind, 0, half) for kind in kinds for half in range(2)]
+    cases = [Case(kind, (True, False, False), 0, half) for kind in kinds for half in range(2)]
     assert empirical_bounds(cases, 2) == pytest.approx([0.75 + 1, 2])
 
 
 def test_chance_does_not_raise_the_empirical_bound():
     """Requests that depend on nothing cost one message; a bound by plain maxima would say far more with few readers."""
     rng = np.random.default_rng(0)
-    cases = [Case(tuple(rng.integers(0, 5, size=2).tolist()), 0, person) for person in range(200)]
+    cases = [Case(tuple(rng.integers(0, 5, size=2).tolist()), (True, False), 0, person) for person in range(200)]
     assert empirical_bounds(cases, 5)[0] < 1.15
 
 
@@ -192,8 +288,8 @@ def test_cases_are_chosen_where_there_is_room():
     assert {case.asked for _ in range(50) for case in choose_cases([(0, [2] * 6)], 3, "open", rng)} == {1, 2}
     assert max(case.asked for _ in range(200) for case in choose_cases([(0, range(99))], 3, "open", rng)) == 20
     assert [case.asked for case in choose_cases(visits, 3, "nothing", rng)] == [0, 0, 0]
-    assert private[0].private("private") == [True] * (private[0].asked + 1) + [False] * 3
-    assert sum(private[0].private("open")) == 1
+    assert list(private[0].switch) == [True] * (private[0].asked + 1) + [False] * 3
+    assert sum(choose_cases(visits, 3, "open", rng)[0].switch) == 1
 
 
 def test_where_there_are_few_people_long_visits_are_cut():
@@ -245,8 +341,8 @@ def known_audit(again, begin):
         Session(population, "greedy"),
         cases,
         {"own law": knows_the_person(population, CONSTANTS, 0)},
-        "nothing",
         users=360,
+        history="open",
         begin=begin(population, rng),
         entropy=lambda: SeededEntropy(rng),
     )
@@ -276,7 +372,7 @@ def test_a_session_that_knows_as_much_as_the_server_is_below_naive():
 def test_the_paired_difference_is_counted_case_by_case_and_by_person():
     person = np.array([0, 0, 1, 2])
     ours, theirs = (
-        guesses.Judgement(person, np.array(bits)[:, None], [{}], np.zeros((4, 2), dtype=bool))
+        guesses.Judgement(person, np.array(bits)[:, None], [{}], np.zeros((4, 2), dtype=bool), np.zeros((4, 1)))
         for bits in ([0.1, 0.2, 0.3, 0.4], [0.3, 0.4, 0.4, 0.3])
     )
     mean, error = guesses.difference(ours, theirs, 1)

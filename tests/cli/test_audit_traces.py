@@ -9,14 +9,14 @@ import pytest
 from tests.audit.test_observer import model_of
 from tests.support.typed import present
 
-from onoff.audit.cases import Case
-from onoff.audit.known import own_constants, starts_of
-from onoff.audit.measured import measured_of, save_measured, zero_in_words
+from onoff.audit.cases import Case, starts_of
+from onoff.audit.traces import TABLE_SECONDS, save_measured, table_options
 from onoff.cli import run
-from onoff.cli.audit_traces import TABLE_SECONDS, table_options
 from onoff.errors import InvalidInput
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel, load_model
+from onoff.model.origin import about_of, measured_of, zero_in_words
+from onoff.model.people import constants_of
 from onoff.schemes import SCHEMES
 from onoff.session import Session
 
@@ -42,7 +42,7 @@ def files(tmp_path_factory):
 
 
 def command(files, model, trace="trace.txt", *more):
-    options = ("--after", "4", "--users", "300", "--types", "4", "--scheme", "greedy", "--older", "50")
+    options = ("--after", "4", "--users", "300", "--types", "4", "--scheme", "greedy")
     return ["audit", "traces", str(files / model), str(files / trace), *options, *more]
 
 
@@ -59,7 +59,6 @@ def test_a_chain_gives_readers_away_and_exits_5(files, trace, capsys):
     assert report["leak"] == max(step["bits"] for step in report["steps"]) > 0.05
     assert report["steps"][-1]["naive_bits"] > report["steps"][-1]["bits"]
     assert 0 < report["prior_bits"] < 1.7
-    assert report["older_users"] >= 50
 
 
 @pytest.fixture(scope="module")
@@ -111,13 +110,13 @@ def test_what_was_measured_is_kept_with_the_chain(files, capsys, tmp_path):
 def test_what_was_measured_is_kept_with_the_model(files, of_the_model):
     copy, _, report = of_the_model
     is_kept(report, copy, files / "model.npz")
-    assert measured_of(load_model(copy)) == measured_of(copy)
+    assert measured_of(load_model(copy).about) == measured_of(about_of(copy))
 
 
 def is_kept(report, audited, before):
     """What the report says is in the file that was audited, which is else as it was before."""
-    assert "Not measured on real readers" in zero_in_words(measured_of(before))
-    kept = present(measured_of(audited))
+    assert "Not measured on real readers" in zero_in_words(measured_of(about_of(before)))
+    kept = present(measured_of(about_of(audited)))
     assert kept["bits"] == report["steps"][-1]["bits"]
     assert kept["users"] == 300
     assert load_model(audited).about["audits"]["none"] == kept
@@ -127,7 +126,7 @@ def is_kept(report, audited, before):
 
 def test_a_matrix_has_no_place_for_what_was_measured(tmp_path):
     (tmp_path / "chain.csv").write_text("0.5,0.5\n0.25,0.75\n")
-    assert measured_of(tmp_path / "chain.csv") is None
+    assert measured_of(about_of(tmp_path / "chain.csv")) is None
     with pytest.raises(InvalidInput, match="cannot hold measurements"):
         save_measured(tmp_path / "chain.csv", {})
 
@@ -221,9 +220,9 @@ def test_learning_chooses_how_a_person_s_own_law_is_made(settled, capsys, tmp_pa
     for name in ("model.json", "model.npz"):
         run(["learn", str(settled / "trace.csv"), "-o", str(tmp_path / name)])
         assert "Knowing what a person openly asked, a request takes" in capsys.readouterr().out
-        constants = present(own_constants(tmp_path / name)[0])
+        constants = present(constants_of(load_model(tmp_path / name)))
         assert constants["weight"] >= 0.5
         assert starts_of(load_model(tmp_path / name), constants, np.random.default_rng(0), "greedy")(
-            Case((0, 1), 0, 0, (0, 1, 1))
+            Case((0, 1), (True, False), 0, 0, (0, 1, 1))
         ).history
-    assert own_constants(settled / "chain.json") == (None, False)
+    assert constants_of(load_model(settled / "chain.json")) is None

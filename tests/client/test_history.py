@@ -59,9 +59,13 @@ def test_open_requests_are_plain_and_kept_over_restarts_until_the_first_private_
         client.remember()  # a second time: as it was
         assert ask(client, "alpha") == [("alpha",)]
         assert client.status()["history"] == {"open": 3, "private_since": False}
+        model = own_law_of(EVERYBODY, present(client.core.history), b"")
+        after_alpha = model.weights @ np.stack([model.law(z, model.context_of([0])) for z in range(model.types)])
+        assert client.foreseen == pytest.approx(after_alpha.max())
     assert kept(asked.path)["asked"] == ["alpha", "beta", "alpha"]
     with asked() as client:
         assert ask(client, "delta", private=True) == [tuple(NAMES)]
+        assert client.foreseen is None  # what follows is hidden
         ask(client, "gamma", "gamma")
     assert kept(asked.path)["asked"] == ["alpha", "beta", "alpha"]  # no private one, and nothing after it
     assert stat.S_IMODE(asked.path.stat().st_mode) == 0o600

@@ -216,6 +216,7 @@ def test_the_level_costs_keeps_no_set_and_no_wish(tmp_path):
         assert state["posterior"] is None
         assert state["model"]["zero"].startswith("Not measured on real readers")
         assert state["model"]["advice"]["word"] == "warn"
+        assert state["model"]["foreseen"] is None
 
 
 def test_the_level_counters_keeps_totals_only(tmp_path):

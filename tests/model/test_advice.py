@@ -35,6 +35,8 @@ def audited(**figures):
         (audited(bits=0.01, naive_bits=0.01, difference=0.0), "stay-on"),
         (audited(bits=1.19, naive_bits=0.16, difference=1.03), "stay-on"),
         ({}, "warn"),
+        ({"trace": {"users": 3, "requests": 50}}, "stay-on"),  # learnt, and no audit
+        ({"trace": {"users": 3000, "requests": 50000}, **audited()}, "off"),
         ({"guess": "sticky"}, "stay-on"),
         ({"guess": "sticky", **audited()}, "stay-on"),
         ({"trace": {"whose": OWN, "requests": 50}}, "stay-on"),

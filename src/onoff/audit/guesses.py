@@ -27,12 +27,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib.util import find_spec
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from onoff.audit.cases import Before, Case, Sightings, parts_by_person
+from onoff.audit.cases import Case, Sightings, parts_by_person
 from onoff.audit.observer import Observer, View
 from onoff.model.rows import Floats, Integers
 
@@ -83,48 +83,69 @@ Watching: TypeAlias = Observer | Callable[[Case], Observer]
 """One observer for all cases, or one for each: who knows what the reader openly asked before."""
 
 
-def gather(observers: Mapping[str, Watching], seen: Sightings, before: Before, n: int, back: int = 0) -> Clues:
-    """The clues about X, or about the private request `back` places before it."""
+def gather(observers: Mapping[str, Watching], seen: Sightings, n: int) -> Clues:
+    """The clues about X."""
     asked = np.zeros((len(seen), len(seen[0][0].later), n), dtype=bool)
     for i, (case, channels) in enumerate(seen):
         for j, channel in enumerate(channels[case.asked + 1 :]):
             asked[i, j, list(channel.query)] = True
     return Clues(
         np.array([case.person for case, _ in seen]),
-        np.array([case.requests[case.asked - back] for case, _ in seen]),
-        {name: np.log(posteriors(observer, seen, before, back)) for name, observer in observers.items()},
+        np.array([case.wanted for case, _ in seen]),
+        {name: np.log(posteriors(observer, seen)) for name, observer in observers.items()},
         asked,
     )
 
 
-def posteriors(watching: Watching, seen: Sightings, before: Before, back: int = 0) -> Floats:
-    """The law of a private request for an observer: before, and after each query that follows X.
+def posteriors(watching: Watching, seen: Sightings) -> Floats:
+    """The law of X for an observer: once X was sent, and after each query that follows.
 
     Returns
     -------
     Floats
-        Shape (readers, OFF requests + 1, sources); the first of each reader is what was known once X was sent.
+        Shape (readers, queries after X + 1, sources).
     """
-    depth = max(1 + back, *(channel.depth for channel in seen[0][1] if channel.of_private), 0)
+    depth = max((channel.depth for _, channels in seen for channel in channels if channel.of_private), default=0)
     laws: list[list[Floats]] = []
     kept: dict[tuple[tuple[int, ...], ...], View] = {}
-    place = -1
+    place: tuple[Any, ...] = ()
     for case, channels in seen:
         observer = watching if isinstance(watching, Observer) else watching(case)
-        if case.asked != place or observer is not watching:
-            place, kept = case.asked, {}
-        tracked = [t for t, on in enumerate(case.private(before)) if on][-depth:]
+        if (observer, case.asked, case.switch) != place:
+            place, kept = (observer, case.asked, case.switch), {}
+            in_mind = kept_in_mind(case.switch, case.asked, depth)
         view, mine = observer.start, []
-        history: tuple[tuple[int, ...], ...] = ()
+        queries: tuple[tuple[int, ...], ...] = ()
+        held: tuple[int, ...] = ()
         for t, channel in enumerate(channels):
-            history = (*history, channel.query)
-            view = kept[history] if history in kept else observer.after(view, channel, private=t in tracked)
-            if t <= case.asked + 1 and (before == "private" or t > case.asked):
-                kept[history] = view
+            queries = (*queries, channel.query)
+            now = (*held, t) if t in in_mind[t] else held
+            if queries in kept:
+                view = kept[queries]
+            else:
+                view = observer.after(view, channel, private=t in in_mind[t])
+                view = view.keeping([place for place, time in enumerate(now) if time in in_mind[t]])
+            held = tuple(time for time in now if time in in_mind[t])
+            if t <= case.asked + 1 and case.was_private:
+                kept[queries] = view
             if t >= case.asked:
-                mine.append(view.about(tracked.index(case.asked - back), observer.n))
+                mine.append(view.about(held.index(case.asked), observer.n))
         laws.append(mine)
     return np.asarray(np.maximum(np.array(laws), LEAST_PROBABILITY), dtype=np.float64)
+
+
+def kept_in_mind(switch: Sequence[bool], asked: int, depth: int) -> list[frozenset[int]]:
+    """The private requests that an observer must know the joint law of, after each request.
+
+    That which is asked about, and the last `depth` before each OFF request, among which the session hides.
+    """
+    private = [t for t, on in enumerate(switch) if on]
+    needed: dict[int, int] = {asked: len(switch)}  # until when
+    for t, on in enumerate(switch):
+        if not on:
+            for p in [p for p in private if p < t][-depth:] if depth else ():
+                needed[p] = max(t, needed.get(p, 0))
+    return [frozenset(p for p, until in needed.items() if p <= t < until) for t in range(len(switch))]
 
 
 # -- the attackers -------------------------------------------------------------------------------------------
@@ -312,6 +333,8 @@ class Judgement:
     bits: Floats
     alone: Sequence[Mapping[str, float]]
     right: npt.NDArray[np.bool_]
+    laws: Floats
+    """Log-probabilities after all queries, shape (cases, sources)."""
 
     def gain(self, k: int) -> tuple[float, float]:
         """The mean of the bits after k queries, and its standard error.
@@ -349,16 +372,42 @@ def known_before(clues: Clues, attackers: Mapping[str, Attacker]) -> Floats:
     return stack(clues, [one(clues, 0, start) for name, one in attackers.items() if name != LOGISTIC], start)
 
 
-def let_guess(clues: Clues, attackers: Mapping[str, Attacker], prior: Floats) -> Judgement:
-    """Let attackers guess after every number of queries; boosted trees, which take longest, after some only."""
+def let_guess(clues: Clues, attackers: Mapping[str, Attacker], prior: Floats, *, only_last: bool = False) -> Judgement:
+    """Let attackers guess after every number of queries; boosted trees, which take longest, after some only.
+
+    only_last: Guess after all queries only.
+    """
     wanted, before = clues.wanted, bits_of(prior, clues.wanted)
     after = clues.asked.shape[1]
-    bits, right, alone = [], [prior.argmax(axis=1) == wanted], []
-    for k in range(1, after + 1):
+    bits, right, alone, together = [], [prior.argmax(axis=1) == wanted], [], prior
+    for k in range(after if only_last else 1, after + 1):
         some = [name for name in attackers if name != BOOSTED or k in (*BOOSTED_AFTER, after)]
         laws = {name: attackers[name](clues, k, prior) for name in some}
         alone.append({name: float((bits_of(logs, wanted) - before).mean()) for name, logs in laws.items()})
         together = stack(clues, list(laws.values()), prior)
         bits.append(bits_of(together, wanted) - before)
         right.append(together.argmax(axis=1) == wanted)
-    return Judgement(clues.person, np.stack(bits, axis=1), alone, np.stack(right, axis=1))
+    return Judgement(clues.person, np.stack(bits, axis=1), alone, np.stack(right, axis=1), together)
+
+
+# -- one source ----------------------------------------------------------------------------------------------
+
+
+def area(scores: Floats, truth: npt.NDArray[np.bool_]) -> float:
+    """The chance that a case of which it is true scores higher than one of which it is not: the area under the curve.
+
+    >>> area(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, True, False, True]))
+    0.875
+    """
+    from scipy.stats import rankdata
+
+    yes = int(truth.sum())
+    return float((rankdata(scores)[truth].sum() - yes * (yes + 1) / 2) / (yes * (len(truth) - yes)))
+
+
+def area_error(scores: Floats, truth: npt.NDArray[np.bool_], person: Integers) -> float:
+    """The standard error of `area`, by people left out one part of FOLDS * 4 at a time (the jackknife)."""
+    part = parts_by_person(person, FOLDS * 4)
+    kept = [part != out for out in np.unique(part)]
+    found = [area(scores[some], truth[some]) for some in kept if 0 < truth[some].sum() < some.sum()]
+    return float(np.std(found) * math.sqrt(len(found) - 1)) if len(found) > 1 else math.nan

@@ -117,8 +117,8 @@ def remembered(memory: Memory) -> int:
 class View:
     """What an observer believes after some queries.
 
-    contexts: those possible; None before the first request. private: the values of the private requests so far, one to
-    a row of `belief`, whose columns are the contexts and whose first axis is the type.
+    contexts: those possible; None before the first request. private: the values of the private requests that are kept
+    in mind, one to a row of `belief`, whose columns are the contexts and whose first axis is the type.
     """
 
     contexts: Integers
@@ -126,9 +126,19 @@ class View:
     belief: Belief
 
     def about(self, place: int, n: int) -> Floats:
-        """The law of the private request number `place`, over all n sources."""
+        """The law of the private request number `place` of those kept in mind, over all n sources."""
         values = np.array([v[place] for v in self.private])
         return np.asarray(np.bincount(values, self.belief.value, minlength=n), dtype=np.float64)
+
+    def keeping(self, places: Sequence[int]) -> View:
+        """The same, with only these of the private requests kept in mind; the others are averaged over."""
+        if len(places) == len(self.private[0]):
+            return self
+        values, row = np.unique(np.array([[v[p] for p in places] for v in self.private]), axis=0, return_inverse=True)
+        law = self.belief.law
+        summed = np.zeros((*law.shape[:-2], len(values), law.shape[-1]))
+        np.add.at(np.moveaxis(summed, -2, 0), row.reshape(-1), np.moveaxis(law, -2, 0))
+        return View(self.contexts, tuple(tuple(v) for v in values.tolist()), Belief(summed))
 
 
 def _start(weights: Floats, context: int) -> View:

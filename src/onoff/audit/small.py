@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from onoff.audit.cases import Case, Sightings, choose_cases, naive_channels, send_cases
+from onoff.audit.cases import Case, Sightings, choose_cases, choose_known_cases, naive_channels, send_cases
 from onoff.audit.guesses import (
     Clues,
     Judgement,
@@ -25,7 +25,6 @@ from onoff.audit.guesses import (
     known_before,
     stack,
 )
-from onoff.audit.known import choose_known_cases
 from onoff.audit.observer import Channel
 from onoff.errors import InvalidInput
 from onoff.model.contexts import Model, RequestModel
@@ -67,13 +66,13 @@ class Small:
             return [None] * len(models)
         known = [RequestModel(**parts) for parts in knows]
         attackers = {f"bayes {i}": _after_private(model) for i, model in enumerate(known)}
-        naive = _judged(_naive(cases, known[0].n, "private"), attackers, known[0].n)
+        naive = _judged(_naive(cases, known[0].n), attackers, known[0].n)
         found: list[dict[str, Any] | None] = []
         for parts in models:
             model = RequestModel(**parts)
             self.say(f"auditing {model.types} types of order {model.order}")
             start = Session(model.as_chain() or model, "greedy")
-            seen = send_cases(start, cases, "private", lambda: SeededEntropy(rng), lambda done: None)
+            seen = send_cases(start, cases, lambda: SeededEntropy(rng), lambda done: None)
             found.append(self._summary(seen, attackers, naive, model.n, "private", "none"))
         return found
 
@@ -104,8 +103,8 @@ class Small:
         attackers: dict[str, Callable[[Case], ModelFilter]] = {"own law": lambda case: _knowing(law(case), case, None)}
         for i, one in enumerate(RequestModel(**parts) for parts in knows):
             attackers[f"types {i}"] = partial(_knowing_types, one)
-        naive = _judged(_naive(cases, n, "nothing"), attackers, n)
-        seen = send_cases(Session(population), cases, "nothing", lambda: SeededEntropy(rng), lambda done: None, begin)
+        naive = _judged(_naive(cases, n), attackers, n)
+        seen = send_cases(Session(population), cases, lambda: SeededEntropy(rng), lambda done: None, begin)
         return self._summary(seen, attackers, naive, n, "nothing", "open")
 
     def _summary(
@@ -154,8 +153,9 @@ def _history(case: Case, n: int) -> OpenHistory:
     return OpenHistory("audit", n, case.history[-MOST_OPEN:])
 
 
-def _naive(cases: Sequence[Case], n: int, before: Any) -> list[tuple[Case, Sequence[Channel]]]:
-    return [(case, naive_channels(case, before, n)) for case in cases]
+def _naive(cases: Sequence[Case], n: int) -> list[tuple[Case, Sequence[Channel]]]:
+    everything = Channel(tuple(range(n)))
+    return [(case, naive_channels(case, [everything] * (case.asked + 1), n)) for case in cases]
 
 
 def _after_private(model: RequestModel) -> Callable[[Case], ModelFilter]:
@@ -228,4 +228,4 @@ def _judged(seen: Sightings, attackers: Mapping[str, Callable[[Case], ModelFilte
     together, told = stack(clues, list(laws.values()), prior), bits_of(prior, clues.wanted)
     right = np.stack([law.argmax(axis=1) == clues.wanted for law in (prior, together)], axis=1)
     alone = {name: float((bits_of(law, clues.wanted) - told).mean()) for name, law in laws.items()}
-    return Judgement(clues.person, (bits_of(together, clues.wanted) - told)[:, None], [alone], right)
+    return Judgement(clues.person, (bits_of(together, clues.wanted) - told)[:, None], [alone], right, together)

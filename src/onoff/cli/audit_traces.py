@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-import numpy as np
 from cyclopts import Parameter, validators
 from rich.console import Console
 
-from onoff.audit.cases import Before, choose_cases, parts_by_person
-from onoff.audit.known import (
-    USUAL_CONSTANTS,
-    choose_known_cases,
-    knows_the_person,
-    knows_the_type,
-    own_constants,
-    starts_of,
-)
-from onoff.audit.measured import save_measured, summary
-from onoff.audit.traces import FEWEST_PEOPLE, TraceAudit, audit_traces
+from onoff.audit.cases import SETS_KNOWN, Before
+from onoff.audit.traces import KnownBefore, TraceAudit, audit_visits, save_measured, summary
 from onoff.cli.options import Html, LeakOption
 from onoff.cli.output import Json, check_writable, emit, progress, table
 from onoff.errors import InvalidInput, PrivacyBreach
-from onoff.model.contexts import Model, RequestModel, load_model
-from onoff.model.people import FEWEST_KNOWN, average_chain, choose_constants
+from onoff.model.contexts import RequestModel, load_model
+from onoff.model.patterns import parse
+from onoff.model.people import FEWEST_KNOWN
 from onoff.model.traces import Options, Trace, size_of
-from onoff.schemes import find_scheme
-from onoff.session import Session
-from onoff.session.seeded import SeededEntropy
 
 STEP_COLUMNS = (
     "OFF requests",
@@ -48,10 +35,6 @@ READERS = (
     "attackers together gained about the last private request, 'at least' what any scheme that hides it must ask. "
     "'control' is what the same attackers seem to gain from another person's queries: 0, but for the error."
 )
-MOST_LEARNT = 60_000
-"""Readers that attackers learn from at most."""
-TABLE_SECONDS = 0.5
-"""Processor time for a table at most; sessions of a client may take longer, and look ahead."""
 
 
 def traces_command(
@@ -67,8 +50,11 @@ def traces_command(
         Parameter(help="What the visit was before the private request; private unless a history is known."),
     ] = None,
     history: Annotated[
-        Literal["none", "open"],
-        Parameter(help=f"open: {FEWEST_KNOWN} or more open requests of each person are known, and end right before."),
+        KnownBefore,
+        Parameter(
+            help=f"What is known of each person before. open: {FEWEST_KNOWN} or more open requests. sets: the sets "
+            f"that the session asked for {SETS_KNOWN} earlier ones, the first of them private."
+        ),
     ] = "none",
     users: Annotated[
         int,
@@ -77,7 +63,15 @@ def traces_command(
             help="Private requests that are judged: one of each reader, more where there are fewer readers.",
         ),
     ] = 2000,
-    older: Annotated[int, Parameter(help="Of how many of them the one before is judged too.")] = 0,
+    pattern: Annotated[
+        str | None, Parameter(help="Judge every private request of this pattern too, such as 'ON OFF*3 ON OFF*3'.")
+    ] = None,
+    sensitive: Annotated[
+        list[str] | None, Parameter(help='A source of which is asked "was it this one?"; may be repeated.')
+    ] = None,
+    learnt_from: Annotated[
+        Path | None, Parameter(help="The trace that MODEL was learnt from: can its people be told from others?")
+    ] = None,
     types: Annotated[int, Parameter(help="Types of people that the attacker tells apart.")] = 24,
     attacker: Annotated[
         list[Path] | None, Parameter(help="A model that an attacker knows, instead of learning one; may be repeated.")
@@ -100,6 +94,7 @@ def traces_command(
     onoff audit traces model.npz held-out.csv --after 10
     onoff audit traces chain.json held-out.csv --before open --allow 0.1 --json
     onoff audit traces model.npz held-out.csv --history open
+    onoff audit traces model.npz held-out.csv --pattern 'ON ON OFF*9' --sensitive health
     ```
 
     Give readers that the model was not learnt from. Half of them teach an attacker how people behave; the private
@@ -111,56 +106,42 @@ def traces_command(
     model's file says how to make a person's own law of it (`onoff learn` chooses that); others know other people only.
     A model that gives away no less than naive switching, judged by the same attackers, fails with 5 whatever `--allow`
     says.
+
+    `--pattern` judges every private request of a pattern, by all that follows it, not the last alone. `--sensitive`
+    gives the area under the curve of the question whether X was this source. `--learnt-from` gives that of the question
+    whether a person was among those that MODEL was learnt from.
     """
     before = _checked_before(before, history)
     check_writable(html, inputs=[model, trace, *(attacker or [])])
     check_writable(model if save else None)
+    switch = () if pattern is None else parse(pattern)
     with progress(f"reading {model.name}") as done:
         loaded = load_model(model)
+        for name in sensitive or []:
+            loaded.index(name)
         options = Options(format=format, gap=gap, sources=loaded.names)
         done.now("bytes", size_of(trace) if trace.exists() else None)
-        least = 1 if history == "open" else after + (1 if before == "nothing" else 2)
+        least = 1 if history != "none" else after + (1 if before == "nothing" else 2)
         visits = list(Trace(trace, options).visits(least, done))
-    people = parts_by_person([person for person, _ in visits], 2)
-    judged = [visit for part, visit in zip(people, visits, strict=True) if part == 1 or attacker is not None]
-    rng = np.random.default_rng(seed)
-    if history == "open":
-        cases = choose_known_cases(judged, after, rng, users)
-    else:
-        cases = choose_cases(judged, after, before, rng, users)
-    learnt = [visit for part, (_, visit) in zip(people, visits, strict=True) if part == 0]
-    known: dict[str, Any]
-    with progress(f"learning an attacker of {types} types" if attacker is None else "reading the attackers") as done:
-        if attacker is None:
-            known = {f"{types} types": _learnt_from(learnt, loaded, types, seed)}
-        else:
-            known = {path.name: RequestModel.load(path) for path in attacker}
-        begin = None
-        if history == "open":
-            own, alone = own_constants(model)
-            base = average_chain(loaded) if alone and isinstance(loaded, RequestModel) else loaded
-            constants = choose_constants(base, learnt) if attacker is None else None
-            constants = constants or own or USUAL_CONSTANTS
-            known = {
-                **{name: knows_the_type(one) for name, one in known.items()},
-                "own law": knows_the_person(base, constants, seed),
-            }
-            begin = (
-                None
-                if own is None
-                else starts_of(base, own, rng, scheme, hide=hide, leak=leak, **table_options(scheme))
-            )
-        start = Session(loaded, scheme, memory, hide=hide, leak=leak, **table_options(scheme))  # type: ignore[arg-type]
-        done.now("readers", min(users, len(cases)))
-        audit = audit_traces(
-            start,
-            cases,
-            known,
-            before,
+        members = [] if learnt_from is None else [visit for _, visit in Trace(learnt_from, options).visits(least)]
+    with progress("learning attackers" if attacker is None else "reading the attackers") as done:
+        audit = audit_visits(
+            loaded,
+            visits,
+            after=after,
+            before=before,
+            history=history,
             users=users,
-            older_users=older,
-            begin=begin,
-            entropy=lambda: SeededEntropy(rng),
+            types=types,
+            attackers=None if attacker is None else {path.name: RequestModel.load(path) for path in attacker},
+            scheme=scheme,
+            memory=memory,
+            hide=hide,
+            leak=leak,
+            seed=seed,
+            pattern=switch,
+            sensitive=sensitive or (),
+            members=members,
             progress=done,
         )
         if save:
@@ -180,24 +161,6 @@ def _checked_before(before: Before | None, history: str) -> Before:
     if before not in (None, "nothing"):
         raise InvalidInput(f"--before {before} with a history", hint="what is known ends right before the private one")
     return "nothing"
-
-
-def table_options(scheme: str) -> dict[str, Any]:
-    """Options for fast tables: as private, and a little more expensive."""
-    record = find_scheme(scheme)
-    hurried: dict[str, Any] = {"look_ahead": False} if record.looks_ahead else {}
-    return {**hurried, "budget": TABLE_SECONDS} if "budget" in record.options else hurried
-
-
-def _learnt_from(visits: Sequence[Sequence[int]], model: Model, types: int, seed: int) -> RequestModel:
-    """The attacker's own model: what the readers who are not judged do, two requests back and by type of person."""
-    if len(visits) < FEWEST_PEOPLE:
-        raise InvalidInput(
-            f"{len(visits)} visits with enough requests are too few for an attacker to learn from",
-            hint=f"at least {2 * FEWEST_PEOPLE} in all; fewer --after need shorter visits, --attacker needs none",
-        )
-    named = [[model.names[x] for x in visit] for visit in visits[:MOST_LEARNT]]
-    return RequestModel.fit(named, model.names, order=2, types=min(types, len(visits) // 10), seed=seed)
 
 
 def _lines(audit: TraceAudit) -> list[tuple[object, ...]]:
@@ -243,12 +206,27 @@ def _remarks(audit: TraceAudit) -> list[str]:
     if exact:
         told = ", ".join(f"{bits:z.4f} bits after {k}" for k, bits in exact)
         found.append(f"Counted without any model, near the start of a visit: {told}.")
-    if audit.older:
-        last = audit.older[-1]
+    if audit.history == "sets":
         found.append(
-            f"The private request before the last one: {last.bits:z.3f} ± {last.stderr:.3f} bits after {last.k} "
-            f"(control: {last.control_bits:z.3f} ± {last.control_stderr:.3f}; {audit.older_users} of them). A "
-            "filter hides as many private requests as --hide says."
+            f"Server and session know the sets that were asked for before; they had told {audit.before_bits:z.2f} ± "
+            f"{audit.before_stderr:.2f} bits of this request already."
+        )
+    found += [
+        f"Private request {step.request} of the pattern: {step.bits:z.3f} ± {step.stderr:.3f} bits by all that follows "
+        f"it (naive: {step.naive_bits:z.2f}; control: {step.control_bits:z.3f} ± {step.control_stderr:.3f})."
+        for step in audit.pattern
+    ]
+    if audit.pattern:
+        found.append("A filter hides as many private requests as --hide says.")
+    found += [
+        f"Was it {one.source}? {one.after:.2f} ± {one.stderr:.2f} (naive: {one.naive:.2f}; before: {one.before:.2f}; "
+        f"0.5 is a blind guess): the chance that one of {one.cases} such cases looks more like it than another."
+        for one in audit.sensitive
+    ]
+    if audit.membership is not None:
+        found.append(
+            f"Was a person among those that the model was learnt from? {audit.membership.area:.2f} ± "
+            f"{audit.membership.stderr:.2f}, of {audit.membership.people} people (0.5 is a blind guess)."
         )
     return found
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from rich.console import Console
 
 from onoff import figures
-from onoff.audit.known import USUAL_CONSTANTS
+from onoff.audit.cases import USUAL_CONSTANTS
 from onoff.audit.small import Small
 from onoff.cli.options import JournalFile, ServerOption, UpstreamFile, journal_path, read_names
 from onoff.cli.output import Json, check_writable, emit, progress, table

@@ -27,7 +27,7 @@ from onoff.errors import InvalidInput, ServerMissing, SourceFailed, UnknownSourc
 from onoff.model.chain import NAME_THEM, Names, Sources, default_names
 from onoff.model.contexts import Model, check_model, load_model
 from onoff.model.origin import Advice, advice_of
-from onoff.model.people import FEWEST_KNOWN, OpenHistory, constants_of, own_law_of
+from onoff.model.people import FEWEST_KNOWN, OpenHistory, best_guess, constants_of, own_law_of
 from onoff.names import some_of
 from onoff.session import Session
 from onoff.session.session import Entropy, SystemEntropy, TableCache
@@ -167,6 +167,7 @@ class Client:
         self.max_age = max_age
         self._upstream, self._copies = with_copies(upstream, mirror, self.journal, hooks)
         self._tells_changes, place = True, self._upstream
+        self._foreseen: tuple[OpenHistory, float] | None = None
         self._topics = how.get("topics") is not None
         if self._model is not None:
             Session(self._model, tables=tables, **how)  # refuses what cannot be, before anything is opened
@@ -403,6 +404,19 @@ class Client:
         history = self.core.history if constants_of(self._model) is not None else None
         known = history is not None and history.open >= FEWEST_KNOWN
         return advice_of(self.about, "open" if known else "none")
+
+    @property
+    def foreseen(self) -> float | None:
+        """How likely the server's best guess of the next request is right, by what was openly asked of it alone.
+
+        By the model of this person that is made of their open history; None where none is kept, or something is hidden.
+        """
+        history = self.core.history
+        if self._model is None or history is None or history.hidden or not history.open:
+            return None
+        if self._foreseen is None or self._foreseen[0] != history:
+            self._foreseen = history, best_guess(own_law_of(self._model, history, b""), history)
+        return self._foreseen[1]
 
     def check_advice(self) -> None:
         """Raise InvalidInput where the advice is to stay ON, and that was not accepted."""

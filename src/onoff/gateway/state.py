@@ -14,13 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from onoff.audit.measured import measured_of, zero_in_words
 from onoff.client import MirrorClient, ServerView, SourceState, WebSources
 from onoff.client.forecast import cost_of_set, frame_sizes, sum_bytes
 from onoff.errors import OnOffError
 from onoff.gateway.evidence import views_of
 from onoff.gateway.query_log import MOST_DRAWN_SOURCES
-from onoff.model.origin import origin_in_words
+from onoff.model.origin import measured_of, origin_in_words, zero_in_words
 from onoff.system.files import read_limited, write_private
 
 if TYPE_CHECKING:
@@ -292,6 +291,7 @@ def _model(engine: Engine) -> dict[str, Any] | None:
         "sources": model.n,
         "origin": origin_in_words(about),
         "guess": "guess" in about,
-        "zero": zero_in_words(about.get("measured") if about else measured_of(model)),
+        "zero": zero_in_words(measured_of(about or model.about)),
         "advice": None if engine.advice is None else engine.advice.as_dict(),
+        "foreseen": None if engine.client is None else engine.client.foreseen,
     }

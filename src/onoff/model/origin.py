@@ -66,8 +66,9 @@ class Advice:
     """Whether to switch OFF with a model: the one word that every part says, and why.
 
     word
-        "off": measured, and little is given away. "warn": more is, or nothing was measured. "stay-on": it is a guess,
-        a chain of one's own requests, no better than naive switching, or dear and leaky.
+        "off": measured, and little is given away. "warn": more is, or it is nobody's and was not measured. "stay-on":
+        a guess, a chain of one's own requests, learnt and not measured, no better than naive switching, or dear and
+        leaky.
     says
         Why, with the figures.
     measured
@@ -97,7 +98,12 @@ def advice_of(about: Mapping[str, Any], history: Literal["none", "open"] = "none
         return Advice("stay-on", "A chain of your own requests: it can give away more than naive switching.", False)
     found = measured_in(about, history)
     if found is None:
-        return Advice("warn", "Not measured on real readers: `onoff audit traces MODEL TRACE --save` does it.", False)
+        learnt = isinstance(trace, Mapping)
+        return Advice(
+            "stay-on" if learnt else "warn",
+            "Not measured on real readers: `onoff audit traces MODEL TRACE --save` does it.",
+            False,
+        )
     bits, error, naive = float(found["bits"]), float(found["stderr"]), float(found["naive_bits"])
     less, spread = float(found["difference"]), float(found["difference_stderr"])
     cost, everything = float(found.get("cost", 0)), float(found.get("everything", 0))
@@ -124,3 +130,29 @@ def measured_in(about: Mapping[str, Any], history: str = "none") -> dict[str, An
         found = latest if isinstance(latest, Mapping) and latest.get("history", "none") == history else None
     needed = ("bits", "stderr", "naive_bits", "difference", "difference_stderr", "after", "users")
     return dict(found) if isinstance(found, Mapping) and all(key in found for key in needed) else None
+
+
+# -- what was measured -----------------------------------------------------------------------------------------
+
+IF_YOU_ARE_LIKE_THE_MODEL: Final = "0 bits if you behave like the model"
+
+
+def measured_of(about: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What was measured last with a model, as its file says; None where nothing was."""
+    measured = about.get("measured")
+    return dict(measured) if isinstance(measured, Mapping) else None
+
+
+def zero_in_words(measured: Mapping[str, Any] | None) -> str:
+    """The sentence that accompanies every statement of zero bits.
+
+    >>> zero_in_words(None)
+    'Not measured on real readers (`onoff audit traces`).'
+    """
+    if measured is None:
+        return "Not measured on real readers (`onoff audit traces`)."
+    return (
+        f"{IF_YOU_ARE_LIKE_THE_MODEL}; measured on {measured['users']} real readers: {measured['bits']:.3f} ± "
+        f"{measured['stderr']:.3f} bits after {measured['after']} OFF requests "
+        f"(naive switching: {measured['naive_bits']:.2f})."
+    )

@@ -254,6 +254,13 @@ def own_law_of(population: Model, history: OpenHistory, seed: bytes) -> RequestM
     return own_law(population, history, **constants, entropy=Expanded(seed))
 
 
+def best_guess(model: RequestModel, history: OpenHistory) -> float:
+    """How likely the likeliest next request is, by a model of the person and what was asked last."""
+    context = model.context_of(history.last)
+    laws = np.stack([model.law(z, context) for z in range(model.types)])
+    return float((model.weights @ laws).max())
+
+
 def constants_of(model: Model) -> dict[str, Any] | None:
     """The constants of the own law that a model's file holds; None where it holds none, or is a person's already."""
     found = model.about.get("own_law")

@@ -9,6 +9,7 @@ export function showLearning(state) {
   $("model-text").replaceChildren(...prose(model === null
     ? state.mirror?.supported ? "No model is in use: everything is read from this computer, with the switch ON or OFF." : "No model is in use: every request is private."
     : `In use: ${kind} of ${plural(model.sources, "source")}. ${model.origin} Advice: ${model.advice.word}. ${model.zero}`));
+  $("advice").replaceChildren(...prose(model === null ? "" : adviceOf(model)));
   $("model").textContent = model === null ? "No model of your reading is in use." : `Model in use: ${kind} of ${plural(model.sources, "source")}. ${model.origin}`;
   const on = learning.since !== null;
   $("remember").hidden = on;
@@ -19,6 +20,12 @@ export function showLearning(state) {
     : "Better than a guess is a model of your own reading. With your consent this computer remembers what you open while OFF, until you say stop. Of what you read while ON nothing is kept.";
   $("learning-command").hidden = !(on && enough);
   $("learning-command").textContent = learning.command;
+}
+
+// Before OFF: what the model's audits say. Before ON: what open requests have told already, which ON cannot take back.
+function adviceOf({ advice, foreseen }) {
+  const known = foreseen === null ? "" : ` From what you openly asked alone, the server's best guess of your next request is right ${Math.round(100 * foreseen)} times in 100, ON or OFF.`;
+  return `Advice for OFF: ${advice.word}. ${advice.says}${known}`;
 }
 
 export function startLearning(change) {

@@ -27,6 +27,7 @@ from onoff.lab.results import day as one_day
 from onoff.lab.results import msnbc as news_site
 from onoff.lab.results import plots
 from onoff.lab.results import readers as real_readers
+from onoff.lab.results import worlds as real_worlds
 from onoff.lab.results.msnbc import servers_section
 from onoff.lab.results.page import SEED, Section, markdown_table, shown
 from onoff.lab.sweep import read_rows, read_spec, sweep
@@ -56,6 +57,7 @@ class PageSettings:
     hours: int = 5
     users: int = 2000
     readers: int = 2000
+    judged: int = 240
     side: int = 5
     days: int = 5
 
@@ -173,6 +175,18 @@ def readers(settings: PageSettings) -> Section | None:
     return None
 
 
+def world(name: str) -> Callable[[PageSettings], Section | None]:
+    """What OFF costs and leaves to people of one kind, in a module of its own."""
+
+    def made(settings: PageSettings) -> Section | None:
+        section = real_worlds.world_section(name, settings.data.parent, settings.judged, _say)
+        if section is None:
+            _say(f"no data set in {settings.data.parent}: {name} is left as it is (set ONOFF_DATA)")
+        return section
+
+    return made
+
+
 def servers(settings: PageSettings) -> Section | None:
     """What several servers would have cost the MSNBC readers."""
     if settings.has_data:
@@ -190,6 +204,7 @@ SECTIONS: dict[str, Callable[[PageSettings], Section | None]] = {
     "paper": paper,
     "msnbc": msnbc,
     "readers": readers,
+    **{name: world(name) for name in real_worlds.REAL_WORLDS},
     "servers": servers,
     "day": day,
     "families": families,
@@ -254,19 +269,29 @@ def data_file(root: Path) -> Path:
 def write_results(arguments: Sequence[str] | None = None) -> None:
     """Make the page, or some sections of it."""
     parser = argparse.ArgumentParser(prog="python -m onoff.lab.results.build", description="Make docs/results.md.")
-    parser.add_argument("--only", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=[*SECTIONS, "worlds"], default=list(SECTIONS), metavar="NAME")
     parser.add_argument("--docs", type=Path, default=Path("docs"))
     parser.add_argument("--work", type=Path, default=Path("results"), help="where sweeps are kept and go on from")
     parser.add_argument("--spec", type=Path, default=Path("docs/sweeps/families.toml"))
     parser.add_argument("--quick", action="store_true", help="few samples, to see that it runs")
     given = parser.parse_args(arguments)
     few = (
-        {"descents": 40, "paper_descents": 10, "hours": 2, "users": 50, "readers": 200, "side": 3, "days": 1}
+        {
+            "descents": 40,
+            "paper_descents": 10,
+            "hours": 2,
+            "users": 50,
+            "readers": 200,
+            "judged": 200,
+            "side": 3,
+            "days": 1,
+        }
         if given.quick
         else {}
     )
     settings = PageSettings(given.docs, given.work, data_file(Path.cwd()), given.spec, **(few if given.quick else {}))
-    _say(str(make(settings, given.only)))
+    names = [each for name in given.only for each in (real_worlds.REAL_WORLDS if name == "worlds" else (name,))]
+    _say(str(make(settings, names)))
 
 
 if __name__ == "__main__":

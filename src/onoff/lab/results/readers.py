@@ -7,15 +7,15 @@ learn the attacker's, a quarter to be sent through sessions (`audit.traces`). Th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from onoff import figures
-from onoff.audit.cases import Before, choose_cases
-from onoff.audit.traces import TraceAudit, audit_traces
+from onoff.audit.cases import Before, choose_cases, choose_pattern_cases
+from onoff.audit.traces import TraceAudit, audit_pattern, audit_traces
 from onoff.lab.results.page import SEED, Section, markdown_table, shown
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import Model, RequestModel
@@ -94,17 +94,14 @@ def audit_model(
     cases = choose_cases(enumerate(split.judged), AFTER, before, np.random.default_rng(SEED))
     rng = np.random.default_rng(SEED)
     richest = before == "private" and isinstance(model, RequestModel) and model.types > 12
+    attackers = {f"{attacker.types} types": attacker}
     say(f"readers: {before}, {model!r}")
-    return audit_traces(
-        Session(model, SCHEME),
-        cases,
-        {f"{attacker.types} types": attacker},
-        before,
-        users=users,
-        older_users=users // 2 if richest else 0,
-        with_counted=richest,
-        entropy=lambda: SeededEntropy(rng),
-    )
+    start = Session(model, SCHEME)
+    audit = audit_traces(start, cases, attackers, users=users, with_counted=richest, entropy=lambda: SeededEntropy(rng))
+    if not richest:
+        return audit
+    some = choose_pattern_cases(enumerate(split.judged), (True, True, *[False] * AFTER), users // 2)
+    return replace(audit, pattern=audit_pattern(start, some, attackers, entropy=lambda: SeededEntropy(rng)))
 
 
 # -- words ---------------------------------------------------------------------------------------------------
@@ -174,12 +171,12 @@ def _in_words(audits: Mapping[str, TraceAudit], chosen: str) -> str:
             f"\nCounted without any model of an attacker, the second request of a visit being private: "
             f"{' and '.join(exact)} OFF requests, in bits.\n"
         )
-    if some.older:
-        last = some.older[-1]
+    if some.pattern:
+        first = some.pattern[0]
         text += (
-            f"\nThe filter hides the last private request. Of the one before it, {last.k} OFF requests give away "
-            f"{last.bits:z.2f} ± {last.stderr:.2f} bits ({some.older_users} readers; control "
-            f"{last.control_bits:z.2f} ± {last.control_stderr:.2f}); `hide=2` hides both.\n"
+            f"\nThe filter hides the last private request. Of the one before it, {AFTER} OFF requests give away "
+            f"{first.bits:z.2f} ± {first.stderr:.2f} bits (control {first.control_bits:z.2f} ± "
+            f"{first.control_stderr:.2f}); `hide=2` hides both.\n"
         )
     return text
 
