@@ -31,6 +31,8 @@ def audited(**figures):
         (audited(bits=0.095, naive_bits=0.5), "warn"),  # within an error of a tenth of a bit
         (audited(bits=0.3), "warn"),
         (audited(bits=0.3, cost=100.0), "stay-on"),  # dear and leaky
+        (audited(cost=110.0), "stay-on"),  # saves next to nothing: people who stay where they are
+        (audited(cost=100.0), "off"),
         (audited(bits=0.02, naive_bits=0.03, difference=-0.01, difference_stderr=0.02), "warn"),  # hardly below naive
         (audited(bits=0.01, naive_bits=0.01, difference=0.0), "stay-on"),
         (audited(bits=1.19, naive_bits=0.16, difference=1.03), "stay-on"),

@@ -58,6 +58,8 @@ def origin_in_words(about: Mapping[str, Any]) -> str:
 
 LITTLE_LEAK: Final = 0.1
 """Bits, and share of what naive switching tells, below which a leak is little."""
+DEAR: Final = 0.6
+"""The share of what staying ON costs above which OFF saves too little to give anything away."""
 Word = Literal["off", "warn", "stay-on"]
 
 
@@ -114,6 +116,8 @@ def advice_of(about: Mapping[str, Any], history: Literal["none", "open"] = "none
     little = bits + error < LITTLE_LEAK or bits + error < LITTLE_LEAK * naive
     if less >= 0:
         return Advice("stay-on", f"No less than by naive switching: {figures}", True)
+    if everything and cost > DEAR * everything:
+        return Advice("stay-on", f"{cost / everything:.0%} of what staying ON costs: {figures}", True)
     if little and less + spread < 0:
         return Advice("off", figures, True)
     if not little and everything and cost > everything / 2:
