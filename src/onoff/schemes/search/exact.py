@@ -180,9 +180,8 @@ def repaired(table: QueryTable, seconds: float = np.inf) -> QueryTable:
     """
     left = everything_left(table)
     units = int(table.mass[-1])
-    if left is None or units < WORTH_REPAIRING * UNIT or not greedy.fits_in_memory(table.rows):
-        return table
-    if greedy.most_cells(left, units) > CELLS_A_SECOND * seconds:
+    fits = left is not None and units >= WORTH_REPAIRING * UNIT and greedy.fits_in_memory(table.rows)
+    if left is None or not fits or greedy.most_cells(left, units) > CELLS_A_SECOND * seconds:
         return table
     mended = laid_together(table.rows, table, greedy.build(left, units))
     return min(table, mended, key=lambda one: one.exact_cost)

@@ -79,7 +79,10 @@ def short_rows(
 
 def _blocks(weights: Integers, items: Integers) -> Iterator[tuple[int, int]]:
     """Some rows at a time, so that the clock is looked at between them."""
-    step = max(EDGES_AT_A_TIME // (len(items) + 1), 1)
+    density = np.count_nonzero(weights) / max(weights.size, 1)
+    step = max(
+        int(EDGES_AT_A_TIME / (density * len(items) + 1)), 4
+    )  # what is common to all rows is worked out each time
     for first in range(0, len(weights), step):
         yield first, min(first + step, len(weights))
 

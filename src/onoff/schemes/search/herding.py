@@ -139,7 +139,10 @@ class Herding:
     def _steps(self, p: Floats, outer: bool, clock: Clock, until: float) -> Iterator[Sets]:
         """The sets of the steps at the last pace, some at a time; nothing before it."""
         market, began = Market(p, outer=outer), clock.spent
-        market.take(4 * self.slowest, self.timed)
+        for _ in range(self.timed):
+            market.take(4 * self.slowest, 1)
+            if clock.left(until) <= 0:
+                break
         left, step = clock.left(until) * (1 - self.for_tables), (clock.spent - began) / self.timed
         paces = self.paces if left > self.worth_slowing * step * p.shape[1] else ((1.0, 1.0),)
         end = clock.spent

@@ -79,8 +79,8 @@ _powers: WeakKeyDictionary[Rows, Floats] = WeakKeyDictionary()
 def look_ahead(problem: Problem, board: Board, chain: Rows) -> QueryTable:
     """The incumbent, or a table as cheap whose queries have cheaper successors, as far as the time allows."""
     table = board.table()
-    few_full = problem.full and 2 < problem.distinct < MANY <= problem.size and problem.lower <= SMALL_QUERIES
-    if few_full or problem.clock.is_over():  # few rows give few cuts a round: it would take too long
+    few = problem.few and 2 < problem.distinct < MANY and problem.lower <= SMALL_QUERIES
+    if few or problem.clock.is_over():  # few rows give few cuts a round: it would take too long
         return table
     program, is_over = MasterProgram(problem.rows), problem.clock.is_over
     one = np.eye(program.size, dtype=bool)

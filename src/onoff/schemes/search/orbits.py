@@ -142,11 +142,9 @@ class Symmetries:
 def symmetries(p: Floats, is_over: Callable[[], bool]) -> Symmetries | None:
     """Symmetries of rows p; None where there are none, or none were found in the time."""
     graph = _Graph(p)
-    generators = list(graph.generators(is_over))
-    if not generators:
+    rows, maps = len(p), np.array(list(graph.generators(is_over)))
+    if not len(maps):
         return None
-    rows = len(p)
-    maps = np.array(generators)
     return Symmetries(
         maps[:, :rows].copy(), maps[:, rows:] - rows, graph.row, graph.column - rows, graph.orbits_of_flags(maps)
     )
