@@ -269,7 +269,7 @@ def knows_the_type(model: RequestModel) -> Callable[[Case], Observer]:
 
 
 def _person_law(model: Model, case: Case, constants: Mapping[str, float], entropy: Entropy) -> RequestModel:
-    chosen = {key: constants[key] for key in ("cap", "weight", "trust", "alone") if key in constants}
+    chosen: dict[str, Any] = {key: constants[key] for key in ("cap", "weight", "trust", "alone") if key in constants}
     return own_law(model, _history(model, case), **chosen, entropy=entropy)
 
 
