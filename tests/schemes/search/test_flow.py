@@ -6,7 +6,9 @@ import numpy as np
 from tests.support.matrices import random_rows
 from tests.support.typed import present
 
-from onoff.model.rows import UNIT
+from onoff.lab import families
+from onoff.model.rows import UNIT, Rows
+from onoff.schemes.search.exact import csr
 from onoff.schemes.search.flow import cells_of, fitted, short_rows
 from onoff.schemes.search.portfolio import never
 
@@ -95,3 +97,18 @@ def test_out_of_time_there_is_nothing():
     units = np.array([UNIT])
     assert cells_of(rows.weights, offsets, items, units, lambda: True) is None
     assert short_rows(rows.weights, offsets, items, units, lambda: True) is None
+
+
+def test_what_many_sparse_rows_share_is_worked_out_for_hundreds_at_once():
+    """Each look at the clock stands for one such piece of work; by the edges of all sets it would be 57 of them."""
+    rng = np.random.default_rng(4)
+    looks: list[int] = []
+    rows = Rows.of(families.out_degree(400, 3, rng))
+    offsets, items = csr(rng.random((200, len(rows.columns))) < 0.5)
+
+    def is_over() -> bool:
+        looks.append(1)
+        return False
+
+    assert cells_of(rows.weights, offsets, items, np.full(200, UNIT // 200), is_over) is not None
+    assert len(looks) <= 2
