@@ -21,6 +21,9 @@ scheme = "greedy"
 
 [mirror.refresh]
 server = "https://third.example"
+
+[publish]
+server = "https://one.example"
 """
 
 
@@ -42,6 +45,7 @@ def test_flags_are_above_variables_and_those_above_the_file(file: Path, monkeypa
     assert (got["port"], got["everything"], got["scheme"]) == (8490, True, "greedy")
     assert got["chain"] == file.parent / "rides.json"
     assert bound("publish a b")["token_file"] == Path.home() / "token"
+    assert bound("publish a b")["server"] == "https://one.example"
     assert bound("mirror refresh")["server"] == ["https://third.example"]
     assert bound("mirror show")["server"] == ["https://one.example", "https://other.example"]
     assert bound("demo").get("mirror") is None
@@ -89,6 +93,14 @@ def test_what_a_file_may_not_hold_is_refused(
     file.write_text(text)
     assert run(shlex.split(command)) == 3
     assert said in capsys.readouterr().err
+
+
+def test_several_values_for_an_option_that_takes_one_are_refused(
+    file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file.write_text('server = ["https://one.example", "https://other.example"]')
+    assert run(["publish", "a", "b", "--token", "t"]) == 3
+    assert "this command takes one server" in capsys.readouterr().err
 
 
 def test_an_option_that_a_command_does_not_have_is_named(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,6 +108,8 @@ def _share(arguments: ArgumentCollection, values: Mapping[str, tuple[Any, str]],
             continue
         for option in {name.removeprefix("--").lower().replace("_", "-") for name in argument.names} & values.keys():
             value, keyword = values[option]
+            if isinstance(value, list) and not argument.token_count()[1]:
+                raise InvalidInput(f"{keyword}: this command takes one {option}", hint="name it in the command's table")
             for index, each in enumerate(value if isinstance(value, list) else [value]):
                 argument.append(Token(keyword=keyword, value=str(each), source=source, index=index))
 
