@@ -109,7 +109,7 @@ def test_a_model_of_others_is_prepared_for_what_was_opened_and_takes_nothing_of_
         assert code == 0
         assert found["open_requests"] == 12
         assert found["own_law"] == {"cap": 30.0, "weight": 0.88, "trust": 15.0, "alone": True}
-        assert (found["constants_from"], found["advice"]) == ("usual", "warn")
+        assert (found["constants_from"], found["advice"]) == ("usual", "stay-on")
         made.append((tmp_path / f"{at}.json").read_bytes())
     assert made[0] == made[1]
     about = about_of(tmp_path / "0.json")
