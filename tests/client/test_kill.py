@@ -39,7 +39,7 @@ class Scene:
     """A user with a journal and a server, brought into one of the situations."""
 
     def __init__(self, folder, url, world, model=CHAIN, leak=0.0):
-        self.leak = leak
+        self.leak, self.begun = leak, -1  # how many queries were heard before the fault, where that is known
         self.folder, self.url, self.world, self.model = folder, url, world, model
         self.journal = folder / "user" / "journal"
         self.chain = folder / "chain.json"
