@@ -15,8 +15,10 @@ from tests.support.typed import as_a
 import onoff
 from onoff import wire
 from onoff.audit.exact import audit_exact, enumerate_branches
+from onoff.model.anchors import Anchored
 from onoff.model.bounds import symmetric_cost, two_source_cost
 from onoff.model.chain import MarkovChain
+from onoff.model.contexts import RequestModel
 from onoff.model.patterns import parse
 from onoff.model.rows import UNIT, Rows
 from onoff.schemes import design
@@ -66,6 +68,23 @@ def lambdas(rows):
     return [
         Fraction(int(total)) / UNIT for total in np.sort(rows.weights[rows.group], axis=0).astype(object).sum(axis=1)
     ]
+
+
+def test_anchors():
+    """Row by row, for every pair of places h and w; l and a by whether the last request was h, w or another."""
+    n, rng = 4, np.random.default_rng(RNG_SEED)
+    population = rng.dirichlet(np.ones(n), size=n + 1)
+    mixing, homeward = np.array([0.2, 0.5, 0.4]), np.array([0.6, 0.9, 0.3])
+    weights = (1 - np.eye(n)) / (n * (n - 1))
+    fitted = Anchored(population, mixing, homeward, weights, np.zeros((0, n + 1, n)))
+    model = RequestModel(**fitted.arguments())
+    for z, (h, w) in enumerate(np.argwhere(weights > 0)):
+        for last in range(n):
+            case = 1 if last == h else 2 if last == w else 0
+            expected = (1 - mixing[case]) * population[last + 1]
+            expected[h] += mixing[case] * homeward[case]
+            expected[w] += mixing[case] * (1 - homeward[case])
+            assert model.law(z, model.context_of((last,))) == pytest.approx(expected, rel=1e-12)
 
 
 P3 = MarkovChain([[0.1, 0.3, 0.6], [0.5, 0.4, 0.1], [0.2, 0.5, 0.3]])

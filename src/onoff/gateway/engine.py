@@ -275,7 +275,8 @@ class Engine:
 
     def _new_refresher(self, interval: float | None) -> Refresher | None:
         copies = self._own_copies() if self.client is None else self.client.copies
-        if copies is None or (self.web is None and interval is None):
+        asks = self.web is None and self.client is not None and interval is None  # while ON too, by queries
+        if copies is None or asks:
             return None
         interval = interval or (None if self.web is None else self.web.sources.every) or INTERVAL
         refresh: Callable[[], Refresh] = copies.refresh if self.client is None else self.client.refresh

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 
 UNIT = 2**60
+FLOAT_ERROR = UNIT >> 53
+"""The relative error of one operation on floats, in units."""
 SUM_TOLERANCE = 1e-9
 """How far a row of given probabilities may be from summing to 1."""
 MANY_UNITS = 40_000

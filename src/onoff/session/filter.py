@@ -50,7 +50,7 @@ import numpy as np
 
 from onoff.errors import InvalidModel, UnknownScheme
 from onoff.model.contexts import RequestModel
-from onoff.model.rows import UNIT, Floats, Integers, Rows, units_of
+from onoff.model.rows import FLOAT_ERROR, Floats, Integers, Rows, units_of
 from onoff.schemes.race import Drawn, Winners
 from onoff.session.topics import TopicsDrawn
 from onoff.system.kernels import kernel
@@ -65,8 +65,6 @@ MOST_BELIEF_BYTES = 4 * 2**30
 _HEAD = struct.Struct("<4sIQQQIQ")  # mark, hide, secret_row, rounding, M, requests in u, pairs
 _MARK = b"OOF2"
 _BLIND_MARK = b"OOB2"
-FLOAT_ERROR = UNIT >> 53
-"""The relative error of one operation on floats, in units."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from onoff.errors import InvalidInput, InvalidModel, UnknownScheme
 from onoff.model.chain import MarkovChain
 from onoff.model.contexts import RequestModel
-from onoff.model.rows import UNIT, Floats, Integers, Rows, SparseRows, to_units, units_of
+from onoff.model.rows import FLOAT_ERROR, UNIT, Floats, Integers, Rows, SparseRows, to_units, units_of
 from onoff.schemes.race import Drawn
 from onoff.session.topics import TopicsDrawn
 from onoff.tables.table import QueryTable
@@ -104,8 +104,6 @@ class LastQuery:
 ANNOUNCED_MARK = b"OOA1"
 MOST_AHEAD = 1000
 """Requests after which an announced one comes at most."""
-FLOAT_ERROR = UNIT >> 53
-"""The relative error of one operation on floats, in units."""
 
 
 @dataclass(frozen=True)
