@@ -223,6 +223,11 @@ class Engine:
         if self.client is not None:
             self.client.about = self.about
         self.evidence = self._new_evidence(self._hide)
+        self.advice: Advice | None = None
+        """Whether to switch OFF, as it was after the last request: nobody who looks waits for the one under way."""
+        self.foreseen: float | None = None
+        """How likely the server's best guess of the next request is right, by what was openly asked."""
+        self._look_ahead()
 
         self.metrics = GatewayMetrics(self)
         self.deadlines = Deadlines(self.board.bug)
@@ -437,11 +442,6 @@ class Engine:
                 job = self._accept(Job(wanted, self._decided(wanted, expected), key))
         self.board.changed()
         return job.done
-
-    @property
-    def advice(self) -> Advice | None:
-        """Whether to switch OFF; None without a model, where OFF gives nothing away."""
-        return None if self.client is None or self.model is None else self.client.advice
 
     def turn(
         self,
@@ -658,6 +658,15 @@ class Engine:
                 found[mode] = self.client.expected_cost(private=mode == "on", wait=False)
         if found != self.expected:
             self.expected = found
+            self.board.changed()
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        if self.client is None or self.model is None:
+            return
+        found = self.client.advice, self.client.foreseen
+        if found != (self.advice, self.foreseen):
+            self.advice, self.foreseen = found
             self.board.changed()
 
     def _progressed(self, progress: BuildProgress) -> None:

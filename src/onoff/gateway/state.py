@@ -293,5 +293,5 @@ def _model(engine: Engine) -> dict[str, Any] | None:
         "guess": "guess" in about,
         "zero": zero_in_words(measured_of(about or model.about)),
         "advice": None if engine.advice is None else engine.advice.as_dict(),
-        "foreseen": None if engine.client is None else engine.client.foreseen,
+        "foreseen": engine.foreseen,
     }
