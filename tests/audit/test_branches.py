@@ -28,5 +28,5 @@ def test_scripts_replay_and_refuse_impossible_choices():
         script.choose([0, 5])
     with pytest.raises(TypeError):
         script.uniforms(1)
-    with pytest.raises(InvalidInput, match="cannot be enumerated"):
+    with pytest.raises(InvalidInput, match="cannot be audited exactly"):
         EnumeratingEntropy().uniforms(1)

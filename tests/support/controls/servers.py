@@ -159,7 +159,7 @@ class RedrawsAtOne(SumServers):
             if is_sum(command) and isinstance(event, Failure):
                 again = self.encode_for(self.wanted, outgoing.session, outgoing.step, outgoing.asked)
                 renewed = self.queries(replace(outgoing, query=again[0], others=again[1]))
-                event = yield replace(command, request=replace(command.request, body=renewed[command.server]))
+                event = yield replace(command, body=renewed[command.server])
             return event
 
         return relayed(super().ask_all(outgoing), event=redraw)
