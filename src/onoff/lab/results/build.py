@@ -38,9 +38,10 @@ from onoff.schemes import design
 DATA_FILE = "msnbc990928.zip"
 HEAD = f"""# Results
 
-Made by `make results`, all of it, with seed {SEED}; `python -m onoff.lab.results.build --only NAME` makes one section
-again. A cost is the expected number of messages downloaded for one request; *lower bound* is the best proven one, below
-which no scheme can go. Where a figure was estimated, ± is its standard error. Times depend on the machine.
+`make results` makes all of it with seed {SEED}, and `python -m onoff.lab.results.build --only NAME` one section
+again. What was made at another time or by another command says so where it stands. A cost is the expected number of
+messages downloaded for one request; *lower bound* is the best proven one, below which no scheme can go. Where a
+figure was estimated, ± is its standard error. Times depend on the machine.
 """
 
 
