@@ -18,10 +18,7 @@ n = [4]
 @pytest.mark.parametrize(
     ("absent", "extra", "command"),
     [
-        ("uvicorn", "server", "serve --store store.db --source a"),
-        ("uvicorn", "gateway", "gateway --server http://127.0.0.1:1 --chain chain.json"),
-        ("uvicorn", "gateway", "demo --exit"),
-        ("valkey", "server,valkey", "catalogue --store redis://127.0.0.1:1/0 --add a"),
+        ("valkey", "valkey", "catalogue --store redis://127.0.0.1:1/0 --add a"),
         ("matplotlib", "plot", "design chain.json --picture table.png"),
         ("matplotlib", "plot", "reproduce --out figures"),
         ("matplotlib", "plot", "audit explain chain.json --pattern ON --html report.html"),
@@ -42,5 +39,5 @@ def test_it_is_named(absent, extra, command, tmp_path):
     )
     assert (run.returncode, run.stdout) == (1, ""), run.stderr
     assert absent in run.stderr.replace("Dask", "distributed")
-    assert f"pip install '.[{extra}]'" in run.stderr
+    assert f"pip install 'onoff-privacy[{extra}]'" in run.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["chain.json", "spec.toml"]

@@ -150,7 +150,18 @@ def test_a_model_is_made_and_learnt_for_the_sources_of_a_list(city, tmp_path, ca
     assert (made["n"], made["guess"]) == (3, True)
     assert onoff.MarkovChain.load(tmp_path / "guess.json").names == NAMES
     (tmp_path / "rides.txt").write_text("c a c a\n" * 400)
-    run(tmp_path, capsys, "learn", str(tmp_path / "rides.txt"), "-o", str(tmp_path / "learnt.json"), "--order", "1")
+    run(
+        tmp_path,
+        capsys,
+        "learn",
+        str(tmp_path / "rides.txt"),
+        "-o",
+        str(tmp_path / "learnt.json"),
+        "--order",
+        "1",
+        "--types",
+        "1",
+    )
     assert onoff.MarkovChain.load(tmp_path / "learnt.json").names == NAMES  # b too, which nobody asked for
     assert city.log == []
     assert run_command(["model", "-o", str(tmp_path / "guess.json")]) == 3

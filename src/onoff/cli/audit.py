@@ -109,7 +109,9 @@ def exact_command(
             raise InvalidInput(f"only all of a session is audited with memory {memory!r}", hint="leave --memory out")
         if sessions is None:
             if hide != "1" or topics is not None or leak:
-                raise InvalidInput("--client audits clients as they are by default", hint="leave out the other options")
+                raise InvalidInput(
+                    "--client audits clients as they are by default", hint="leave out --hide, --topics and --leak"
+                )
             return _client(loaded, scheme, statuses, json, html, what)
         if not isinstance(loaded, MarkovChain):
             raise InvalidInput(

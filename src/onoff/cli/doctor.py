@@ -120,9 +120,10 @@ def _examine(
         yield _checked("operators", lambda: _operators(servers))
     if loaded and catalogues:
         yield _checked("catalogue", lambda: _compare(loaded[0].names, catalogues[0]))
-    yield _checked("journal", lambda: _sound(journal))
+    sound = _checked("journal", lambda: _sound(journal))
+    yield sound
     for model in loaded:
-        if isinstance(model, MarkovChain) and journal.exists():
+        if isinstance(model, MarkovChain) and journal.exists() and sound["ok"]:
             yield _checked("next private request", partial(_foretold, model, journal))
     mirrored = _checked("mirror", lambda: _mirrored(mirror))
     yield mirrored

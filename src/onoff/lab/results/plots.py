@@ -45,6 +45,7 @@ def model_figures(model: RequestModel) -> dict[str, Figure]:
     tried = model.about.get("model", model.about).get("tried")
     if tried:
         found["tried"] = tried_figure(tried)
+    if tried and any(one.get("leak") is not None for one in tried):
         found["leaks"] = leaks_figure(tried)
     return found
 
