@@ -76,7 +76,9 @@ def test_a_model_with_types_keeps_its_budget(hide, tables):
         assert found.told[-1].found * UNIT <= found.told[-1].odometer
 
 
-FAULTS = (Fault.RESTART, Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.LOST_ANSWER, Fault.GIVEN_UP, Fault.LOST)
+IN_EVERY_RUN = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER)
+OTHERS = (Fault.RESTART, Fault.LOST_ANSWER, Fault.GIVEN_UP, Fault.LOST)
+FAULTS = [*IN_EVERY_RUN, *(pytest.param(fault, marks=pytest.mark.deep) for fault in OTHERS)]
 
 
 class BudgetRun(ClientRun):
@@ -90,7 +92,7 @@ class BudgetClient(AuditedClient):
 
 
 @pytest.mark.slow(reason="the client is run once for each world")
-@pytest.mark.parametrize("fault", [*FAULTS, Fault.RESTORED], ids=str)
+@pytest.mark.parametrize("fault", [*FAULTS, pytest.param(Fault.RESTORED, marks=pytest.mark.deep)], ids=str)
 def test_the_client_never_spends_twice_and_never_renews(fault):
     for pattern in ((ON, OFF, OFF), (ON, OFF, ON, OFF)):
         client = BudgetClient(chain_of(2), "optimal", (fault,))
