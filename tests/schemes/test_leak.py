@@ -60,7 +60,12 @@ def test_the_costs_of_an_independent_program_are_met_and_proved(dial, family):
 @pytest.mark.slow(reason="the readers are learnt, and 17 sources take half a minute")
 @needs_msnbc
 @pytest.mark.parametrize(
-    ("dial", "bits", "expected"), [("leak", HALF, 5.82), ("leak", ONE, 3.36), ("ratio", ONE, 7.59)]
+    ("dial", "bits", "expected"),
+    [
+        ("leak", HALF, 5.82),
+        pytest.param("leak", ONE, 3.36, marks=pytest.mark.deep),
+        pytest.param("ratio", ONE, 7.59, marks=pytest.mark.deep),
+    ],
 )
 def test_the_readers_of_msnbc(dial, bits, expected):
     table = designed(learn(Trace(MSNBC)).chain, **{dial: bits})
