@@ -12,6 +12,7 @@ import plistlib
 import shutil
 import subprocess
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, Final
@@ -23,28 +24,28 @@ NAME: Final = "onoff-gateway"
 _TIMEOUT: Final = 30.0
 
 
-class Service:
+class Service(ABC):
     """A way to keep a command running: the file that it takes, and what its program is told."""
 
     program: ClassVar[str]
     check: ClassVar[Sequence[Sequence[str]]]
     """Told before anything is written: whether this person has such services at all."""
 
+    @abstractmethod
     def path(self) -> Path:
         """Where the file is kept."""
-        raise NotImplementedError
 
+    @abstractmethod
     def text(self, command: Sequence[str], folder: str) -> str:
         """The file that runs the command in a folder."""
-        raise NotImplementedError
 
+    @abstractmethod
     def start(self) -> Sequence[Sequence[str]]:
         """What makes the file known and starts it, in order."""
-        raise NotImplementedError
 
+    @abstractmethod
     def stop(self) -> Sequence[Sequence[str]]:
         """What ends the service and keeps it from starting again, while the file is there."""
-        raise NotImplementedError
 
     def forget(self) -> Sequence[Sequence[str]]:
         """What is told after the file was changed or removed."""
